@@ -9,12 +9,23 @@ type AccessMode string
 const (
 	// AccessRead reads everything but secrets, with a certificate of LevelReader.
 	AccessRead AccessMode = "read"
-	// AccessAdmin does everything. The session gateway does not support it yet; see LevelAdmin.
+	// AccessAdmin does everything, with a certificate of LevelAdmin. It includes commands in pods and port forwarding.
 	AccessAdmin AccessMode = "admin"
 )
 
+// Level returns the level of the certificate of a session with the mode; empty for an unknown mode.
+func (m AccessMode) Level() Level {
+	switch m {
+	case AccessRead:
+		return LevelReader
+	case AccessAdmin:
+		return LevelAdmin
+	}
+	return ""
+}
+
 // AccessModes returns the supported modes.
-func AccessModes() []AccessMode { return []AccessMode{AccessRead} }
+func AccessModes() []AccessMode { return []AccessMode{AccessRead, AccessAdmin} }
 
 // AccessSessionState is the state of an access session.
 type AccessSessionState string
@@ -31,7 +42,7 @@ const (
 
 // AccessSessionRequest requests an access session. The ID of the session is the ID of the operation.
 type AccessSessionRequest struct {
-	// Mode is read. Empty means read.
+	// Mode is read or admin. Empty means read. The mode admin requires an elevation of the class break-glass.
 	Mode AccessMode `json:"mode,omitempty"`
 	// Duration is the validity of the certificate and so of the session, a Go duration of 10m to 15m. Empty means the longest one that
 	// ends before the elevation.

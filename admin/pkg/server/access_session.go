@@ -47,16 +47,17 @@ func (s *Server) requestAccessSession(ctx context.Context, rq *request) (any, er
 		return nil, err
 	}
 	if asked.Mode = cmp.Or(asked.Mode, adminv1.AccessRead); !slices.Contains(adminv1.AccessModes(), asked.Mode) {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "mode", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q. Use a break-glass credential of the level admin to change something.", asked.Mode, adminv1.AccessModes())}})
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "mode", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Mode, adminv1.AccessModes())}})
 	}
 	if s.Gateway == nil {
 		return nil, apierror.New(apierror.FailedPrecondition, "The region has no session gateway. Use a break-glass credential.")
 	}
-	key, signing, err := certificaterequest.New(credentialuse.EngineerPrefix+rq.caller.ObjectID, adminv1.LevelReader.Organization())
+	level := asked.Mode.Level()
+	key, signing, err := certificaterequest.New(credentialuse.EngineerPrefix+rq.caller.ObjectID, level.Organization())
 	if err != nil {
 		return nil, err
 	}
-	credential := adminv1.CredentialRequest{Level: adminv1.LevelReader, CertificateSigningRequest: string(signing), Duration: asked.Duration}
+	credential := adminv1.CredentialRequest{Level: level, CertificateSigningRequest: string(signing), Duration: asked.Duration}
 	if err := s.completeCredential(ctx, rq, &credential); err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (s *Server) accessSessionInPath(ctx context.Context, rq *request) (*databas
 	}
 	rq.audited.object = audit.Object{Kind: "accessSession", ID: found.SessionID, ResourceID: found.ResourceID, Cluster: found.ClusterUID}
 	rq.audited.operation, rq.audited.emergency = found.SessionID, found.Emergency
-	rq.audited.reason, rq.audited.ticket, rq.audited.level = found.Owner.Reason, found.Owner.Ticket, string(adminv1.LevelReader)
+	rq.audited.reason, rq.audited.ticket, rq.audited.level = found.Owner.Reason, found.Owner.Ticket, string(adminv1.AccessMode(found.Mode).Level())
 	return found, nil
 }
 

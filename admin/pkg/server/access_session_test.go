@@ -95,6 +95,66 @@ func TestSessionHasKeyOnlyForGateway(t *testing.T) {
 	}
 }
 
+// TestModeAdminNeedsBreakGlass requests sessions of the mode admin with elevations of another class, with one of the class break-glass that waits for
+// its approval, and after that. The session and its credential have the level admin. The approver ends the elevation, and so the session.
+func TestModeAdminNeedsBreakGlass(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	elevate := func(who, class string) (e adminv1.Elevation) {
+		t.Helper()
+		answer := ask(handler, who, "", http.MethodPost, "/elevations", `{"class":"`+class+`","reason":"the mode is tested","ticket":"INC-1","duration":"1h"}`)
+		if answer.Code != http.StatusCreated || json.Unmarshal(answer.Body.Bytes(), &e) != nil {
+			t.Fatalf("%s: %d: %s", class, answer.Code, answer.Body)
+		}
+		return e
+	}
+	elevate("operator", "operate")
+	elevate("oncall", "operate")
+	elevation := elevate("oncall", "break-glass")
+	for _, who := range []string{"operator", "oncall"} {
+		if answer := ask(handler, who, "", http.MethodPost, sessionsOfCluster, `{"mode":"admin"}`); answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "break-glass") {
+			t.Errorf("%s without an active elevation of the class: %d: %s", who, answer.Code, answer.Body)
+		}
+	}
+	for _, step := range []struct{ who, verb, body string }{{"approver", "approve", `{"reason":"the command is needed"}`}, {"oncall", "activate", ""}} {
+		if answer := ask(handler, step.who, "", http.MethodPost, "/elevations/"+elevation.ID+"/"+step.verb, step.body); answer.Code != http.StatusOK {
+			t.Fatalf("%s: %d: %s", step.verb, answer.Code, answer.Body)
+		}
+	}
+	accepted := operationOf(t, ask(handler, "oncall", "", http.MethodPost, sessionsOfCluster, `{"mode":"admin"}`))
+	var parameters adminv1.CredentialRequest
+	if err := json.Unmarshal(accepted.Parameters, &parameters); err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode([]byte(parameters.CertificateSigningRequest))
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parameters.Level != adminv1.LevelAdmin || len(request.Subject.Organization) != 1 || request.Subject.Organization[0] != "system:masters" || request.Subject.CommonName != "system:sre-break-glass:object-of-oncall" {
+		t.Errorf("the request is for %v with the level %s", request.Subject, parameters.Level)
+	}
+	if v := h.session(t, accepted.ID); v.Mode != "admin" || v.Owner.ElevationID != elevation.ID || v.Owner.Role != "break-glass" {
+		t.Errorf("the session is %+v", v)
+	}
+	records := 0
+	for _, r := range h.trail.Records(t) {
+		if r.Action == adminv1.ActionAccessSessionRequest && r.Outcome == audit.Accepted && r.Level == "admin" && r.Person.Elevation == elevation.ID {
+			records++
+		}
+	}
+	if records != 1 {
+		t.Errorf("the audit has %d records of the request", records)
+	}
+	if answer := ask(handler, "approver", "", http.MethodDelete, "/elevations/"+elevation.ID, ""); answer.Code != http.StatusOK {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	if v := h.session(t, accepted.ID); v.State != database.AccessSessionEnded || len(v.SealedKeys) > 0 || v.EndedBy != "approver@example.com" {
+		t.Errorf("after the end of the elevation the session is %+v", v)
+	}
+}
+
 // TestEndOfElevationEndsSessions ends the elevation of a session: the session ends with it, and its key is removed.
 func TestEndOfElevationEndsSessions(t *testing.T) {
 	h := newHarness(t)

@@ -248,7 +248,7 @@ func (s *Server) accessSessionRoutes() []Route {
 	const sessions, one = adminv1.Root + "/access-sessions", adminv1.Root + "/access-sessions/{session}"
 	return []Route{
 		changeRoute(http.MethodPost, clusterPath+"/access-sessions", adminv1.ActionAccessSessionRequest,
-			"Request a session at the session gateway for the API server of a cluster. Its ID is the ID of the operation. The gateway holds the private key, and each request needs the token of the engineer. The mode read permits everything that the level reader permits.",
+			"Request a session at the session gateway for the API server of a cluster. Its ID is the ID of the operation. The gateway holds the private key, and each request needs the token of the engineer. The mode read permits everything that the level reader permits. The mode admin permits everything, also commands in pods and port forwarding; it requires an elevation of the class break-glass.",
 			adminv1.Operator, adminv1.AccessSessionRequest{}, s.requestAccessSession),
 		readRoute(sessions, "accessSessions.list", "List access sessions, newest first; at most 1000. Ended sessions are kept for 30 days.", adminv1.AccessSessionList{}, s.listAccessSessions,
 			Parameter{Name: "open", Type: "boolean", Description: "Only sessions that have not ended."},

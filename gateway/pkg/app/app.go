@@ -85,6 +85,9 @@ type Parts struct {
 	Audit         audit.Recorder
 	// Dial connects to API servers; nil means a direct connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// MaxBytes limits the bytes of the upgraded connections of a session, and Drain their time after the end of ctx; 0 means the defaults.
+	MaxBytes int64
+	Drain    time.Duration
 	// Handler wraps the handler of all requests.
 	Handler  func(http.Handler) http.Handler
 	Listener net.Listener
@@ -93,11 +96,11 @@ type Parts struct {
 // Serve is Run with existing connections. Tests call it directly.
 func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Dial: parts.Dial,
-		Log: p.Log, Metrics: p.Metrics})
+		MaxBytes: parts.MaxBytes, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", sessions.ReadyCosmos)
 	p.Ready("cluster-service", sessions.ReadyFleet)
 	refused := refusals.New(parts.Audit)
-	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Refusals: refused, Log: p.Log, Metrics: p.Metrics})
+	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Refusals: refused, Drain: parts.Drain, Log: p.Log, Metrics: p.Metrics})
 	server := &http.Server{
 		Handler: parts.Handler(gateway),
 		// Responses of watches last as long as their sessions, so that writes have no deadline. A client that does not read does not delay the
@@ -115,6 +118,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	defer wg.Wait()
 	defer stop()
 	defer gateway.Wait()
+	defer gateway.EndStreams()
 	p.Log.InfoContext(ctx, "serving access sessions", logkey.Address, parts.Listener.Addr().String())
 	return process.ServeHTTP(ctx, server, parts.Listener, shutdownTimeout)
 }

@@ -32,6 +32,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -132,6 +133,8 @@ type region struct {
 	endpoint, authorities string
 	// listen wraps the listener of gateways; nil means plain HTTP.
 	listen func(net.Listener) net.Listener
+	// change changes the parts of gateways; nil changes nothing.
+	change func(*Parts)
 	// serve handles the requests of the API server.
 	serve http.HandlerFunc
 	// seen are the requests that reached the API server.
@@ -249,7 +252,7 @@ func (r *region) request(id, engineer string, change func(*database.AccessSessio
 	if change != nil {
 		change(&document)
 	}
-	key, asked, err := certificaterequest.New("system:sre-break-glass:"+engineer, "system:cluster-readers")
+	key, asked, err := certificaterequest.New("system:sre-break-glass:"+engineer, adminv1.AccessMode(document.Mode).Level().Organization())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -281,8 +284,12 @@ func (r *region) issue(id string, request *x509.CertificateRequest, lifetime tim
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	level := clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER
+	if request.Subject.Organization[0] == adminv1.LevelAdmin.Organization() {
+		level = clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
+	}
 	c := &clusterservicev1.BreakGlassCredential{Uid: id, ClusterUid: clusterUID, CreateTime: timestamppb.Now(),
-		Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Level: clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER,
+		Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Level: level,
 			Elevation: "elevation", NotAfter: timestamppb.New(time.Now().Add(time.Hour))},
 		Status: &clusterservicev1.BreakGlassCredentialStatus{State: clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED,
 			Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}}
@@ -321,8 +328,12 @@ func (r *region) start() *gateway {
 	p := process.New("gateway-access", slog.New(slog.NewJSONHandler(r.log, nil)))
 	go func() {
 		defer close(ended)
-		_ = Serve(ctx, p, Parts{Database: r.db, Fleet: connection, Keys: r.opening, Authenticator: engineers{}, Audit: r.trail,
-			Handler: func(next http.Handler) http.Handler { return next }, Listener: serving})
+		parts := Parts{Database: r.db, Fleet: connection, Keys: r.opening, Authenticator: engineers{}, Audit: r.trail,
+			Handler: func(next http.Handler) http.Handler { return next }, Listener: serving}
+		if r.change != nil {
+			r.change(&parts)
+		}
+		_ = Serve(ctx, p, parts)
 	}()
 	g := &gateway{r: r, url: scheme + listener.Addr().String()}
 	g.stop = sync.OnceFunc(func() {
@@ -479,13 +490,14 @@ func TestRefusals(t *testing.T) {
 		"a change as watch":  {"DELETE", "alice", alicePath + "/api/v1/watch/pods", nil, 403, "watch of pods"},
 		"a command":          {"GET", "alice", alicePath + "/api/v1/namespaces/default/pods/a/exec?command=id", nil, 403, "get of pods/exec"},
 		"a command, SPDY":    {"POST", "alice", alicePath + "/api/v1/namespaces/default/pods/a/exec", []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}, 403, "create of pods/exec: it has no commands"},
-		"a WebSocket":        {"GET", "alice", pods, []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "does not forward upgrades"},
+		"a WebSocket":        {"GET", "alice", pods, []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "does not forward upgrades to another protocol for list of pods"},
 		"a hidden upgrade":   {"GET", "alice", pods, []string{"Connection", "keep-alive, uPgRaDe"}, 403, "does not forward upgrades"},
 		"another user":       {"GET", "alice", pods, []string{"Impersonate-User", "system:admin"}, 403, "does not permit impersonation"},
 		"another group":      {"GET", "alice", pods, []string{"impersonate-group", "system:masters"}, 403, "does not permit impersonation"},
 		"another extra":      {"GET", "alice", pods, []string{"Impersonate-Extra-Scopes", ""}, 403, "does not permit impersonation"},
 		"another UID":        {"POST", "alice", alicePath + "/apis/authentication.k8s.io/v1/selfsubjectreviews", []string{"Impersonate-Uid", "1"}, 403, "does not permit impersonation"},
-		"proxy of a node":    {"GET", "alice", alicePath + "/api/v1/nodes/n/proxy/logs/", nil, 400, "more parts"},
+		"proxy of a node":    {"GET", "alice", alicePath + "/api/v1/nodes/n/proxy/logs/", nil, 403, "nodes/proxy"},
+		"parts":              {"GET", "alice", alicePath + "/api/v1/namespaces/default/pods/a/log/b", nil, 400, "more parts"},
 		"proxy of a service": {"GET", "alice", alicePath + "/api/v1/namespaces/default/services/s/proxy", nil, 403, "services/proxy"},
 		"proxy by verb":      {"GET", "alice", alicePath + "/api/v1/proxy/nodes/n", nil, 403, "proxy of nodes"},
 		"a token":            {"POST", "alice", alicePath + "/api/v1/namespaces/default/serviceaccounts/default/token", nil, 403, "serviceaccounts/token"},
@@ -770,7 +782,10 @@ func TestForgedSessionsEnd(t *testing.T) {
 		"of the level admin": {nil, func(c *clusterservicev1.BreakGlassCredential) {
 			c.Spec.Level = clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
 		}, "another level"},
-		"of the mode admin":     {func(v *database.AccessSessionDocument) { v.Mode = "admin" }, nil, "does not support the mode"},
+		"of the mode admin, with the level reader": {func(v *database.AccessSessionDocument) { v.Mode = "admin" }, func(c *clusterservicev1.BreakGlassCredential) {
+			c.Spec.Level = clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER
+		}, "another level"},
+		"of an unknown mode":    {func(v *database.AccessSessionDocument) { v.Mode = "write" }, nil, "does not support the mode"},
 		"without a certificate": {nil, func(c *clusterservicev1.BreakGlassCredential) { c.Status.Certificate = "" }, "cannot be read"},
 		"of a canceled one": {nil, func(c *clusterservicev1.BreakGlassCredential) {
 			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED

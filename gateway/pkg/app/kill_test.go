@@ -272,8 +272,8 @@ func (k *program) send(ctx context.Context, session, method, path, body string) 
 	return k.client.Do(request)
 }
 
-// TestAuditSurvivesKill kills the program several times with SIGKILL directly after it has forwarded a part of a request, while engineers
-// read, watch and create reviews of their rights. Then the audit of the gateway is compared with the audit log of the API server, whose events
+// TestAuditSurvivesKill kills the program several times with SIGKILL directly after it has forwarded a part of a request, while an engineer
+// reads, watches, creates objects and reviews of rights. Then the audit of the gateway is compared with the audit log of the API server, whose events
 // have the IDs of the gateway's requests. Each change, each watch and each read of which a client got the response has its records, with the same
 // verb and object. Only a read without a response may have none. Each request that succeeded in the gateway's audit is in the API server's.
 func TestAuditSurvivesKill(t *testing.T) {
@@ -283,7 +283,7 @@ func TestAuditSurvivesKill(t *testing.T) {
 	r.endpoint = "https://" + proxy.address
 	k := newProgram(t, r, engineer)
 	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, func(v *database.AccessSessionDocument) { v.Owner.TenantID = entratest.Tenant }), 15*time.Minute)
+	r.issue(session, r.request(session, engineer, func(v *database.AccessSessionDocument) { v.Owner.TenantID, v.Mode = entratest.Tenant, "admin" }), 15*time.Minute)
 	var mu sync.Mutex
 	answered := map[string]string{} // the request of each response, by its ID
 	exchange := func(ctx context.Context, method, path, body string) error {
@@ -317,7 +317,7 @@ func TestAuditSurvivesKill(t *testing.T) {
 		for _, request := range [][3]string{
 			{http.MethodGet, "/api/v1/namespaces/default/pods", ""}, {http.MethodGet, "/api/v1/namespaces/default", ""},
 			{http.MethodGet, "/api/v1/namespaces?watch=true&timeoutSeconds=1", ""}, {http.MethodGet, "/api/v1/namespaces?watch=true", ""},
-			{http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review}, {http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review},
+			{http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review}, {http.MethodPost, "/api/v1/namespaces/default/configmaps", `{"metadata": {"generateName": "killed-"}}`},
 		} {
 			workers.Go(func() {
 				for exchange(ctx, request[0], request[1], request[2]) == nil {

@@ -19,13 +19,21 @@ import (
 // createPod creates a pod that kubectl takes for a running one. It runs on no node.
 func (r *hostedRegion) createPod(name string) {
 	r.t.Helper()
+	r.createPodOn(name, "")
+}
+
+// createPodOn creates a pod that runs on a node, as far as its status says.
+func (r *hostedRegion) createPodOn(name, node string) {
+	r.t.Helper()
 	pods := r.admin.CoreV1().Pods(metav1.NamespaceDefault)
-	pod, err := pods.Create(r.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none",
+	pod, err := pods.Create(r.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none", Stdin: true,
 		Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}, metav1.CreateOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = pods.Delete(context.WithoutCancel(r.t.Context()), name, metav1.DeleteOptions{}) })
+	r.t.Cleanup(func() {
+		_ = pods.Delete(context.WithoutCancel(r.t.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	})
 	pod.Status.Phase = corev1.PodRunning
 	if _, err := pods.UpdateStatus(r.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		r.t.Fatal(err)

@@ -93,17 +93,28 @@ func matrix(t *testing.T, lists []*metav1.APIResourceList) []cell {
 	return cells
 }
 
-// TestReadIsNeverLaxerThanRBAC sends each request of the API server's own discovery through the gateway, and asks the API server whether RBAC
-// permits it to the same user. What the gateway forwards, RBAC permits; and all that RBAC permits readers, the gateway forwards. Non-resource
-// paths are those of the API server's index; there, the gateway may be stricter.
-func TestReadIsNeverLaxerThanRBAC(t *testing.T) {
-	const session, engineer = "a0000000-0000-4000-8000-0000000000c1", "oracle"
+// stricter reports whether the gateway refuses a request of a mode that RBAC permits: commands and ports that are not over a WebSocket, and
+// requests to the API of a node that may run commands.
+func stricter(mode adminv1.AccessMode, c cell) bool {
+	a := c.attributes
+	streams := a.Resource == "pods" && (a.Subresource == "exec" || a.Subresource == "attach" || a.Subresource == "portforward")
+	return mode == adminv1.AccessAdmin && (streams || a.Resource == "nodes" && a.Subresource == "proxy" && c.method != http.MethodGet)
+}
+
+// TestModesAreNeverLaxerThanRBAC sends each request of the API server's own discovery through the gateway with sessions of each mode, and asks the
+// API server whether RBAC permits it to the same user. What the gateway forwards, RBAC permits; and all that RBAC permits, the gateway
+// forwards, except what stricter names. Non-resource paths are those of the API server's index; there, the gateway may be stricter. Changes
+// of the mode admin are forwarded with dryRun, so that they change nothing.
+func TestModesAreNeverLaxerThanRBAC(t *testing.T) {
+	const engineer = "oracle"
+	sessions := map[adminv1.AccessMode]string{adminv1.AccessRead: "a0000000-0000-4000-8000-0000000000c1", adminv1.AccessAdmin: "a0000000-0000-4000-8000-0000000000c2"}
 	r := newHostedRegion(t)
 	r.listen = nil
 	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, nil), 15*time.Minute)
+	for _, mode := range adminv1.AccessModes() {
+		r.issue(sessions[mode], r.request(sessions[mode], engineer, func(v *database.AccessSessionDocument) { v.Mode = string(mode) }), 15*time.Minute)
+	}
 	g := r.start()
-	g.await(session, database.AccessSessionReady)
 	ctx := t.Context()
 	definitions := r.admin.RESTClient().Post().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").Body([]byte(widgets)).SetHeader("Content-Type", "application/json").Do(ctx)
 	if err := definitions.Error(); err != nil {
@@ -119,48 +130,51 @@ func TestReadIsNeverLaxerThanRBAC(t *testing.T) {
 		}
 		return err
 	})
-	user := r.reader(engineer)
-	permitted, cells := 0, matrix(t, lists)
-	for _, c := range cells {
-		allowed := permits(t, user, authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.attributes})
-		switch forwarded, text := g.forwards(session, engineer, c.method, c.path); {
-		case forwarded && !allowed:
-			t.Errorf("%s %s (%s) is forwarded, and RBAC does not permit it", c.method, c.path, c.attributes.Verb)
-		case !forwarded && allowed:
-			t.Errorf("%s %s (%s) is refused, and RBAC permits it: %s", c.method, c.path, c.attributes.Verb, text)
-		case forwarded:
-			permitted++
-		}
-	}
 	var index struct{ Paths []string }
 	content, err := r.admin.RESTClient().Get().AbsPath("/").DoRaw(ctx)
 	if err != nil || json.Unmarshal(content, &index) != nil {
 		t.Fatalf("the index of the API server is %s: %v", content, err)
 	}
-	paths := 0
-	for _, path := range append(index.Paths, "/", "/debug/pprof/", "/logs/") {
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-			attributes := &authorizationv1.NonResourceAttributes{Verb: strings.ToLower(method), Path: path}
-			allowed := permits(t, user, authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: attributes})
-			forwarded, _ := g.forwards(session, engineer, method, path)
-			if forwarded && !allowed {
-				t.Errorf("%s %s is forwarded, and RBAC does not permit it", method, path)
-			}
-			if forwarded {
-				paths++
+	for mode, least := range map[adminv1.AccessMode]int{adminv1.AccessRead: 150, adminv1.AccessAdmin: 600} {
+		session, user := sessions[mode], r.user(engineer, mode.Level())
+		g.await(session, database.AccessSessionReady)
+		permitted, cells := 0, matrix(t, lists)
+		for _, c := range cells {
+			allowed := permits(t, user, authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.attributes})
+			switch forwarded, text := g.forwards(session, engineer, c.method, c.path); {
+			case forwarded && (!allowed || stricter(mode, c)):
+				t.Errorf("%s: %s %s (%s) is forwarded, and RBAC permits it: %t", mode, c.method, c.path, c.attributes.Verb, allowed)
+			case !forwarded && allowed && !stricter(mode, c):
+				t.Errorf("%s: %s %s (%s) is refused, and RBAC permits it: %s", mode, c.method, c.path, c.attributes.Verb, text)
+			case forwarded:
+				permitted++
 			}
 		}
+		paths := 0
+		for _, path := range append(index.Paths, "/", "/debug/pprof/", "/logs/") {
+			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+				attributes := &authorizationv1.NonResourceAttributes{Verb: strings.ToLower(method), Path: path}
+				allowed := permits(t, user, authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: attributes})
+				forwarded, _ := g.forwards(session, engineer, method, path)
+				if forwarded && !allowed {
+					t.Errorf("%s: %s %s is forwarded, and RBAC does not permit it", mode, method, path)
+				}
+				if forwarded {
+					paths++
+				}
+			}
+		}
+		if len(cells) < 600 || permitted < least || paths < 50 {
+			t.Errorf("%s: only %d of %d requests, and %d paths, are permitted", mode, permitted, len(cells), paths)
+		}
+		t.Logf("%s: %d of %d requests for resources, and %d paths, are permitted", mode, permitted, len(cells), paths)
 	}
-	if len(cells) < 600 || permitted < 150 || paths < 50 {
-		t.Errorf("only %d of %d requests, and %d paths, are permitted", permitted, len(cells), paths)
-	}
-	t.Logf("%d of %d requests for resources, and %d paths, are permitted", permitted, len(cells), paths)
 }
 
-// reader returns a direct client of the API server with the identity of an engineer's session.
-func (r *hostedRegion) reader(engineer string) kubernetes.Interface {
+// user returns a direct client of the API server with the identity of an engineer's session.
+func (r *hostedRegion) user(engineer string, level adminv1.Level) kubernetes.Interface {
 	r.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", r.kube.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, adminv1.LevelReader.Organization()))
+	config, err := clientcmd.BuildConfigFromFlags("", r.kube.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, level.Organization()))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -189,7 +203,10 @@ func (g *gateway) forwards(session, engineer, method, path string) (forwarded bo
 	defer cancel() // a watch does not end by itself
 	body := ""
 	if method != http.MethodGet {
-		body = "{}"
+		path += "?dryRun=All"
+		if method != http.MethodDelete { // the options in a body replace those of the query
+			body = "{}"
+		}
 	}
 	response, err := g.open(ctx, method, engineer, "/sessions/"+session+"/kas"+path, body, "Content-Type", "application/json")
 	if err != nil {

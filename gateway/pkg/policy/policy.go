@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -29,7 +28,7 @@ type Request struct {
 	Group, Resource, Subresource string
 	Namespace, Name              string
 	Method, Path                 string
-	// Follows is set if the response does not end by itself: a watch, or a log that is followed.
+	// Follows is set if the response may not end by itself: a watch, a log that is followed, a proxy, or an upgraded connection.
 	Follows bool
 }
 
@@ -90,8 +89,8 @@ func Parse(r *http.Request, path string) (*Request, error) {
 	parsed := &Request{IsResource: info.IsResourceRequest, Verb: info.Verb, Method: r.Method, Path: info.Path}
 	if info.IsResourceRequest {
 		parsed.Group, parsed.Resource, parsed.Subresource, parsed.Namespace, parsed.Name = info.APIGroup, info.Resource, info.Subresource, info.Namespace, info.Name
-		parsed.Follows = info.Verb == "watch" || info.Subresource == "log" && isTrue(r.URL.Query().Get("follow"))
-		if len(info.Parts) > 3 {
+		parsed.Follows = info.Verb == "watch" || info.Subresource == "log" && isTrue(r.URL.Query().Get("follow")) || info.Subresource == proxies || parsed.protocol() != ""
+		if len(info.Parts) > 3 && info.Subresource != proxies {
 			// API servers ignore further parts of some paths, and hand those of others to what serves the subresource.
 			return nil, invalid("The path has more parts than a subresource.")
 		}
@@ -139,13 +138,10 @@ func IsDiscovery(path string) bool {
 	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
 }
 
-// CheckHeaders returns an error for a request that asks for another protocol or another identity, or that is meant for a proxy.
+// CheckHeaders returns an error for a request that asks for another identity, or that is meant for a proxy.
 func CheckHeaders(r *http.Request) error {
 	if r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
 		return invalid("The session gateway is no proxy.")
-	}
-	if httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") || len(r.Header["Upgrade"]) > 0 || len(r.Header[":protocol"]) > 0 {
-		return refused("The session gateway does not forward upgrades to another protocol, such as WebSocket or SPDY.")
 	}
 	for name := range r.Header {
 		if len(name) >= len(impersonation) && strings.EqualFold(name[:len(impersonation)], impersonation) {
@@ -169,13 +165,23 @@ var selfReviews = map[string][]string{
 var readPaths = []string{"/api", "/apis", "/openapi", "/version", "/livez", "/readyz", "/healthz", "/metrics"}
 
 // connects are the subresources with which clients act in a pod or reach its network.
-var connects = []string{"attach", "ephemeralcontainers", "exec", "portforward", "proxy"}
+var connects = []string{"attach", "ephemeralcontainers", "exec", "portforward", proxies}
 
-// Decide returns an error unless a session with a mode may send a request.
+// proxies is the subresource of pods, services and nodes by which an API server forwards HTTP requests.
+const proxies = "proxy"
+
+// Decide returns an error unless a session with a mode may send a request. Upgrade decides about upgrades.
 func Decide(mode adminv1.AccessMode, r *Request) error {
-	if mode != adminv1.AccessRead {
-		return refused("Sessions of the mode %q are not supported.", mode)
+	switch mode {
+	case adminv1.AccessRead:
+		return decideRead(r)
+	case adminv1.AccessAdmin:
+		return decideAdmin(r)
 	}
+	return refused("Sessions of the mode %q are not supported.", mode)
+}
+
+func decideRead(r *Request) error {
 	if !r.IsResource {
 		for _, path := range readPaths {
 			if r.Verb == "get" && (r.Path == path || strings.HasPrefix(r.Path, path+"/")) {
@@ -199,6 +205,17 @@ func Decide(mode adminv1.AccessMode, r *Request) error {
 		return refused("The mode read does not permit %s of %s: it has no commands in pods, no attach, no port forwarding and no proxies.", r.Verb, r.Kind())
 	}
 	return refused("The mode read does not permit %s of %s.", r.Verb, r.Kind())
+}
+
+// decideAdmin permits everything but what would pass by the audit: the API of a node runs commands in pods for requests that change something.
+func decideAdmin(r *Request) error {
+	switch {
+	case r.IsResource && r.Verb == proxies:
+		return refused("API servers do not have the verb proxy any more: use the subresource proxy.")
+	case r.IsResource && r.Resource == "nodes" && r.Subresource == proxies && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return refused("The mode admin permits only GET and HEAD of nodes/proxy: the API of a node runs commands without a record of them. Use kubectl exec.")
+	}
+	return nil
 }
 
 func refused(format string, args ...any) error {

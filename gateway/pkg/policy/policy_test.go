@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"bufio"
+	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -36,7 +39,9 @@ func TestRequestsAreUnderstoodAsByAPIServers(t *testing.T) {
 		"/api/v1/watch/pods":                                  {IsResource: true, Verb: "watch", Resource: "pods", Follows: true},
 		"/api/v1/namespaces/a/pods/b/log":                     {IsResource: true, Verb: "get", Resource: "pods", Subresource: "log", Namespace: "a", Name: "b"},
 		"/api/v1/namespaces/a/pods/b/log?follow=true":         {IsResource: true, Verb: "get", Resource: "pods", Subresource: "log", Namespace: "a", Name: "b", Follows: true},
-		"/api/v1/namespaces/a/pods/b/exec?command=ls":         {IsResource: true, Verb: "get", Resource: "pods", Subresource: "exec", Namespace: "a", Name: "b"},
+		"/api/v1/namespaces/a/pods/b/exec?command=ls":         {IsResource: true, Verb: "get", Resource: "pods", Subresource: "exec", Namespace: "a", Name: "b", Follows: true},
+		"/api/v1/namespaces/a/pods/b/portforward":             {IsResource: true, Verb: "get", Resource: "pods", Subresource: "portforward", Namespace: "a", Name: "b", Follows: true},
+		"/api/v1/nodes/n/proxy/logs/":                         {IsResource: true, Verb: "get", Resource: "nodes", Subresource: "proxy", Name: "n", Follows: true},
 		"/api/v1/namespaces/a":                                {IsResource: true, Verb: "get", Resource: "namespaces", Namespace: "a", Name: "a"},
 		"/apis/apps/v1/namespaces/a/deployments/b/scale":      {IsResource: true, Verb: "get", Group: "apps", Resource: "deployments", Subresource: "scale", Namespace: "a", Name: "b"},
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/a:b": {IsResource: true, Verb: "get", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "a:b"},
@@ -77,11 +82,109 @@ func TestReadPermitsSelfReviewsOnly(t *testing.T) {
 	}
 }
 
-func TestOnlyReadIsSupported(t *testing.T) {
-	for _, mode := range []adminv1.AccessMode{"", "admin", "write", "Read"} {
+func TestUnknownModePermitsNothing(t *testing.T) {
+	for _, mode := range []adminv1.AccessMode{"", "write", "Read", "Admin"} {
 		if Decide(mode, parse(t, http.MethodGet, "/api/v1/pods")) == nil {
 			t.Errorf("the mode %q is supported", mode)
 		}
+	}
+}
+
+func TestAdminPermitsAllButUnrecordedCommands(t *testing.T) {
+	for target, permitted := range map[string]bool{
+		"GET /api/v1/secrets":                                    true,
+		"DELETE /api/v1/namespaces/a/pods":                       true,
+		"POST /api/v1/namespaces/a/serviceaccounts/b/token":      true,
+		"PATCH /api/v1/namespaces/a/pods/b/ephemeralcontainers":  true,
+		"POST /api/v1/namespaces/a/services/b:80/proxy/x/y":      true,
+		"GET /api/v1/nodes/n/proxy/metrics":                      true,
+		"POST /api/v1/nodes/n/proxy/run/a/b/c?cmd=id":            false,
+		"PUT /api/v1/nodes/n/proxy":                              false,
+		"GET /api/v1/proxy/nodes/n/run":                          false,
+		"GET /debug/pprof/heap":                                  true,
+		"PUT /apis/example.com/v1/namespaces/a/widgets/b/status": true,
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		if err := Decide(adminv1.AccessAdmin, parse(t, method, path)); (err == nil) != permitted {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+}
+
+// webSocket returns the handshake of a WebSocket.
+func webSocket(target, protocols string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Protocol": {protocols}}
+	return r
+}
+
+const (
+	execPath    = "/api/v1/namespaces/a/pods/b/exec?command=id"
+	forwardPath = "/api/v1/namespaces/a/pods/b/portforward"
+)
+
+func TestUpgradeDependsOnResource(t *testing.T) {
+	set := func(name string, values ...string) func(*http.Request) {
+		return func(r *http.Request) { r.Header[name] = values }
+	}
+	for name, tc := range map[string]struct {
+		target, protocols string
+		change            func(r *http.Request)
+		want              Protocol
+		refusal           string
+	}{
+		"a command":                   {execPath, "v5.channel.k8s.io", nil, RemoteCommand, ""},
+		"an attachment":               {"/api/v1/namespaces/a/pods/b/attach", "v4.channel.k8s.io, v5.channel.k8s.io", nil, RemoteCommand, ""},
+		"forwarded ports":             {forwardPath, "SPDY/3.1+portforward.k8s.io", nil, PortForward, ""},
+		"an extension":                {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Extensions", "permessage-deflate"), RemoteCommand, ""},
+		"keep-alive":                  {execPath, "v5.channel.k8s.io", set("Connection", "keep-alive, Upgrade"), RemoteCommand, ""},
+		"no upgrade":                  {"/api/v1/pods", "", func(r *http.Request) { r.Header = http.Header{} }, "", ""},
+		"a command without upgrade":   {execPath, "", func(r *http.Request) { r.Header = http.Header{} }, "", "only over a WebSocket"},
+		"SPDY":                        {execPath, "v5.channel.k8s.io", set("Upgrade", "SPDY/3.1"), "", "not forward upgrades to SPDY"},
+		"SPDY and WebSocket":          {execPath, "v5.channel.k8s.io", set("Upgrade", "websocket", "SPDY/3.1"), "", "not forward upgrades to SPDY"},
+		"a list with SPDY":            {execPath, "v5.channel.k8s.io", set("Upgrade", "websocket, SPDY/3.1"), "", "not forward upgrades to SPDY"},
+		"HTTP/2":                      {execPath, "v5.channel.k8s.io", set("Upgrade", "h2c"), "", "another protocol"},
+		"two upgrades":                {execPath, "v5.channel.k8s.io", set("Upgrade", "websocket", "websocket"), "", "Upgrade exactly once"},
+		"no connection":               {execPath, "v5.channel.k8s.io", set("Connection"), "", "another protocol"},
+		"another token":               {execPath, "v5.channel.k8s.io", set("Connection", "Upgrade, Authorization"), "", "header Connection"},
+		"a second connection":         {execPath, "v5.channel.k8s.io", set("Connection", "Upgrade", "close"), "", "header Connection"},
+		"two keys":                    {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25jZQ=="), "", "Sec-Websocket-Key exactly once"},
+		"a short key":                 {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Key", "dGhl"), "", "Sec-WebSocket-Key"},
+		"another version":             {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Version", "8"), "", "must be 13"},
+		"an older protocol":           {execPath, "v4.channel.k8s.io", nil, "", "v5.channel.k8s.io, which the client does not offer"},
+		"another protocol":            {forwardPath, "v5.channel.k8s.io", nil, "", "SPDY/3.1+portforward.k8s.io, which"},
+		"no protocol":                 {execPath, "", func(r *http.Request) { r.Header.Del("Sec-Websocket-Protocol") }, "", "does not offer"},
+		"a token as protocol":         {execPath, "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0", nil, "", "only in the header Authorization"},
+		"a body":                      {execPath, "v5.channel.k8s.io", func(r *http.Request) { r.ContentLength = 5 }, "", "body"},
+		"a body without a length":     {execPath, "v5.channel.k8s.io", func(r *http.Request) { r.ContentLength, r.TransferEncoding = -1, []string{"chunked"} }, "", "body"},
+		"an expectation":              {execPath, "v5.channel.k8s.io", set("Expect", "100-continue"), "", "body"},
+		"another method":              {execPath, "v5.channel.k8s.io", func(r *http.Request) { r.Method = http.MethodPost }, "", "GET of HTTP/1.1"},
+		"HTTP/1.0":                    {execPath, "v5.channel.k8s.io", func(r *http.Request) { r.ProtoMinor = 0 }, "", "GET of HTTP/1.1"},
+		"extended CONNECT":            {execPath, "v5.channel.k8s.io", func(r *http.Request) { r.ProtoMajor, r.Header[":protocol"] = 2, []string{"websocket"} }, "", "GET of HTTP/1.1"},
+		"a watch":                     {"/api/v1/pods?watch=1", "", nil, "", "watch of pods"},
+		"a log":                       {"/api/v1/namespaces/a/pods/b/log?follow=1", "binary.k8s.io", nil, "", "get of pods/log"},
+		"a proxy of a pod":            {"/api/v1/namespaces/a/pods/b/proxy/", "v5.channel.k8s.io", nil, "", "get of pods/proxy"},
+		"a proxy of a node":           {"/api/v1/nodes/n/proxy/exec/a/b/c?command=id", "v5.channel.k8s.io", nil, "", "get of nodes/proxy"},
+		"a resource of another group": {"/apis/example.com/v1/namespaces/a/pods/b/exec", "v5.channel.k8s.io", nil, "", "get of pods.example.com/exec"},
+		"a path":                      {"/version", "v5.channel.k8s.io", nil, "", "get of path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := webSocket(tc.target, tc.protocols)
+			if tc.change != nil {
+				tc.change(r)
+			}
+			parsed, err := Parse(r, r.URL.EscapedPath())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Upgrade(r, parsed)
+			if got := fmt.Sprint(err); (err != nil) != (tc.refusal != "") || !strings.Contains(got, tc.refusal) {
+				t.Errorf("%s, want %q", got, tc.refusal)
+			}
+			if err == nil && got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -138,24 +241,50 @@ func FuzzForwardedRequests(f *testing.F) {
 	})
 }
 
-// FuzzUpgrades sends arbitrary headers. A request is not forwarded if its connection might become another protocol.
+// FuzzUpgrades parses arbitrary bytes as a request. Whatever is forwarded without an upgrade names none in any spelling, and whatever is forwarded
+// with one is the only handshake that both servers can understand.
 func FuzzUpgrades(f *testing.F) {
-	f.Add("Upgrade", "websocket")
-	f.Add("keep-alive, Upgrade", "")
-	f.Add("", "SPDY/3.1")
-	f.Add("uPGRADE", "h2c")
-	f.Fuzz(func(t *testing.T, connection, upgrade string) {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("Connection", connection)
-		if upgrade != "" {
-			r.Header.Set("Upgrade", upgrade)
+	const handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	for _, seed := range []string{
+		"GET " + execPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n",
+		"GET " + forwardPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Sec-WebSocket-Protocol: a, SPDY/3.1+portforward.k8s.io\r\n\r\n",
+		"GET " + execPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\nContent-Length: 5\r\n\r\nhello",
+		"GET " + execPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Upgrade: SPDY/3.1\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n",
+		"POST " + execPath + " HTTP/1.1\r\nHost: h\r\nConnection: uPgRaDe\r\nUpgrade: spdy/3.1\r\nContent-Length: 0\r\n\r\n",
+		"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: h\r\nConnection: keep-alive,\tUpgrade\r\nUpgrade:\r\n\r\n",
+		"GET /api/v1/pods HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\nConnection: close\r\n\r\n0\r\n\r\n",
+		"GET /version HTTP/1.0\r\nConnection : Upgrade\r\n\r\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(content)))
+		if err != nil {
+			return
 		}
-		asks := upgrade != ""
-		for part := range strings.SplitSeq(connection, ",") {
-			asks = asks || strings.EqualFold(strings.Trim(part, " \t"), "upgrade")
+		parsed, err := Parse(r, r.URL.EscapedPath())
+		if err != nil || Decide(adminv1.AccessAdmin, parsed) != nil || CheckHeaders(r) != nil {
+			return
 		}
-		if asks && CheckHeaders(r) == nil {
-			t.Errorf("Connection %q with Upgrade %q is forwarded", connection, upgrade)
+		protocol, err := Upgrade(r, parsed)
+		if err != nil {
+			return
+		}
+		upgrades := parsed.IsResource && parsed.Group == "" && parsed.Resource == "pods" && slices.Contains([]string{"exec", "attach", "portforward"}, parsed.Subresource)
+		if upgrades != (protocol != "") {
+			t.Fatalf("%s has the protocol %q", parsed.Kind(), protocol)
+		}
+		if protocol == "" {
+			tokens := strings.Split(strings.Join(r.Header["Connection"], ","), ",")
+			if len(r.Header["Upgrade"]) > 0 || slices.ContainsFunc(tokens, func(token string) bool { return strings.EqualFold(strings.Trim(token, " \t"), "upgrade") }) {
+				t.Fatalf("an upgrade is forwarded: %q", content)
+			}
+			return
+		}
+		if protocol == RemoteCommand != (parsed.Subresource != "portforward") || r.Method != http.MethodGet || r.ContentLength != 0 || len(r.TransferEncoding) > 0 ||
+			len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header["Upgrade"][0], "websocket") || len(r.Header["Sec-Websocket-Key"]) != 1 ||
+			!strings.Contains(strings.Join(r.Header["Sec-Websocket-Protocol"], ","), string(protocol)) {
+			t.Fatalf("%q is upgraded to %s", content, protocol)
 		}
 	})
 }
@@ -172,7 +301,7 @@ func FuzzImpersonation(f *testing.F) {
 		asks := strings.HasPrefix(strings.ToLower(name), "impersonate-")
 		if err := CheckHeaders(r); asks && err == nil {
 			t.Errorf("the header %q is forwarded", name)
-		} else if err != nil && !asks && name != ":protocol" && !strings.EqualFold(name, "upgrade") {
+		} else if err != nil && !asks {
 			t.Errorf("the header %q is refused: %v", name, err)
 		}
 	})

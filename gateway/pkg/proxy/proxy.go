@@ -7,6 +7,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,8 @@ const (
 	MaxBody = 8 << 20
 	// recordTimeout limits the wait for an audit record after the client may have gone.
 	recordTimeout = 10 * time.Second
+	// drain is how long upgraded connections continue while the process stops.
+	drain = 8 * time.Second
 	// flushAtOnce makes the proxy pass on each part of a response as it arrives.
 	flushAtOnce = -1
 )
@@ -62,6 +65,8 @@ type Options struct {
 	Authenticator authn.Authenticator
 	Audit         audit.Recorder
 	Refusals      Refusals
+	// Drain is how long upgraded connections continue after EndStreams; 0 means the constant.
+	Drain time.Duration
 	// AuthenticationFailures is the limit of failed authentications of a peer that get the cause; nil means a default.
 	AuthenticationFailures *ratelimit.Limit
 	Log                    *slog.Logger
@@ -78,9 +83,13 @@ type Handler struct {
 	failures *ratelimit.Buckets
 	// recording are the records of outcomes that are being stored.
 	recording sync.WaitGroup
-	// stopping ends when EndStreams is called.
-	stopping context.Context
-	stop     context.CancelCauseFunc
+	// upgraded are the requests whose connections are upgraded, which no HTTP server waits for.
+	upgraded sync.WaitGroup
+	// messages are buffers for messages to API servers.
+	messages sync.Pool
+	// stopping ends when EndStreams is called, and drained a while later.
+	stopping, drained context.Context
+	stop, endUpgraded context.CancelCauseFunc
 }
 
 // The outcomes of requests in the metric.
@@ -88,6 +97,13 @@ const (
 	outcomeForwarded = "forwarded"
 	outcomeRefused   = "refused"
 	outcomeFailed    = "failed"
+)
+
+// The kinds of requests in the metric.
+const (
+	kindRequest = "request"
+	kindStream  = "stream"
+	kindUpgrade = "upgrade"
 )
 
 // errStopping is the reason why streams end when the process stops.
@@ -99,25 +115,30 @@ func New(options Options) *Handler {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_access_requests_total",
 			Help: "Requests of access sessions by outcome: forwarded to the API server, refused by the gateway, or failed because something was away."}, []string{"outcome"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_access_requests_in_progress",
-			Help: "Requests of access sessions in progress by kind: request, or stream for watches and followed logs."}, []string{"kind"}),
+			Help: "Requests of access sessions in progress by kind: request; stream for watches, followed logs and proxies; upgrade for commands in pods and port forwarding."}, []string{"kind"}),
 	}
 	if options.AuthenticationFailures == nil {
 		options.AuthenticationFailures = &ratelimit.Limit{Size: 300, PerSecond: 5}
 	}
+	h.Drain = cmp.Or(h.Drain, drain)
 	h.failures = ratelimit.New(*options.AuthenticationFailures, time.Now)
 	h.stopping, h.stop = context.WithCancelCause(context.Background())
+	h.drained, h.endUpgraded = context.WithCancelCause(context.Background())
 	for _, outcome := range []string{outcomeForwarded, outcomeRefused, outcomeFailed} {
 		h.requests.WithLabelValues(outcome)
 	}
-	for _, kind := range []string{"request", "stream"} {
+	for _, kind := range []string{kindRequest, kindStream, kindUpgrade} {
 		h.open.WithLabelValues(kind)
 	}
 	options.Metrics.MustRegister(h.requests, h.open)
 	return h
 }
 
-// EndStreams ends all streams, because the process stops. Other requests continue.
-func (h *Handler) EndStreams() { h.stop(errStopping) }
+// EndStreams ends all streams, because the process stops. Upgraded connections end in Drain: nobody can continue them. Other requests continue.
+func (h *Handler) EndStreams() {
+	h.stop(errStopping)
+	time.AfterFunc(h.Drain, func() { h.endUpgraded(errStopping) })
+}
 
 // exchange is one request and its response.
 type exchange struct {
@@ -128,6 +149,8 @@ type exchange struct {
 	// session and parsed are set as far as the request was understood.
 	session *session.Session
 	parsed  *policy.Request
+	// protocol is what the connection must be upgraded to; empty if it stays HTTP.
+	protocol policy.Protocol
 	// path is the encoded path for the API server; empty if the request has none.
 	path string
 	// begun is set when the audit has the beginning of the request, and so gets its outcome.
@@ -135,6 +158,8 @@ type exchange struct {
 	// status is that of the response of the API server; 0 if there is none. failure is why the response is not complete.
 	status  int
 	failure error
+	// switched is set when the client's connection does not have the protocol HTTP any more.
+	switched bool
 	// interrupted is set when the session has ended during the request: the connection of HTTP/1 cannot be used any more.
 	interrupted atomic.Bool
 }
@@ -183,11 +208,14 @@ func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 	if x.parsed, err = policy.Parse(x.r, path); err != nil {
 		return nil, err
 	}
-	// The decision is first: its error names the resource of an upgrade, for example pods/exec.
+	// The decision is first: its error names the resource and the mode.
 	if err := policy.Decide(open.Mode, x.parsed); err != nil {
 		return nil, err
 	}
 	if err := policy.CheckHeaders(x.r); err != nil {
+		return nil, err
+	}
+	if x.protocol, err = policy.Upgrade(x.r, x.parsed); err != nil {
 		return nil, err
 	}
 	backend := open.Backend()
@@ -218,9 +246,14 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 		return err
 	}
 	defer release()
-	kind := "request"
-	if stream {
-		kind = "stream"
+	kind := kindRequest
+	switch {
+	case x.protocol != "":
+		kind = kindUpgrade
+		h.upgraded.Add(1)
+		defer h.upgraded.Done()
+	case stream:
+		kind = kindStream
 	}
 	h.open.WithLabelValues(kind).Inc()
 	defer h.open.WithLabelValues(kind).Dec()
@@ -232,7 +265,7 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 		return err
 	}
 	x.begun = true
-	ctx, done := h.join(x, stream)
+	ctx, done := h.join(x, kind)
 	defer done()
 	durable := stream || x.parsed.Changes()
 	var failure error
@@ -254,8 +287,12 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 		}
 	}
 	if failure = context.Cause(ctx); failure == nil { // the session may have ended meanwhile
-		h.proxy(x, backend, begun).ServeHTTP(x.w, x.r.WithContext(ctx))
-		failure = x.failure
+		if x.protocol != "" {
+			failure = h.upgrade(ctx, x, backend)
+		} else {
+			h.proxy(x, backend, begun).ServeHTTP(x.w, x.r.WithContext(ctx))
+			failure = x.failure
+		}
 	}
 	completed = true
 	if cause := context.Cause(ctx); failure != nil && cause != nil {
@@ -293,12 +330,16 @@ func (h *Handler) end(x *exchange, begun audit.Action, wait bool, failure error)
 	h.recording.Go(store)
 }
 
-// Wait waits until the outcomes of all requests are stored. It must be called after the last request.
-func (h *Handler) Wait() { h.recording.Wait() }
+// Wait waits until all upgraded connections have ended and the outcomes of all requests are stored. It must be called after EndStreams and the
+// last request.
+func (h *Handler) Wait() {
+	h.upgraded.Wait()
+	h.recording.Wait()
+}
 
-// join returns a context that ends with the client, the session and, for a stream, the process. When it ends, neither a client that does
+// join returns a context that ends with the client, the session and, for a stream or an upgraded connection, the process. When it ends, neither a client that does
 // not read nor one that does not send delays the end of the response. done must be called before the handler returns.
-func (h *Handler) join(x *exchange, stream bool) (ctx context.Context, done func()) {
+func (h *Handler) join(x *exchange, kind string) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	follow := func(other context.Context) (end func()) {
 		interrupted := make(chan struct{})
@@ -317,8 +358,11 @@ func (h *Handler) join(x *exchange, stream bool) (ctx context.Context, done func
 		}
 	}
 	ends := []func(){follow(x.session.Context())}
-	if stream {
+	switch kind {
+	case kindStream:
 		ends = append(ends, follow(h.stopping))
+	case kindUpgrade:
+		ends = append(ends, follow(h.drained))
 	}
 	return ctx, func() {
 		for _, end := range ends {
@@ -339,17 +383,23 @@ var forwarded = []string{"Accept", "Accept-Encoding", "Accept-Language", "Cache-
 // compared.
 const auditID = "Audit-Id"
 
+// forwardedHeaders returns the headers for the API server.
+func (x *exchange) forwardedHeaders() http.Header {
+	headers := make(http.Header, len(forwarded)+1)
+	for _, name := range forwarded {
+		if values := x.r.Header[name]; len(values) > 0 {
+			headers[name] = values
+		}
+	}
+	headers.Set(auditID, x.id)
+	return headers
+}
+
 func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Action) http.Handler {
 	return &httputil.ReverseProxy{
 		Transport: backend.Transport, FlushInterval: flushAtOnce, ErrorLog: slog.NewLogLogger(h.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.Header = make(http.Header, len(forwarded))
-			for _, name := range forwarded {
-				if values := p.In.Header[name]; len(values) > 0 {
-					p.Out.Header[name] = values
-				}
-			}
-			p.Out.Header.Set(auditID, x.id)
+			p.Out.Header = x.forwardedHeaders()
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = backend.URL.Scheme, backend.URL.Host, backend.URL.Host
 			p.Out.URL.Path, p.Out.URL.RawPath, p.Out.URL.RawQuery = x.path, "", p.In.URL.RawQuery
 			p.Out.Trailer = nil
@@ -361,9 +411,8 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 			switch code := response.StatusCode; {
 			case code == http.StatusSwitchingProtocols:
 				return errors.New("the API server changes the protocol, which nobody asked for")
-			case code >= http.StatusMultipleChoices && code < http.StatusBadRequest && code != http.StatusNotModified:
-				// API servers do not redirect, but those that customers aggregate may. Clients would send the engineer's token there.
-				return apierror.New(apierror.Unavailable, "The API server redirects the request, which the session gateway does not permit.")
+			case isRedirect(code):
+				return errRedirect
 			}
 			if err := begun.Durable(response.Request.Context()); err != nil {
 				return err
@@ -372,10 +421,21 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 			for _, name := range []string{"Set-Cookie", "Alt-Svc", "Strict-Transport-Security"} {
 				response.Header.Del(name)
 			}
+			// What customers' pods respond through a proxy must not act in a browser as a page of the gateway.
+			response.Header.Set("Content-Security-Policy", "sandbox")
+			response.Header.Set("X-Content-Type-Options", "nosniff")
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.failure = unavailable(err) },
 	}
+}
+
+// errRedirect is the failure of a request that is redirected. API servers do not redirect, but those that customers aggregate and pods behind
+// a proxy may. Clients would send the engineer's token there.
+var errRedirect = apierror.New(apierror.Unavailable, "The API server redirects the request, which the session gateway does not permit.")
+
+func isRedirect(code int) bool {
+	return code >= http.StatusMultipleChoices && code < http.StatusBadRequest && code != http.StatusNotModified
 }
 
 // unavailable returns the error for a request that the API server has not answered.
@@ -427,7 +487,7 @@ func (x *exchange) record(outcome string, failure error) audit.Record {
 	}
 	if s := x.session; s != nil {
 		r.Person.Role, r.Person.Elevation = s.Owner.Role, s.Owner.ElevationID
-		r.Reason, r.Ticket, r.Emergency, r.Operation, r.Level = s.Owner.Reason, s.Owner.Ticket, s.Emergency, s.ID, string(adminv1.LevelReader)
+		r.Reason, r.Ticket, r.Emergency, r.Operation, r.Level = s.Owner.Reason, s.Owner.Ticket, s.Emergency, s.ID, string(s.Mode.Level())
 		r.Object.ResourceID, r.Object.Cluster = s.ResourceID, s.ClusterUID
 	}
 	if p := x.parsed; p != nil {
@@ -463,6 +523,9 @@ func (h *Handler) fail(x *exchange, failure error) {
 		h.Log.InfoContext(x.r.Context(), "a request of an access session was not completed", logkey.RequestID, x.id, logkey.Error, failure)
 	}
 	h.requests.WithLabelValues(outcome).Inc()
+	if x.switched {
+		return // the client has the reason in a close frame
+	}
 	if x.status != 0 {
 		// The header was sent. The client must not take the response for a complete one.
 		panic(http.ErrAbortHandler)

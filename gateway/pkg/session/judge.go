@@ -65,7 +65,7 @@ func judge(document *database.AccessSessionDocument, f facts, open func(sealed [
 		}
 	}
 	switch {
-	case adminv1.AccessMode(document.Mode) != adminv1.AccessRead:
+	case adminv1.AccessMode(document.Mode).Level() == "":
 		v.end = fmt.Sprintf("the gateway does not support the mode %q", document.Mode)
 		return v
 	case f.cluster == nil && f.known:
@@ -117,6 +117,12 @@ func judge(document *database.AccessSessionDocument, f facts, open func(sealed [
 	return v
 }
 
+// levels are the levels of Cluster Service's API. An unspecified level is none of a session.
+var levels = map[clusterservicev1.BreakGlassLevel]adminv1.Level{
+	clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER: adminv1.LevelReader,
+	clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN:  adminv1.LevelAdmin,
+}
+
 // certificateOf returns the certificate of a credential with its private key, if both belong to the session. Errors name the difference and
 // contain no part of a key.
 func certificateOf(document *database.AccessSessionDocument, c *credential, open func(sealed []byte) ([]byte, error)) (*tls.Certificate, error) {
@@ -124,6 +130,7 @@ func certificateOf(document *database.AccessSessionDocument, c *credential, open
 	if block == nil {
 		return nil, errors.New("its certificate cannot be read")
 	}
+	level := adminv1.AccessMode(document.Mode).Level()
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	switch {
 	case err != nil:
@@ -132,7 +139,7 @@ func certificateOf(document *database.AccessSessionDocument, c *credential, open
 		return nil, errors.New("its credential is for another cluster")
 	case c.elevation != document.Owner.ElevationID:
 		return nil, errors.New("its credential was requested with another elevation")
-	case c.level != clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER, !slices.Equal(leaf.Subject.Organization, []string{adminv1.LevelReader.Organization()}):
+	case levels[c.level] != level, !slices.Equal(leaf.Subject.Organization, []string{level.Organization()}):
 		return nil, errors.New("its credential has another level")
 	case leaf.Subject.CommonName != credentialuse.EngineerPrefix+document.Owner.ObjectID:
 		return nil, errors.New("its certificate names another engineer")

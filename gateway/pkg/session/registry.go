@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -54,6 +56,8 @@ type Options struct {
 	Keys *seal.PrivateKeys
 	// Dial connects to API servers; nil means a direct connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// MaxBytes is the number of bytes that the upgraded connections of a session transfer; 0 means the constant.
+	MaxBytes int64
 	// Now is the clock; nil means time.Now.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -111,6 +115,7 @@ func NewRegistry(options Options) *Registry {
 	if options.Dial == nil {
 		options.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
+	options.MaxBytes = cmp.Or(options.MaxBytes, MaxBytes)
 	r := &Registry{options: options, changed: make(chan struct{}, 1), entries: map[string]*entry{}, credentials: map[string]*credential{}, clusters: map[string]*cluster{},
 		unseen: map[string]bool{}, ended: map[string]string{}, writes: map[string]write{},
 		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_access_sessions", Help: "Open access sessions by state: preparing or ready."}, []string{"state"})}
@@ -229,7 +234,7 @@ func (r *Registry) setDocument(document *database.AccessSessionDocument) {
 	case r.ended[id] != "":
 		return // an older version than what ended it here
 	case e == nil:
-		e = &entry{session: newSession(document)}
+		e = &entry{session: newSession(document, r.options.MaxBytes)}
 		r.entries[id] = e
 	}
 	e.document = *document
@@ -286,12 +291,32 @@ func (r *Registry) newBackend(v verdict) (*Backend, error) {
 	if !authorities.AppendCertsFromPEM([]byte(v.authorities)) {
 		return nil, fmt.Errorf("the authorities of %s contain no certificate", v.url)
 	}
-	return &Backend{URL: &url.URL{Scheme: "https", Host: server.Host}, Transport: &http.Transport{
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, Certificates: []tls.Certificate{*v.certificate}}
+	return &Backend{URL: &url.URL{Scheme: "https", Host: server.Host}, Dial: r.dialer(server, config.Clone()), Transport: &http.Transport{
 		DialContext: r.options.Dial, TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		// The client's choice of an encoding is forwarded.
 		DisableCompression: true,
-		TLSClientConfig:    &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, Certificates: []tls.Certificate{*v.certificate}},
+		TLSClientConfig:    config,
 	}}, nil
+}
+
+// dialer returns a function that opens connections for HTTP/1.1: HTTP/2 has no upgrades.
+func (r *Registry) dialer(server *url.URL, config *tls.Config) func(ctx context.Context) (net.Conn, error) {
+	config.ServerName, config.NextProtos = server.Hostname(), []string{"http/1.1"}
+	address := net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443"))
+	return func(ctx context.Context) (net.Conn, error) {
+		plain, err := r.options.Dial(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		secure := tls.Client(plain, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
+		return secure, nil
+	}
 }
 
 // forget ends a session on this replica and remembers the reason.

@@ -10,6 +10,7 @@ package session
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -25,6 +26,8 @@ import (
 const (
 	MaxRequests = 50
 	MaxStreams  = 10
+	// MaxBytes is the number of bytes that the upgraded connections of a session transfer together.
+	MaxBytes = 1 << 30
 )
 
 // Session is an open access session.
@@ -42,17 +45,23 @@ type Session struct {
 	backend  atomic.Pointer[Backend]
 	requests chan struct{}
 	streams  chan struct{}
+	// maxBytes is the limit of transferred.
+	maxBytes    int64
+	transferred atomic.Int64
 }
 
 // Backend is the API server of a session's cluster.
 type Backend struct {
 	URL       *url.URL
 	Transport *http.Transport
+	// Dial opens a connection for HTTP/1.1, with the same certificates as Transport.
+	Dial func(ctx context.Context) (net.Conn, error)
 }
 
-func newSession(document *database.AccessSessionDocument) *Session {
+func newSession(document *database.AccessSessionDocument, maxBytes int64) *Session {
 	s := &Session{ID: document.SessionID, ClusterUID: document.ClusterUID, ResourceID: document.ResourceID, Mode: adminv1.AccessMode(document.Mode), Owner: document.Owner,
-		Emergency: document.Emergency, requests: make(chan struct{}, MaxRequests), streams: make(chan struct{}, MaxStreams)}
+		Emergency: document.Emergency, requests: make(chan struct{}, MaxRequests), streams: make(chan struct{}, MaxStreams),
+		maxBytes: maxBytes}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -72,7 +81,7 @@ func (s *Session) OwnedBy(caller authn.Caller) bool {
 func (s *Session) Acquire(stream bool) (release func(), err error) {
 	slots, what := s.requests, "requests"
 	if stream {
-		slots, what = s.streams, "watches and followed logs"
+		slots, what = s.streams, "watches, followed logs, proxies and upgraded connections"
 	}
 	select {
 	case slots <- struct{}{}:
@@ -80,6 +89,14 @@ func (s *Session) Acquire(stream bool) (release func(), err error) {
 	default:
 		return nil, apierror.New(apierror.Throttled, "The session has %d %s in progress, which is the maximum.", cap(slots), what).WithRetryAfter(time.Second)
 	}
+}
+
+// Transfer counts bytes of an upgraded connection. It returns an error if the session has transferred too many.
+func (s *Session) Transfer(bytes int) error {
+	if s.transferred.Add(int64(bytes)) > s.maxBytes {
+		return apierror.New(apierror.Throttled, "The session has transferred %d bytes over upgraded connections, which is the maximum. Request another one.", s.maxBytes)
+	}
+	return nil
 }
 
 // end ends the session and all of its requests.

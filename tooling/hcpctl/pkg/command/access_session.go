@@ -26,8 +26,10 @@ func (e *environment) accessOpen() *cobra.Command {
 	var why justification
 	c := &cobra.Command{
 		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeFleet,
-		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A`,
-		Long: `Open a session for the API server of a cluster at the session gateway. It requires the role operator.
+		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A
+  hcpctl access open demo --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl exec -it POD -- sh`,
+		Long: `Open a session for the API server of a cluster at the session gateway. The mode read requires the role operator, the mode admin the
+role break-glass.
 
 With a command, run it with a kubeconfig of the session in KUBECONFIG, and end the session afterwards:
 
@@ -35,13 +37,13 @@ With a command, run it with a kubeconfig of the session in KUBECONFIG, and end t
 
 With --file, write the kubeconfig; the session ends when its certificate expires, after at most 15 minutes. The kubeconfig contains no secret:
 kubectl calls 'hcpctl access token', and the gateway accepts only your token. The mode read permits to read everything but secrets, and logs
-of pods. It has no commands in pods and no port forwarding. With --reason and --ticket the command creates an elevation for the cluster, and
-ends it with the session.`,
+of pods. It has no commands in pods and no port forwarding. The mode admin permits everything. With --reason and --ticket the command creates
+an elevation for the cluster, waits for its approval if the access policy requires one, and ends it with the session.`,
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case (file == "") == (len(args) == 1):
 				return errors.New("either --file or a command after -- is required")
-			case adminv1.AccessMode(mode) != adminv1.AccessRead:
+			case adminv1.AccessMode(mode).Level() == "":
 				return fmt.Errorf("--mode: %q is not supported; supported modes: %v", mode, adminv1.AccessModes())
 			}
 			return nil
@@ -51,7 +53,7 @@ ends it with the session.`,
 			if err != nil {
 				return err
 			}
-			elevation, err := e.elevateFor(c.Context(), client, adminv1.LevelReader.Class(), args[0], why, duration+signingTime)
+			elevation, err := e.elevateFor(c.Context(), client, adminv1.AccessMode(mode).Level().Class(), args[0], why, duration+signingTime)
 			if err != nil {
 				return err
 			}
@@ -68,7 +70,7 @@ ends it with the session.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&mode, "mode", string(adminv1.AccessRead), "`mode` of the session: read")
+	c.Flags().StringVar(&mode, "mode", string(adminv1.AccessRead), "`mode` of the session: read or admin")
 	c.Flags().StringVarP(&file, "file", "f", "", "output `file` of the kubeconfig")
 	c.Flags().DurationVar(&duration, "for", 15*time.Minute, "`duration` of the session, 10m to 15m")
 	why.add(c)

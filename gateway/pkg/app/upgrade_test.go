@@ -1,0 +1,702 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+const (
+	remoteCommand = "v5.channel.k8s.io"
+	portForward   = "SPDY/3.1+portforward.k8s.io"
+	execPath      = alicePath + "/api/v1/namespaces/default/pods/a/exec?command=id"
+)
+
+// asAdmin makes a session one of the mode admin.
+func asAdmin(v *database.AccessSessionDocument) { v.Mode = "admin" }
+
+// readyAdmin starts a gateway with a session of the mode admin that is ready.
+func readyAdmin(t *testing.T, change func(*Parts)) (*region, *gateway, *clusterservicev1.BreakGlassCredential) {
+	t.Helper()
+	r := newRegion(t)
+	r.change = change
+	r.cluster(nil)
+	c := r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
+	g := r.start()
+	g.await(aliceSession, database.AccessSessionReady)
+	return r, g, c
+}
+
+// webSocket opens a WebSocket through the gateway.
+func (g *gateway) webSocket(path, protocol string, headers ...string) (*websocket.Conn, *http.Response, error) {
+	header := http.Header{"Authorization": {"Bearer alice"}}
+	for i := 0; i+1 < len(headers); i += 2 {
+		header.Add(headers[i], headers[i+1])
+	}
+	dialer := websocket.Dialer{Subprotocols: []string{protocol}}
+	return dialer.DialContext(g.r.t.Context(), "ws"+strings.TrimPrefix(g.url, "http")+path, header)
+}
+
+// echo serves a WebSocket that repeats messages.
+func echo(protocol string) http.HandlerFunc {
+	upgrader := websocket.Upgrader{Subprotocols: []string{protocol}}
+	return func(w http.ResponseWriter, r *http.Request) {
+		connection, err := upgrader.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer func() { _ = connection.Close() }()
+		for {
+			kind, content, err := connection.ReadMessage()
+			if err != nil || connection.WriteMessage(kind, content) != nil {
+				return
+			}
+		}
+	}
+}
+
+// opened opens a WebSocket that repeats messages, and sends one.
+func (g *gateway) opened(path, protocol string) *websocket.Conn {
+	g.r.t.Helper()
+	g.r.handle(echo(protocol))
+	connection, response, err := g.webSocket(path, protocol)
+	if err != nil {
+		g.r.t.Fatalf("%v: %v", err, response)
+	}
+	g.r.t.Cleanup(func() { _ = connection.Close() })
+	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00hello")); err != nil {
+		g.r.t.Fatal(err)
+	}
+	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x00hello" {
+		g.r.t.Fatalf("%q: %v", content, err)
+	}
+	return connection
+}
+
+// TestUpgradeHasCertificateOfEngineerOnly opens a WebSocket with headers that identify its sender. The API server gets a handshake of the
+// gateway's own without them. Both records are in the audit, the first one before the API server gets the request.
+func TestUpgradeHasCertificateOfEngineerOnly(t *testing.T) {
+	r, g, _ := readyAdmin(t, nil)
+	recorded := make(chan bool, 1)
+	r.handle(func(w http.ResponseWriter, request *http.Request) {
+		begun := false
+		for _, record := range r.trail.Records(t) {
+			begun = begun || record.Outcome == audit.Started && record.Action == "kubernetes.get" && record.Object.Kind == "pods/exec" && record.Object.ID == "/default/a"
+		}
+		recorded <- begun
+		echo(remoteCommand)(w, request)
+	})
+	connection, response, err := g.webSocket(execPath, remoteCommand, "X-Remote-User", "system:admin", "X-Remote-Group", "system:masters", "Cookie", "session=secret",
+		"Origin", "https://attacker.example.com", "Proxy-Authorization", "Basic x", "Audit-Id", "1", "User-Agent", "kubectl/1.35")
+	if err != nil {
+		t.Fatalf("%v: %v", err, response)
+	}
+	if !<-recorded {
+		t.Error("the upgrade was forwarded before its record")
+	}
+	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+		t.Errorf("the WebSocket ended with %v", err)
+	}
+	arrived := r.arrived()
+	if len(arrived) != 1 {
+		t.Fatalf("%d requests arrived", len(arrived))
+	}
+	seen := arrived[0]
+	for name, values := range seen.Header {
+		switch name {
+		case "Connection", "Upgrade", "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Protocol", "User-Agent", "Audit-Id":
+		default:
+			t.Errorf("the API server got %s: %v", name, values)
+		}
+	}
+	if seen.TLS.PeerCertificates[0].Subject.Organization[0] != "system:masters" || seen.TLS.PeerCertificates[0].Subject.CommonName != "system:sre-break-glass:alice" || seen.ProtoMajor != 1 ||
+		seen.URL.RequestURI() != "/api/v1/namespaces/default/pods/a/exec?command=id" || seen.Header.Get("Sec-Websocket-Protocol") != remoteCommand ||
+		seen.Header.Get("Audit-Id") != response.Header.Get("X-Request-Id") {
+		t.Errorf("the API server got %s: %v", seen.URL, seen.Header)
+	}
+	g.stop()
+	records := r.trail.Records(t)
+	if len(records) != 2 || records[1].Outcome != audit.Succeeded || records[1].Level != "admin" || records[1].Request != response.Header.Get("X-Request-Id") {
+		t.Errorf("the audit has %+v", records)
+	}
+}
+
+// TestRefusalOfUpgradeIsReturned lets the API server refuse upgrades. The client gets its response, however long it is, but no redirect.
+func TestRefusalOfUpgradeIsReturned(t *testing.T) {
+	r, g, _ := readyAdmin(t, nil)
+	long := `{"kind":"Status","message":"` + strings.Repeat("x", 20<<10) + `"}`
+	r.handle(func(w http.ResponseWriter, request *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Set-Cookie", "a=b")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, long)
+	})
+	upgrade := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol", remoteCommand}
+	response, body := g.send(http.MethodGet, "alice", execPath, "", upgrade...)
+	if response.StatusCode != http.StatusNotFound || body != long || response.Header.Get("Set-Cookie") != "" {
+		t.Errorf("%d: %v: %d bytes", response.StatusCode, response.Header, len(body))
+	}
+	for name, tc := range map[string]struct {
+		serve http.HandlerFunc
+		want  string
+	}{
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://attacker.example.com/", http.StatusFound)
+		}, "redirects"},
+		"an endless response":        {func(w http.ResponseWriter, _ *http.Request) { writeForever(w) }, "does not respond"},
+		"another protocol":           {echo("v4.channel.k8s.io"), "does not respond"},
+		"no proof of the handshake":  {unproven, "does not respond"},
+		"success without an upgrade": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.handle(tc.serve)
+			response, body := g.send(http.MethodGet, "alice", execPath, "", upgrade...)
+			if tc.want == "" {
+				if response.StatusCode != http.StatusOK {
+					t.Errorf("%d: %s", response.StatusCode, body)
+				}
+				return
+			}
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(message(t, body), tc.want) || response.Header.Get("Location") != "" {
+				t.Errorf("%d: %s", response.StatusCode, body)
+			}
+		})
+	}
+}
+
+func writeForever(w io.Writer) {
+	for {
+		if _, err := w.Write(make([]byte, 4<<10)); err != nil {
+			return
+		}
+	}
+}
+
+// unproven changes the protocol without the header that proves that the server understood the handshake.
+func unproven(w http.ResponseWriter, _ *http.Request) {
+	connection, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: " + remoteCommand + "\r\n\r\n")
+	_ = buffered.Flush()
+	_ = connection.Close()
+}
+
+// TestUpgradeEndsWithSession ends sessions in each possible way during a command and during port forwarding. Each WebSocket gets the
+// reason in a close frame, the API server's is closed too, and no byte follows.
+func TestUpgradeEndsWithSession(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(r *region, c *clusterservicev1.BreakGlassCredential)
+		want string
+	}{
+		"it is ended": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
+			if _, err := r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
+				return v.End("bob", "the elevation was ended", time.Now().UTC()), nil
+			}); err != nil {
+				r.t.Fatal(err)
+			}
+		}, "the elevation was ended"},
+		"its credential is revoked": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
+			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
+			r.report(c)
+		}, "its credential was revoked"},
+		"its elevation expires": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
+			c.Spec.NotAfter = timestamppb.New(time.Now())
+			r.report(c)
+		}, "its certificate or its elevation has expired"},
+		"the cluster is deleted": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
+			r.cluster(func(c *clusterservicev1.Cluster) { c.DeleteTime = timestamppb.Now() })
+		}, "the cluster is being deleted"},
+	} {
+		for protocol, path := range map[string]string{remoteCommand: execPath, portForward: alicePath + "/api/v1/namespaces/default/pods/a/portforward"} {
+			t.Run(name+"/"+protocol[:4], func(t *testing.T) {
+				r, g, c := readyAdmin(t, nil)
+				ended := make(chan error, 1)
+				connection := g.opened(path, protocol)
+				r.handle(func(w http.ResponseWriter, request *http.Request) {
+					upgrader := websocket.Upgrader{Subprotocols: []string{protocol}}
+					server, err := upgrader.Upgrade(w, request, nil)
+					if err != nil {
+						return
+					}
+					defer func() { _ = server.Close() }()
+					_, _, err = server.ReadMessage()
+					ended <- err
+				})
+				second, _, err := g.webSocket(path, protocol)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = second.Close() }()
+				tc.end(r, c)
+				var closed *websocket.CloseError
+				for _, one := range []*websocket.Conn{connection, second} {
+					if _, content, err := one.ReadMessage(); !errors.As(err, &closed) || closed.Code != websocket.ClosePolicyViolation || !strings.Contains(closed.Text, tc.want) {
+						t.Errorf("the client gets %q and %v, want a close frame with %q", content, err, tc.want)
+					}
+				}
+				if err := <-ended; !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+					t.Errorf("the API server gets %v", err)
+				}
+				g.await(aliceSession, database.AccessSessionEnded)
+				if _, response, err := g.webSocket(path, protocol); err == nil || response.StatusCode != http.StatusForbidden {
+					t.Errorf("after the end: %v: %v", response, err)
+				}
+				g.stop()
+				outcomes := map[string]int{}
+				for _, record := range r.trail.Records(t) {
+					outcomes[record.Outcome]++
+				}
+				if outcomes[audit.Started] != 2 || outcomes[audit.Failed] != 2 {
+					t.Errorf("the audit has %v", outcomes)
+				}
+			})
+		}
+	}
+}
+
+// TestUpgradeEndsWithoutReader ends a session whose client reads nothing while the API server sends without end. Both connections are closed.
+func TestUpgradeEndsWithoutReader(t *testing.T) {
+	r, g, c := readyAdmin(t, nil)
+	ended := make(chan struct{})
+	r.handle(func(w http.ResponseWriter, request *http.Request) {
+		defer close(ended)
+		upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
+		server, err := upgrader.Upgrade(w, request, nil)
+		if err != nil {
+			return
+		}
+		defer func() { _ = server.Close() }()
+		for server.WriteMessage(websocket.BinaryMessage, make([]byte, 64<<10)) == nil {
+			continue
+		}
+	})
+	connection, response, err := g.webSocket(execPath, remoteCommand)
+	if err != nil {
+		content, _ := io.ReadAll(response.Body)
+		t.Fatalf("%v: %s: %s", err, content, r.log)
+	}
+	defer func() { _ = connection.Close() }()
+	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+	r.report(c)
+	<-ended
+	g.await(aliceSession, database.AccessSessionEnded)
+	g.stop() // it waits for all connections
+}
+
+// TestUpgradeIsLimited exceeds each limit of upgraded connections.
+func TestUpgradeIsLimited(t *testing.T) {
+	closes := func(t *testing.T, connection *websocket.Conn, want string) {
+		t.Helper()
+		for {
+			_, _, err := connection.ReadMessage()
+			if err == nil {
+				continue // what was transferred before the limit
+			}
+			var closed *websocket.CloseError
+			if !errors.As(err, &closed) || !strings.Contains(closed.Text, want) {
+				t.Errorf("the connection ended with %v, want %q", err, want)
+			}
+			return
+		}
+	}
+	t.Run("size of a message", func(t *testing.T) {
+		_, g, _ := readyAdmin(t, nil)
+		connection := g.opened(execPath, remoteCommand)
+		if err := connection.WriteMessage(websocket.BinaryMessage, make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseMessageTooBig) {
+			t.Errorf("the connection ended with %v", err)
+		}
+	})
+	t.Run("bytes of a session", func(t *testing.T) {
+		_, g, _ := readyAdmin(t, func(p *Parts) { p.MaxBytes = 100 << 10 })
+		connection := g.opened(execPath, remoteCommand)
+		for range 4 {
+			if connection.WriteMessage(websocket.BinaryMessage, make([]byte, 30<<10)) != nil {
+				break
+			}
+		}
+		closes(t, connection, "102400 bytes")
+	})
+	t.Run("number of connections", func(t *testing.T) {
+		_, g, _ := readyAdmin(t, nil)
+		first := g.opened(execPath, remoteCommand)
+		for range 9 {
+			g.opened(execPath, remoteCommand)
+		}
+		if _, response, err := g.webSocket(execPath, remoteCommand); err == nil || response.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%v: %v", response, err)
+		}
+		_ = first.Close()
+		eventually.Holds(t, patience, "another connection is accepted", func() error {
+			connection, _, err := g.webSocket(execPath, remoteCommand)
+			if err == nil {
+				_ = connection.Close()
+			}
+			return err
+		})
+	})
+}
+
+// TestLostConnectionEndsBoth loses the connection of one side without a close frame. The other side is closed.
+func TestLostConnectionEndsBoth(t *testing.T) {
+	t.Run("client", func(t *testing.T) {
+		r, g, _ := readyAdmin(t, nil)
+		ended := make(chan error, 1)
+		r.handle(func(w http.ResponseWriter, request *http.Request) {
+			upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
+			server, err := upgrader.Upgrade(w, request, nil)
+			if err != nil {
+				return
+			}
+			defer func() { _ = server.Close() }()
+			_, _, err = server.ReadMessage()
+			ended <- err
+		})
+		connection, _, err := g.webSocket(execPath, remoteCommand)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = connection.Close()
+		if err := <-ended; !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+			t.Errorf("the API server gets %v", err)
+		}
+	})
+	t.Run("API server", func(t *testing.T) {
+		r, g, _ := readyAdmin(t, nil)
+		connection := g.opened(execPath, remoteCommand)
+		r.api.CloseClientConnections()
+		_ = connection.WriteMessage(websocket.BinaryMessage, []byte("\x00x")) // hijacked connections are not closed by the test server
+		r.handle(func(w http.ResponseWriter, request *http.Request) {
+			upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
+			if server, err := upgrader.Upgrade(w, request, nil); err == nil {
+				_ = server.NetConn().Close()
+			}
+		})
+		second, _, err := g.webSocket(execPath, remoteCommand)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = second.Close() }()
+		if _, _, err := second.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseInternalServerErr) {
+			t.Errorf("the client gets %v", err)
+		}
+	})
+}
+
+// TestStopDrainsUpgrades stops the process during a command. It continues for a while, and ends then with a close frame. A new one is refused.
+func TestStopDrainsUpgrades(t *testing.T) {
+	r, g, _ := readyAdmin(t, func(p *Parts) { p.Drain = 3 * time.Second })
+	connection := g.opened(execPath, remoteCommand)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); g.stop() }()
+	eventually.Holds(t, patience, "the gateway accepts no connections", func() error {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err == nil {
+			_ = conn.Close()
+			return errors.New("it does")
+		}
+		return nil
+	})
+	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00more")); err != nil {
+		t.Fatal(err)
+	}
+	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x00more" {
+		t.Errorf("%q: %v", content, err)
+	}
+	var closed *websocket.CloseError
+	if _, _, err := connection.ReadMessage(); !errors.As(err, &closed) || !strings.Contains(closed.Text, "gateway stops") {
+		t.Errorf("the connection ended with %v", err)
+	}
+	<-stopped
+	if v, err := r.document(aliceSession); err != nil || v.State != database.AccessSessionReady {
+		t.Errorf("the session is %+v: %v", v, err)
+	}
+}
+
+// TestAdminPolicy sends what only the mode admin permits, and what no mode does.
+func TestAdminPolicy(t *testing.T) {
+	r, g, _ := readyAdmin(t, nil)
+	for name, tc := range map[string]struct {
+		method, path string
+		headers      []string
+		status       int
+		message      string
+	}{
+		"secrets":             {"GET", "/api/v1/secrets", nil, 200, ""},
+		"a deletion":          {"DELETE", "/api/v1/namespaces/default/pods/a", nil, 200, ""},
+		"a proxy":             {"POST", "/api/v1/namespaces/default/services/s/proxy/a/b", nil, 200, ""},
+		"metrics of a node":   {"GET", "/api/v1/nodes/n/proxy/metrics", nil, 200, ""},
+		"a path":              {"GET", "/debug/pprof/heap", nil, 200, ""},
+		"run on a node":       {"POST", "/api/v1/nodes/n/proxy/run/a/b/c?cmd=id", nil, 403, "only GET and HEAD of nodes/proxy"},
+		"exec on a node":      {"GET", "/api/v1/nodes/n/proxy/exec/a/b/c?command=id", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "for get of nodes/proxy"},
+		"another user":        {"GET", "/api/v1/pods", []string{"Impersonate-User", "system:admin"}, 403, "impersonation"},
+		"SPDY":                {"POST", "/api/v1/namespaces/default/pods/a/exec?command=id", []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}, 403, "does not forward upgrades to SPDY"},
+		"no upgrade":          {"GET", "/api/v1/namespaces/default/pods/a/attach", nil, 403, "only over a WebSocket"},
+		"a WebSocket":         {"GET", "/api/v1/pods?watch=1", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "for watch of pods"},
+		"encoded exec":        {"GET", "/api/v1/namespaces/default/pods/a/%65xec?command=id", nil, 400, "encoded"},
+		"dots before exec":    {"GET", "/api/v1/namespaces/default/pods/a/log/../exec?command=id", nil, 400, `the part ".."`},
+		"encoded dots":        {"GET", "/api/v1/namespaces/default/pods/a/proxy/%2e%2e/exec?command=id", nil, 400, "encoded"},
+		"dots behind a proxy": {"GET", "/api/v1/namespaces/default/pods/a/proxy/../exec?command=id", nil, 400, `the part ".."`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := len(r.arrived())
+			response, body := g.send(tc.method, "alice", alicePath+tc.path, "", tc.headers...)
+			arrived := len(r.arrived()) > before
+			if response.StatusCode != tc.status || arrived != (tc.status == 200) || tc.message != "" && !strings.Contains(message(t, body), tc.message) {
+				t.Errorf("%d: %s, arrived: %t", response.StatusCode, body, arrived)
+			}
+		})
+	}
+}
+
+// TestSmuggledRequestsDoNotArrive sends bytes in which servers disagree about where a request ends. At most the first one is forwarded, never a
+// second one that no record has, and none is forwarded as an upgrade.
+func TestSmuggledRequestsDoNotArrive(t *testing.T) {
+	r, g, _ := readyAdmin(t, nil)
+	const second = "DELETE " + alicePath + "/api/v1/namespaces/smuggled HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer alice\r\n\r\n"
+	handshake := "Host: h\r\nAuthorization: Bearer alice\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: " + remoteCommand + "\r\n"
+	const plain = "Host: h\r\nAuthorization: Bearer alice\r\n"
+	length := fmt.Sprintf("Content-Length: %d\r\n", len(second))
+	for name, content := range map[string]string{
+		"a body of a handshake":      "GET " + execPath + " HTTP/1.1\r\n" + handshake + length + "\r\n" + second,
+		"both lengths":               "POST " + alicePath + "/api/v1/namespaces HTTP/1.1\r\n" + plain + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + second,
+		"two lengths":                "POST " + alicePath + "/api/v1/namespaces HTTP/1.1\r\n" + plain + "Content-Length: 0\r\n" + length + "\r\n" + second,
+		"an unknown coding":          "POST " + alicePath + "/api/v1/namespaces HTTP/1.1\r\n" + plain + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + second,
+		"a space before the colon":   "GET " + execPath + " HTTP/1.1\r\n" + handshake + "Content-Length : 5\r\n\r\n" + second,
+		"a folded header":            "GET " + alicePath + "/api/v1/pods HTTP/1.1\r\n" + plain + "X: a\r\n Upgrade: websocket\r\n\r\n",
+		"data before the handshake":  "GET " + execPath + " HTTP/1.1\r\n" + strings.Replace(handshake, "13", "8", 1) + "\r\n" + second,
+		"a handshake with two hosts": "GET " + execPath + " HTTP/1.1\r\nHost: other\r\n" + handshake + "\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := len(r.arrived())
+			connection, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			if _, err := io.WriteString(connection, content); err != nil {
+				t.Fatal(err)
+			}
+			responses := bufio.NewReader(connection)
+			response, err := http.ReadResponse(responses, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			if response.StatusCode == http.StatusSwitchingProtocols {
+				t.Error("the connection was upgraded")
+			}
+			for _, seen := range r.arrived()[before:] {
+				if seen.Header.Get("Audit-Id") == "" || seen.Header.Get("Upgrade") != "" {
+					t.Errorf("%s %s arrived with %v", seen.Method, seen.URL, seen.Header)
+				}
+			}
+		})
+	}
+	g.stop()
+	begun := map[string]bool{}
+	for _, record := range r.trail.Records(t) {
+		begun[record.Request] = true
+	}
+	for _, seen := range r.arrived() {
+		if !begun[seen.Header.Get("Audit-Id")] {
+			t.Errorf("%s %s has no record", seen.Method, seen.URL)
+		}
+	}
+}
+
+// TestKubectlActs runs the real kubectl through the gateway against a real API server with a kubelet: commands with their exit code, copies of
+// files, attachments, forwarded ports and changes.
+func TestKubectlActs(t *testing.T) {
+	const session, engineer = "a0000000-0000-4000-8000-0000000000e1", "actor"
+	r := newHostedRegion(t)
+	r.cluster(nil)
+	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
+	k := r.runKubelet("acting")
+	g := r.start()
+	g.await(session, database.AccessSessionReady)
+	run := func(stdin string, arguments ...string) (string, error) {
+		command := r.kubectl(g.url, session, engineer, arguments...)
+		command.Stdin = strings.NewReader(stdin)
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
+	for _, command := range []struct {
+		want, stdin string
+		arguments   []string
+	}{
+		{"hello from a pod", "", []string{"exec", "acting", "--", "sh", "-c", "echo hello from a pod"}},
+		{"typed", "typed", []string{"exec", "-i", "acting", "--", "cat"}},
+		{"on stderr", "", []string{"exec", "acting", "--", "sh", "-c", "echo on stderr >&2"}},
+		{"attached", "attached", []string{"attach", "-i", "acting"}},
+		{"namespace/acted created", "", []string{"create", "namespace", "acted"}},
+		{`namespace "acted" deleted`, "", []string{"delete", "namespace", "acted", "--wait=false"}},
+		{"No resources found", "", []string{"get", "secrets", "-n", "default"}},
+	} {
+		if out, err := run(command.stdin, command.arguments...); err != nil || !strings.Contains(out, command.want) {
+			t.Errorf("kubectl %v: %s%v, want %q", command.arguments, out, err, command.want)
+		}
+	}
+	if out, err := run("", "exec", "acting", "--", "sh", "-c", "exit 7"); err == nil || !strings.Contains(out, "exit code 7") {
+		t.Errorf("the exit code: %s%v", out, err)
+	}
+	large := bytes.Repeat([]byte("0123456789abcdef"), 16<<10)
+	local := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(local, large, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run("", "cp", local, "acting:large"); err != nil {
+		t.Errorf("kubectl cp: %s%v", out, err)
+	}
+	if copied, err := os.ReadFile(filepath.Join(k.dir, "large")); err != nil || !bytes.Equal(copied, large) {
+		t.Errorf("the copy has %d of %d bytes: %v", len(copied), len(large), err)
+	}
+	back := local + ".back"
+	if out, err := run("", "cp", "acting:large", back); err != nil {
+		t.Errorf("kubectl cp: %s%v", out, err)
+	}
+	if copied, err := os.ReadFile(back); err != nil || !bytes.Equal(copied, large) {
+		t.Errorf("the copy has %d bytes: %v", len(copied), err)
+	}
+	for want, arguments := range map[string][]string{
+		"does not permit impersonation":   {"get", "pods", "--as=system:admin"},
+		"only GET and HEAD of nodes/prox": {"create", "--raw", "/api/v1/nodes/node-of-acting/proxy/run/default/acting/main?cmd=id", "-f", os.DevNull},
+	} {
+		if out, err := run("", arguments...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("kubectl %v: %s%v, want %q", arguments, out, err, want)
+		}
+	}
+	t.Run("forwarded port", func(t *testing.T) {
+		target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "behind the pod") }))
+		defer target.Close()
+		_, port, err := net.SplitHostPort(target.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		address, wait := r.forwardPort(ctx, g, session, engineer, "acting", port)
+		for range 3 {
+			response, err := client.Get("http://" + address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err != nil || string(content) != "behind the pod" {
+				t.Errorf("%q: %v", content, err)
+			}
+		}
+		cancel()
+		wait()
+	})
+}
+
+// forwardPort runs kubectl port-forward until ctx ends. It returns the local address and a function that waits for its end and returns
+// what it printed.
+func (r *hostedRegion) forwardPort(ctx context.Context, g *gateway, session, engineer, pod, port string) (address string, wait func() string) {
+	r.t.Helper()
+	command := r.kubectl(g.url, session, engineer, "port-forward", "--address", "127.0.0.1", "pod/"+pod, ":"+port)
+	var errs bytes.Buffer
+	command.Stderr = &errs
+	out, err := command.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	address, _, found := strings.Cut(strings.TrimPrefix(line, "Forwarding from "), " ")
+	if err != nil || !found {
+		_ = command.Process.Kill()
+		r.t.Fatalf("kubectl port-forward: %q: %v: %s", line, errors.Join(err, command.Wait()), &errs)
+	}
+	return address, func() string {
+		_, _ = io.Copy(io.Discard, lines)
+		_ = command.Wait()
+		stop()
+		return errs.String()
+	}
+}
+
+// TestKubectlEndsWithSession revokes the credential of a session while the real kubectl runs a command and forwards a port. Both end, and print the
+// reason; the command ends in the pod too.
+func TestKubectlEndsWithSession(t *testing.T) {
+	const session, engineer = "a0000000-0000-4000-8000-0000000000e2", "revoked"
+	r := newHostedRegion(t)
+	r.cluster(nil)
+	credential := r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
+	k := r.runKubelet("revoked")
+	g := r.start()
+	g.await(session, database.AccessSessionReady)
+	command := r.kubectl(g.url, session, engineer, "exec", "-i", "revoked", "--", "cat")
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	command.Stdout, command.Stderr = &printed, &printed
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = input.Close() }()
+	await(t, "the start of the command", k.started)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, wait := r.forwardPort(t.Context(), g, session, engineer, "revoked", port)
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	await(t, "the connection to the port", k.started)
+	credential.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+	r.report(credential)
+	await(t, "the end of the command or of the port", k.stopped)
+	await(t, "the end of the other one", k.stopped)
+	if err := command.Wait(); err == nil || !strings.Contains(printed.String(), "its credential was revoked") {
+		t.Errorf("kubectl exec: %s%v", &printed, err)
+	}
+	if _, err := io.ReadAll(connection); err != nil {
+		t.Logf("the connection of the client: %v", err)
+	}
+	if text := wait(); !strings.Contains(text, "lost connection") {
+		t.Errorf("kubectl port-forward: %s", text)
+	}
+}
