@@ -28,8 +28,11 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
+	github.com/moby/spdystream v0.5.1 // indirect
+	github.com/mxk/go-flowrate v0.0.0-20140419014527-cca7078d478f // indirect
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c // indirect
 	github.com/tink-crypto/tink-go/v2 v2.6.0 // indirect
 	go.etcd.io/etcd/api/v3 v3.6.5 // indirect
@@ -42,6 +45,8 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20251029180050-ab9386a59fda // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20251029180050-ab9386a59fda // indirect
 	google.golang.org/grpc v1.78.0 // indirect
+	k8s.io/apiserver v0.35.4 // indirect
+	k8s.io/kubelet v0.35.4 // indirect
 )
 
 require (
@@ -71,6 +76,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
+	github.com/hcpmesh/hcpmesh/internal/stubkubelet v0.0.0-00010101000000-000000000000
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
@@ -106,6 +112,8 @@ require (
 )
 
 replace github.com/hcpmesh/hcpmesh/internal => ../internal
+
+replace github.com/hcpmesh/hcpmesh/internal/stubkubelet => ../internal/stubkubelet
 
 replace github.com/hcpmesh/hcpmesh/api => ../api
 

@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
@@ -22,11 +24,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedsecrets"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/stubkubelet"
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
@@ -185,7 +189,18 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	defer cancel()
 	clusterChanges, poolChanges := make(chan event.GenericEvent, changeBuffer), make(chan event.GenericEvent, changeBuffer)
 	connect := hostedclient.FromSecrets(manager.GetClient())
-	nodes := node.NewManager(connect, r.log)
+	var kubelets node.Kubelets
+	var kubeletAuthority []byte
+	closeKubelets := func() {}
+	if r.options.canRunProcesses() {
+		server, authority, err := listenKubelets(r.log)
+		if err != nil {
+			return err
+		}
+		kubelets, kubeletAuthority, closeKubelets = server, authority, server.Close
+	}
+	defer closeKubelets()
+	nodes := node.NewManager(connect, kubelets, r.log)
 	defer nodes.Close()
 	changed := func(name string) event.GenericEvent {
 		return event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
@@ -211,7 +226,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, EgressProxy: r.options.EgressProxy != "", Log: r.log,
+		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, EgressProxy: r.options.EgressProxy != "", KubeletAuthority: kubeletAuthority, Log: r.log,
 		OnRemove: func(controlPlane string) {
 			nodes.Forget(controlPlane)
 			secrets.Forget(controlPlane)
@@ -243,6 +258,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		}
 		r.servers.Store(new(hostedServers(supervisor)))
 		defer supervisor.Close()
+		defer closeKubelets() // before the API servers: clients get the ends of their streams
 		clusters.ControlPlanes = supervisor
 	case r.options.runsPods():
 		pods := hostedpods.New(hostedpods.Options{Management: manager.GetClient(), Live: manager.GetAPIReader(),
@@ -294,6 +310,26 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		return fmt.Errorf("running the controllers: %w", err)
 	}
 	return nil
+}
+
+// listenKubelets starts the kubelets of simulated nodes, and returns them with the authority of their serving certificate. The authority exists only
+// in memory: hosted API servers get it when they start, and they end with this process.
+func listenKubelets(log *slog.Logger) (*stubkubelet.Server, []byte, error) {
+	now := time.Now()
+	authority, err := pki.NewAuthority("kubelet-serving", now)
+	if err != nil {
+		return nil, nil, err
+	}
+	serving, err := authority.Server("kubelet", []string{stubkubelet.Address}, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	certificate, err := tls.X509KeyPair(serving.Cert, serving.Key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the serving certificate of kubelets: %w", err)
+	}
+	server, err := stubkubelet.Listen(stubkubelet.Options{Certificate: certificate, Log: log})
+	return server, authority.Cert, err
 }
 
 // registerInformers creates the informers of all kinds that the controllers read before the cache starts. The

@@ -68,9 +68,11 @@ func ControlPlaneNamespace(namespace, name string) string {
 
 // Names of secrets and configmaps in the control-plane namespace.
 const (
-	RootCASecret            = "root-ca"
-	ServingCertSecret       = "kas-server-crt"
-	AdminClientSecret       = "system-admin-client"
+	RootCASecret      = "root-ca"
+	ServingCertSecret = "kas-server-crt"
+	AdminClientSecret = "system-admin-client"
+	// KubeletClientSecret holds the certificate with which the hosted API server connects to kubelets.
+	KubeletClientSecret     = "kas-kubelet-client-crt"
 	ServiceAccountKeySecret = "sa-signing-key"
 	AdminKubeconfigSecret   = "admin-kubeconfig"
 	KubeadminPasswordSecret = "kubeadmin-password"

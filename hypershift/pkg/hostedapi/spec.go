@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/stubkubelet"
 )
 
 // Spec is the desired configuration of a hosted API server.
@@ -55,6 +56,10 @@ type Spec struct {
 	// EncryptionKeys encrypt Secrets and ConfigMaps in etcd. They may change while the server runs: it loads the others within a minute.
 	// A key must not be removed while etcd has data that it encrypted.
 	EncryptionKeys kubeapi.EncryptionKeys
+	// KubeletClient is the certificate with which the server connects to kubelets, and KubeletAuthority verifies theirs. Without the authority
+	// it gets neither, and nodes have no address of the type that it uses.
+	KubeletClient    pki.Pair
+	KubeletAuthority []byte
 	// RestartDate is an opaque value. The server restarts when it changes.
 	RestartDate string
 	// EtcdVolume is the volume of an etcd that belongs to the control plane alone. Where control planes share an etcd, it is not used.
@@ -71,6 +76,8 @@ const (
 	auditPolicyName    = "audit-policy.yaml"
 	authenticationName = "authentication.json"
 	encryptionName     = "encryption.json"
+	// kubeletAuthorityName is the authority of kubelets' serving certificates.
+	kubeletAuthorityName = "kubelet-ca.crt"
 	// emptyAuthentication accepts no tokens but the cluster's own. The file exists from the start, so that issuers can
 	// be added and removed without a restart.
 	emptyAuthentication = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[]}`
@@ -106,6 +113,9 @@ func (s *Spec) Validate() error {
 	case len(s.Serving.Cert) == 0 || len(s.Admin.Cert) == 0 || len(s.ClientCA) == 0 || len(s.ServiceAccountKey) == 0:
 		return fmt.Errorf("hosted API server %s: a certificate or key is missing", s.Name)
 	}
+	if len(s.KubeletAuthority) > 0 && len(s.KubeletClient.Cert) == 0 {
+		return fmt.Errorf("hosted API server %s: the certificate for kubelets is missing", s.Name)
+	}
 	if err := s.EncryptionKeys.Validate(); err != nil {
 		return fmt.Errorf("hosted API server %s: %w", s.Name, err)
 	}
@@ -127,6 +137,10 @@ func (s *Spec) Files() map[string][]byte {
 	files[authenticationName] = s.Authentication
 	if s.Authentication == nil {
 		files[authenticationName] = []byte(emptyAuthentication)
+	}
+	if s.KubeletAuthority != nil {
+		files[kubeletAuthorityName] = s.KubeletAuthority
+		files["kubelet-client.crt"], files["kubelet-client.key"] = s.KubeletClient.Cert, s.KubeletClient.Key
 	}
 	for i, name := range slices.Sorted(maps.Keys(s.Named)) {
 		prefix := "named-" + strconv.Itoa(i)
@@ -163,6 +177,12 @@ func (s *Spec) Arguments(files, data string) []string {
 		"--endpoint-reconciler-type=none",
 		"--feature-gates=APIServerIdentity=false",
 		"--profiling=false",
+		// The other addresses of simulated nodes do not exist, or somebody else has them.
+		"--kubelet-preferred-address-types=" + string(stubkubelet.AddressType),
+	}
+	if s.KubeletAuthority != nil {
+		arguments = append(arguments, "--kubelet-certificate-authority="+file(kubeletAuthorityName),
+			"--kubelet-client-certificate="+file("kubelet-client.crt"), "--kubelet-client-key="+file("kubelet-client.key"))
 	}
 	if s.MaxRequests > 0 {
 		arguments = append(arguments, "--max-requests-inflight="+strconv.Itoa(s.MaxRequests),
@@ -182,6 +202,7 @@ func (s *Spec) needsRestart(next *Spec) bool {
 		s.MaxRequests != next.MaxRequests || s.MaxMutatingRequests != next.MaxMutatingRequests ||
 		!slices.Equal(slices.Sorted(maps.Keys(s.Named)), slices.Sorted(maps.Keys(next.Named))) ||
 		!bytes.Equal(s.ServiceAccountKey, next.ServiceAccountKey) ||
+		!bytes.Equal(s.KubeletAuthority, next.KubeletAuthority) ||
 		s.RestartDate != next.RestartDate
 }
 

@@ -52,6 +52,8 @@ type Reconciler struct {
 	ControlPlanes ControlPlanes
 	// EgressProxy states that hosted API servers connect to token issuers through the egress proxy.
 	EgressProxy bool
+	// KubeletAuthority is the PEM certificate that signs the serving certificate of kubelets; nil if nodes have none.
+	KubeletAuthority []byte
 	// HostedSecrets reads secrets inside clusters of process fidelity.
 	HostedSecrets HostedSecrets
 	// OnRemove is called before a control plane's API server or its certificates are removed, so that its clients stop.

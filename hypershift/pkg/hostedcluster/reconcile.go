@@ -456,8 +456,8 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 		Name: hcp.Namespace, Port: hcp.Status.ControlPlaneEndpoint.Port, Issuer: hcp.Spec.IssuerURL,
 		Serving: m.serving, Named: m.named, ServingCA: m.servingCA, Admin: m.admin, ClientCA: m.clientCA,
 		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic, Authentication: o.Authentication,
-		EncryptionKeys: m.encryptionKeys,
-		MaxRequests:    150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
+		EncryptionKeys: m.encryptionKeys, KubeletClient: m.kubeletClient, KubeletAuthority: r.KubeletAuthority,
+		MaxRequests: 150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
 		RestartDate: hcp.Annotations[hyperv1.RestartDateAnnotation],
 	}
 	if managed := hcp.Spec.Etcd.Managed; managed != nil && managed.Storage.PersistentVolume != nil {

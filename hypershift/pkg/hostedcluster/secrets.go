@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/stubkubelet"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,8 @@ type pkiMaterial struct {
 	clientCA  []byte
 	named     map[string]pki.Pair
 	servingCA []byte
+	// kubeletClient is empty in status fidelity, which has no API server.
+	kubeletClient pki.Pair
 	// encryptionKeys are zero in status fidelity, which stores nothing in etcd.
 	encryptionKeys kubeapi.EncryptionKeys
 	// problem is why the API server cannot be started. The other fields are valid.
@@ -99,6 +102,17 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 				return tlsData(pair), err
 			})
 			m.admin = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
+			return err
+		},
+		func() error {
+			if hcp.Annotations[contract.FidelityAnnotation] != string(contract.FidelityProcess) {
+				return nil
+			}
+			data, err := secret(contract.KubeletClientSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
+				pair, err := m.root.Client(stubkubelet.ClientName, []string{stubkubelet.ClientGroup}, now)
+				return tlsData(pair), err
+			})
+			m.kubeletClient = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
 			return err
 		},
 		func() error {

@@ -33,20 +33,31 @@ const (
 // Manager manages the nodes of many hosted clusters, which are identified by their control-plane namespaces. It is safe
 // for concurrent use.
 type Manager struct {
-	connect hostedclient.Connect
-	log     *slog.Logger
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	connect  hostedclient.Connect
+	kubelets Kubelets
+	log      *slog.Logger
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
 
 	mu       sync.Mutex
 	clusters map[string]*cluster
 }
 
-// NewManager returns a Manager without nodes. The caller must call Close.
-func NewManager(connect hostedclient.Connect, log *slog.Logger) *Manager {
+// Kubelets serves the kubelet API of nodes.
+type Kubelets interface {
+	// Serve serves the nodes of a hosted cluster. authority signs the certificate with which its API server connects.
+	Serve(controlPlane string, config *rest.Config, authority []byte) error
+	// Forget ends all streams of a hosted cluster.
+	Forget(controlPlane string)
+	// Announce adds the address of the kubelet to the status of a node.
+	Announce(status *corev1.NodeStatus)
+}
+
+// NewManager returns a Manager without nodes. kubelets is nil if the nodes have no kubelets. The caller must call Close.
+func NewManager(connect hostedclient.Connect, kubelets Kubelets, log *slog.Logger) *Manager {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Manager{connect: connect, log: log, ctx: ctx, cancel: cancel, clusters: map[string]*cluster{}}
+	return &Manager{connect: connect, kubelets: kubelets, log: log, ctx: ctx, cancel: cancel, clusters: map[string]*cluster{}}
 }
 
 // Close stops the renewal of leases and waits for it. The nodes remain registered.
@@ -99,6 +110,9 @@ func (m *Manager) Sync(ctx context.Context, controlPlane, pool string, desired [
 	}
 	for i := range desired {
 		n := &desired[i]
+		if m.kubelets != nil {
+			n.announce = m.kubelets.Announce
+		}
 		object := existing[n.Name]
 		delete(existing, n.Name)
 		run(func() error {
@@ -125,6 +139,9 @@ func (m *Manager) Forget(controlPlane string) {
 	if c := m.clusters[controlPlane]; c != nil {
 		c.stop()
 		delete(m.clusters, controlPlane)
+	}
+	if m.kubelets != nil {
+		m.kubelets.Forget(controlPlane)
 	}
 }
 
@@ -153,6 +170,12 @@ func (m *Manager) cluster(ctx context.Context, name string) (*cluster, error) {
 	client, err := kubernetes.NewForConfig(limited)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to hosted cluster %s: %w", name, err)
+	}
+	if m.kubelets != nil {
+		// The authority of the API server's serving certificate signs its client certificates, too.
+		if err := m.kubelets.Serve(name, config, config.CAData); err != nil {
+			return nil, err
+		}
 	}
 	renewing, stop := context.WithCancel(m.ctx)
 	c := &cluster{name: name, config: config, client: client, stop: stop, leases: map[string]*coordinationv1.Lease{}}

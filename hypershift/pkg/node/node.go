@@ -36,6 +36,9 @@ type Node struct {
 	// Labels and Taints are those of the node pool.
 	Labels map[string]string
 	Taints []corev1.Taint
+
+	// announce adds the address of the node's kubelet to its status; nil if it has none.
+	announce func(*corev1.NodeStatus)
 }
 
 // managedLabels is an annotation of a node with the labels that the pool has set, so that labels that are removed from
@@ -122,6 +125,9 @@ func (n *Node) applyStatus(object *corev1.Node, now metav1.Time) {
 	capacity := Allocatable()
 	status.Capacity, status.Allocatable = capacity, capacity
 	status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}, {Type: corev1.NodeInternalIP, Address: n.address()}}
+	if n.announce != nil {
+		n.announce(status)
+	}
 	status.NodeInfo.KubeletVersion = n.Kubelet
 	status.NodeInfo.OSImage = "Red Hat Enterprise Linux CoreOS (OpenShift " + n.Version + ")"
 	status.NodeInfo.OperatingSystem = "linux"
