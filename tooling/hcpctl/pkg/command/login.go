@@ -234,4 +234,3 @@ func openBrowser(target string) error {
 	}
 	return command.Process.Release()
 }
-
