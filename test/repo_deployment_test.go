@@ -295,9 +295,9 @@ var byChart = map[string]string{
 }
 
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
-// The charts do not set --prometheus-url yet, and --portal-listen only where the configuration has the portal.
+// The charts do not set --prometheus-url and --alertmanager-url yet, and --portal-listen only where the configuration has the portal.
 var atDefault = []string{
-	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope",
+	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope", "alertmanager-url",
 	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",

@@ -140,7 +140,7 @@ func (r *Region) admin() supervisor.Spec {
 		"--portal-region="+r.state.record.Location,
 	)...)
 	if r.config.with(WithObservability) {
-		spec.Args = append(spec.Args, "--prometheus-url=http://"+r.address(prometheusPort))
+		spec.Args = append(spec.Args, "--prometheus-url=http://"+r.address(prometheusPort), "--alertmanager-url=http://"+r.address(alertmanagerPort))
 	}
 	if !r.config.without("gateway-access") {
 		spec.Args = append(spec.Args, "--gateway-url=https://"+r.address(gatewayAccessPort), "--gateway-key-file="+r.gatewayPublicKeyFile())

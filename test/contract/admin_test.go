@@ -49,6 +49,12 @@ var expectedFailures = map[string]string{
 	"deletions.force":             "the step is in progress, and only a stuck step can be forced",
 }
 
+// inProcess lists the cases that this region cannot run, with the reason. They run in process.
+var inProcess = map[string]string{
+	"silences.create": "the region has no Alertmanager",
+	"silences.end":    "the region has no Alertmanager",
+}
+
 // later lists the actions that remove what other cases need. Their cases run last.
 var later = []string{"abort", "delete", "deregister"}
 
@@ -76,6 +82,9 @@ func TestCasesOfAdmin(t *testing.T) {
 	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, Timeout: patience, RetryInterval: pause,
 		Headers: [][2]string{{"Content-Type", "application/json"}}}
 	for _, c := range cases {
+		if inProcess[c.Name] != "" {
+			continue
+		}
 		h.awaitRevocations()
 		target.Variables = maps.Clone(variables)
 		target.Variables["outcome"] = string(adminv1.Succeeded)
@@ -96,7 +105,7 @@ func TestCasesOfAdmin(t *testing.T) {
 	for who, token := range tokens.tokens {
 		secrets["the token of "+who] = token
 	}
-	t.Run("every route", record.EveryRoute)
+	t.Run("every route", func(t *testing.T) { record.EveryRoute(t, slices.Collect(maps.Keys(inProcess))...) })
 	t.Run("the document", record.EveryAnswer)
 	t.Run("secrets", func(t *testing.T) {
 		answers := maps.Clone(secrets)
@@ -417,7 +426,7 @@ func (h *adminFixture) audit(t *testing.T, secrets map[string]string) {
 		}
 		return nil
 	})
-	servertest.EveryMutation(t, logs["admin"], durable, secrets)
+	servertest.EveryMutation(t, logs["admin"], durable, secrets, slices.Collect(maps.Keys(inProcess))...)
 	done := 0
 	for text := range strings.SplitSeq(logs["cluster-service"], "\n") {
 		var l struct{ Msg, Actor, Reason, Action string }

@@ -1,4 +1,5 @@
-// Package alerts reads from Prometheus, or from an Azure Monitor workspace, which alerts fired for a cluster.
+// Package alerts reads from Prometheus, or from an Azure Monitor workspace, which alerts fire and which fired for a cluster. It reads and changes
+// the silences of Alertmanager.
 package alerts
 
 import (

@@ -21,3 +21,15 @@ func (o *Options) alerts() (*alerts.History, error) {
 	}
 	return history, nil
 }
+
+// silences returns the silences of the flags; nil if they name no Alertmanager.
+func (o *Options) silences() (*alerts.Silences, error) {
+	if o.AlertmanagerURL == "" {
+		return nil, nil
+	}
+	transport, err := alerts.Transport("")
+	if err != nil {
+		return nil, fmt.Errorf("--alertmanager-url: %w", err)
+	}
+	return alerts.NewSilences(o.AlertmanagerURL, transport), nil
+}

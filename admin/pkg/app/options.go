@@ -38,9 +38,11 @@ type Options struct {
 	TicketValidatorURL, TicketValidatorTokenFile, TicketValidatorCAFile string
 	// ComponentsFile lists the components of the region that admin observes; may be empty.
 	ComponentsFile string
-	// PrometheusURL is the URL of Prometheus or of an Azure Monitor workspace, which has the alerts of timelines; may be empty.
+	// PrometheusURL is the URL of Prometheus or of an Azure Monitor workspace, which has the alerts; may be empty.
 	// PrometheusScope is the scope of the tokens that it requires; empty if it requires none.
 	PrometheusURL, PrometheusScope string
+	// AlertmanagerURL is the URL of Alertmanager, which has the silences; may be empty.
+	AlertmanagerURL string
 	// IntentKeyFile holds the Tink keyset that signs what engineers ask for.
 	IntentKeyFile string
 	// GatewayURL is the address of the session gateway, and GatewayKeyFile holds the public keyset that seals the private keys of its
@@ -69,8 +71,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.TicketValidatorCAFile, "ticket-validator-ca-file", "", "`file` with the certificate authorities of --ticket-validator-url (default: those of the system)")
 	flags.StringVar(&o.IntentKeyFile, "intent-key-file", "", "`file` with the Tink keyset (JWT_ES256) that signs what engineers ask for; all replicas share it")
 	flags.StringVar(&o.ComponentsFile, "components-file", "", "YAML `file` that lists the components of the region and how to ask whether they are ready; without it explanations name only Cosmos DB, Cluster Service, Maestro and silent agents")
-	flags.StringVar(&o.PrometheusURL, "prometheus-url", "", "`URL` of Prometheus or of an Azure Monitor workspace that evaluates the alerts of the region; without it timelines have no alerts")
+	flags.StringVar(&o.PrometheusURL, "prometheus-url", "", "`URL` of Prometheus or of an Azure Monitor workspace that evaluates the alerts of the region; without it alerts are not listed, and timelines have none")
 	flags.StringVar(&o.PrometheusScope, "prometheus-scope", "", "`scope` of the tokens of the workload identity for --prometheus-url, for example https://prometheus.monitor.azure.com/.default (default: no tokens)")
+	flags.StringVar(&o.AlertmanagerURL, "alertmanager-url", "", "`URL` of the Alertmanager that sends the alerts of the region; without it alerts cannot be silenced")
 	o.Portal.AddFlags(flags)
 	flags.StringVar(&o.GatewayURL, "gateway-url", "", "`URL` under which engineers reach the session gateway; without it no access sessions can be requested")
 	flags.StringVar(&o.GatewayKeyFile, "gateway-key-file", "", "`file` with the public Tink keyset that seals the private keys of access sessions for the session gateway")
@@ -113,6 +116,11 @@ func (o *Options) Validate() error {
 		}
 	} else if o.PrometheusScope != "" {
 		return errors.New("--prometheus-scope requires --prometheus-url")
+	}
+	if o.AlertmanagerURL != "" {
+		if err := alerts.Check(o.AlertmanagerURL, ""); err != nil {
+			return fmt.Errorf("--alertmanager-url: %w", err)
+		}
 	}
 	if err := o.Authentication.Validate(); err != nil {
 		return err

@@ -133,10 +133,14 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
+	silences, err := options.silences()
+	if err != nil {
+		return err
+	}
 
 	api := server.New(server.Config{
 		Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
-		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Gateway: gateway, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Silences: silences, Gateway: gateway, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 	})
 	// Callers authenticate with tokens and not with certificates.
 	httpServer := newServer(transport.PublicHandler(api), p.Log)

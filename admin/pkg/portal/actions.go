@@ -263,14 +263,22 @@ func (p *Portal) showForm(w http.ResponseWriter, v *view, status int, form formV
 	v.render(w, status, "action", content)
 }
 
+// posted returns the values of the form of a request.
+func (p *Portal) posted(w http.ResponseWriter, v *view) (url.Values, bool) {
+	if err := v.request.ParseForm(); err != nil {
+		p.fail(w, v.request, v, &apiError{status: http.StatusBadRequest, detail: adminv1.FailureDetail{Message: "The form could not be read."}})
+		return nil, false
+	}
+	return v.request.PostForm, true
+}
+
 // act requests an action, with an elevation of its own if none permits it, and shows the operation. The engineer gets the form again if admin does
 // not accept it.
 func (p *Portal) act(w http.ResponseWriter, v *view, kind objectKind) {
-	if err := v.request.ParseForm(); err != nil {
-		p.fail(w, v.request, v, &apiError{status: http.StatusBadRequest, detail: adminv1.FailureDetail{Message: "The form could not be read."}})
+	values, ok := p.posted(w, v)
+	if !ok {
 		return
 	}
-	values := v.request.PostForm
 	form, ok := p.prepare(w, v, kind, values)
 	if !ok {
 		return

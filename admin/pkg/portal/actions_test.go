@@ -19,6 +19,7 @@ import (
 
 // otherForms are the pages that request what is no admin operation, by the names of admin's routes.
 var otherForms = map[string]string{
+	"silences.create": "POST /silences", "silences.end": "POST /silences/{silence}/end",
 	"elevations.create": "POST /access/request", "elevations.approve": "POST /access/{elevation}/{transition}", "elevations.deny": "POST /access/{elevation}/{transition}",
 	"elevations.activate": "POST /access/{elevation}/{transition}", "elevations.review": "POST /access/{elevation}/{transition}", "elevations.end": "POST /access/{elevation}/{transition}",
 }
@@ -79,7 +80,7 @@ func TestEachChangeOfTheAPIIsOffered(t *testing.T) {
 		}
 		offered[a.Name] = true
 	}
-	forms := (&Portal{}).elevationPages()
+	forms := slices.Concat((&Portal{}).elevationPages(), (&Portal{}).alertPages())
 	for _, name := range changes {
 		pattern, other := otherForms[name]
 		_, excepted := notOffered[name]

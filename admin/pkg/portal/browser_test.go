@@ -132,6 +132,20 @@ func (c *chromium) signIn(name string) {
 	c.do(chromedp.Navigate(link), chromedp.WaitReady(".portal-nav"))
 }
 
+// press moves the focus with the tabulator from where it is to the link or the button with a text, and presses Enter.
+func (c *chromium) press(text, from string) {
+	c.t.Helper()
+	for range 200 {
+		c.do(chromedp.KeyEvent(kb.Tab))
+		if evaluate[string](c, `(document.activeElement.innerText || "").trim()`) == text {
+			c.do(chromedp.KeyEvent(kb.Enter))
+			c.await(fmt.Sprintf(`location.pathname !== %q && document.readyState === "complete"`, from))
+			return
+		}
+	}
+	c.t.Fatalf("the tabulator does not reach %q on %s", text, from)
+}
+
 // location returns the path of the current page.
 func (c *chromium) location() string {
 	c.t.Helper()
@@ -223,22 +237,9 @@ func TestKeyboardIsEnough(t *testing.T) {
 	h.api.fill(hostile)
 	c := newChromium(t, h)
 	c.signIn("oncall@example.com")
-	// press moves the focus with the tabulator to the link or the button with a text, and presses Enter.
-	press := func(text, from string) {
-		t.Helper()
-		for range 200 {
-			c.do(chromedp.KeyEvent(kb.Tab))
-			if evaluate[string](c, `(document.activeElement.innerText || "").trim()`) == text {
-				c.do(chromedp.KeyEvent(kb.Enter))
-				c.await(fmt.Sprintf(`location.pathname !== %q && document.readyState === "complete"`, from))
-				return
-			}
-		}
-		t.Fatalf("the tabulator does not reach %q on %s", text, from)
-	}
 	c.open("/")
-	press("Clusters", "/")
-	press("payments-prod", "/clusters")
+	c.press("Clusters", "/")
+	c.press("payments-prod", "/clusters")
 	cluster := "/clusters/" + testUID
 	if got := c.location(); got != cluster {
 		t.Fatalf("the cluster leads to %s", got)
@@ -246,12 +247,35 @@ func TestKeyboardIsEnough(t *testing.T) {
 	if explained := evaluate[string](c, `document.querySelector("section[aria-labelledby=explanation]").innerText`); !strings.Contains(explained, "waits for 2 of 5 nodes") {
 		t.Errorf("the page explains %q", explained)
 	}
-	press("Retry", cluster)
-	press("Retry", cluster+"/actions/retry")
+	c.press("Retry", cluster)
+	c.press("Retry", cluster+"/actions/retry")
 	if got := c.location(); got != "/operations/"+testOperation {
 		t.Errorf("the retry leads to %s", got)
 	}
 	if len(h.api.requests) != 1 || h.api.requests[0].Path != cluster+"/retry" {
+		t.Errorf("the requests are %v", h.api.requests)
+	}
+}
+
+// TestKeyboardCordonsAShard finds a shard, reads where its clusters would fit, and cordons it, only with the keyboard.
+func TestKeyboardCordonsAShard(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.api.responses["/elevations"] = adminv1.ElevationList{Items: []adminv1.Elevation{{ID: testElevation, Class: adminv1.Operate, Active: true}}}
+	h.api.responses["PATCH /shards/mgmt-1"] = h.api.responses["/operations/"+testOperation]
+	c := newChromium(t, h)
+	c.signIn("oncall@example.com")
+	c.open("/shards")
+	c.press("mgmt-1", "/shards")
+	c.press("Cordon", "/shards/mgmt-1")
+	if plan := evaluate[string](c, `document.querySelector("section[aria-labelledby=preview]").innerText`); !strings.Contains(plan, "56 of 57 clusters would move") {
+		t.Errorf("the form shows the plan %q", plan)
+	}
+	c.press("Cordon", "/shards/mgmt-1/actions/cordon")
+	if got := c.location(); got != "/operations/"+testOperation {
+		t.Errorf("the form leads to %s", got)
+	}
+	if len(h.api.requests) != 1 || !strings.Contains(h.api.requests[0].Body, `"cordoned":true`) {
 		t.Errorf("the requests are %v", h.api.requests)
 	}
 }

@@ -45,11 +45,10 @@ func (p *Portal) showElevationForm(w http.ResponseWriter, v *view, status int, f
 
 // requestElevation requests an elevation and shows it.
 func (p *Portal) requestElevation(w http.ResponseWriter, v *view) {
-	if err := v.request.ParseForm(); err != nil {
-		p.fail(w, v.request, v, &apiError{status: http.StatusBadRequest, detail: adminv1.FailureDetail{Message: "The form could not be read."}})
+	values, ok := p.posted(w, v)
+	if !ok {
 		return
 	}
-	values := v.request.PostForm
 	form := elevationFormView{Values: url.Values{}, Key: values.Get("key")}
 	for _, name := range elevationFields {
 		form.Values.Set(name, values.Get(name))

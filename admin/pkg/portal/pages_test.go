@@ -136,6 +136,7 @@ func (f *fakeAPI) fill(text string) {
 	}
 	f.fillUpgrades(text, cluster)
 	f.fillDrift(text, cluster)
+	f.fillAlerts(text)
 	if text != hostile {
 		explained := f.responses[path+"/explanation"].(adminv1.Explanation)
 		explained.Items, explained.Facts = explained.Items[:1], explained.Facts[:1]
@@ -153,6 +154,7 @@ var readPages = map[string]string{
 	"deletions": "/deletions", "shards": "/shards", "shard": "/shards/mgmt-1", "elevations": "/access", "elevation": "/access/" + testElevation, "elevation-requested": "/access/c2a9d5e4-3b1f-4a7e-8c6d-7f9a1b3c5d03",
 	"upgrades": "/upgrades", "upgrade": "/upgrades/" + testUpgrade, "cluster-upgrades": "/clusters/" + testUID + "/upgrades?version=4.21.4&nodePools=all", "upgrade-policies": "/upgrade-policies", "upgrade-policy": "/upgrade-policies/nightly",
 	"start-upgrade": "/clusters/" + testUID + "/actions/upgrade?version=4.21.4&nodePools=all", "acknowledge": "/upgrades/" + testUpgrade + "/actions/acknowledge?gate=minor-version", "apply-policy": "/upgrade-policies/nightly/actions/apply",
+	"alerts": "/alerts", "silence": "/silences/new?alert=AgentSilent&labels=shard%3Dmgmt-1", "silence-end": "/silences/" + testSilence + "/end",
 	"drift": "/drift", "orphans": "/orphans", "leftovers": "/leftovers", "works": "/clusters/" + testUID + "/works",
 	"drain": "/shards/mgmt-1/actions/drain", "force-deletion-step": "/clusters/" + testDeleting + "/actions/force-deletion-step?step=hosted-cluster", "set-placement": "/clusters/" + testUID + "/actions/set-placement",
 	"set-shard": "/shards/mgmt-1/actions/set", "delete-drift": "/drift/drifted-1/actions/delete", "set-quota": "/subscriptions/00000000-0000-0000-0000-0000000000aa/actions/set-quota", "elevation-emergency": "/access/emergency",

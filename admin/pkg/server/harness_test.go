@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts/alertmanagertest"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
@@ -132,6 +134,9 @@ func newHarness(t testing.TB) *harness {
 		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Refusals: refusals.New(h.trail), AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1},
 	}
+	alertmanager := httptest.NewServer(&alertmanagertest.Alertmanager{})
+	t.Cleanup(alertmanager.Close)
+	h.config.Silences = alerts.NewSilences(alertmanager.URL, alertmanager.Client().Transport)
 	sealing, opening, err := seal.NewPair()
 	if err != nil {
 		t.Fatal(err)

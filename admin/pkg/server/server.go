@@ -69,10 +69,12 @@ type Config struct {
 	Audit        audit.Recorder
 	Refusals     RefusalRecorder
 	AuditHistory AuditHistory
-	// Alerts has the alerts of timelines; nil if the region has no Prometheus.
-	Alerts  *alerts.History
-	Log     *slog.Logger
-	Metrics prometheus.Registerer
+	// Alerts has the firing alerts and those of timelines; nil if the region has no Prometheus.
+	Alerts *alerts.History
+	// Silences has the silences; nil if the region has no Alertmanager.
+	Silences *alerts.Silences
+	Log      *slog.Logger
+	Metrics  prometheus.Registerer
 	// AuthenticationFailures is the limit of failed authentications of a peer that get the cause; nil means a default.
 	AuthenticationFailures *ratelimit.Limit
 	// Now is the clock of this limit; nil means time.Now.

@@ -74,8 +74,8 @@ func (r *Record) taken() []answer {
 }
 
 // EveryRoute checks that each route succeeded and that it was rejected for each lower role. The engineers reader, operator and
-// oncall have the roles reader, operator and break-glass; guest has none.
-func (r *Record) EveryRoute(t *testing.T) {
+// oncall have the roles reader, operator and break-glass; guest has none. The run has no cases of the routes except.
+func (r *Record) EveryRoute(t *testing.T, except ...string) {
 	t.Helper()
 	statuses := map[string]map[string][]int{}
 	for _, a := range r.taken() {
@@ -86,6 +86,9 @@ func (r *Record) EveryRoute(t *testing.T) {
 	}
 	below := map[adminv1.Role][]string{adminv1.Reader: {"guest"}, adminv1.Operator: {"reader"}, adminv1.BreakGlass: {"reader", "operator"}}
 	for _, route := range server.Routes() {
+		if slices.Contains(except, route.Name) {
+			continue
+		}
 		answers := statuses[route.Method+" "+route.Path]
 		answered := false
 		for _, of := range answers {
@@ -174,7 +177,7 @@ func Lines(log string) []Line {
 
 // EveryMutation checks the audit: each change and each rejection has a record with the caller, each accepted change also has the
 // reason, all stored audit entries are logged, and the log contains no secrets.
-func EveryMutation(t *testing.T, log string, durable []adminv1.AuditEntry, secrets map[string]string) {
+func EveryMutation(t *testing.T, log string, durable []adminv1.AuditEntry, secrets map[string]string, except ...string) {
 	t.Helper()
 	accepted, logged, refused := map[string]int{}, map[string]bool{}, 0
 	for _, l := range Lines(log) {
@@ -193,11 +196,11 @@ func EveryMutation(t *testing.T, log string, durable []adminv1.AuditEntry, secre
 		}
 	}
 	for _, route := range server.Routes() {
-		if route.Method != http.MethodGet && accepted[route.Name] == 0 {
+		if route.Method != http.MethodGet && accepted[route.Name] == 0 && !slices.Contains(except, route.Name) {
 			t.Errorf("the log has no line of %s", route.Name)
 		}
 	}
-	if refused < len(server.Routes()) {
+	if refused < len(server.Routes())-len(except) {
 		t.Errorf("the log has %d refusals for %d routes", refused, len(server.Routes()))
 	}
 	if len(durable) == 0 {

@@ -1,0 +1,151 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+)
+
+func (e *environment) alert() *cobra.Command {
+	c := group("alert", "List and silence the alerts of the region", e.alertList(), e.alertSilence(), e.alertUnsilence())
+	c.Long = `List the firing alerts of the region, and silence them for a limited time. docs/operators/alerts.md describes all alerts.`
+	return c
+}
+
+func (e *environment) alertList() *cobra.Command {
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the firing alerts and the silences", Args: cobra.NoArgs,
+		Long: `List the firing alerts and the silences. The command fails if admin does not know which alerts fire.`},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			list, err := client.Alerts(ctx)
+			if err != nil {
+				return err
+			}
+			if err := e.printAs(list, func() error { return e.alertTables(list) }); err != nil {
+				return err
+			}
+			if reason := list.Unavailable[adminv1.UnavailableAlerts]; reason != "" {
+				return errors.New("the firing alerts are unknown: " + reason)
+			}
+			return nil
+		})
+	e.addOutputFlag(c)
+	return c
+}
+
+// alertTables prints the alerts and the silences that are known.
+func (e *environment) alertTables(list *adminv1.AlertList) error {
+	if list.Alerts != nil {
+		if err := e.alertTable(list); err != nil {
+			return err
+		}
+	}
+	switch {
+	case list.Silences == nil:
+		_, err := fmt.Fprintf(e.err, "warning: the silences are unknown: %s\n", list.Unavailable[adminv1.UnavailableSilences])
+		return err
+	case len(list.Silences) == 0:
+		_, err := fmt.Fprintln(e.out, "no silences")
+		return err
+	}
+	var rows [][]string
+	for _, s := range list.Silences {
+		rows = append(rows, []string{s.ID, matcherText(s.Matchers), string(s.State), s.EndTime.Format(time.RFC3339), s.CreatedBy, s.Comment})
+	}
+	return display.Table(e.out, []string{"SILENCE", "ALERTS", "STATE", "ENDS", "ENGINEER", "COMMENT"}, rows)
+}
+
+func (e *environment) alertTable(list *adminv1.AlertList) error {
+	if len(list.Alerts) == 0 {
+		_, err := fmt.Fprintln(e.out, "no alert fires")
+		return err
+	}
+	var rows [][]string
+	for _, a := range list.Alerts {
+		since, silenced := "", ""
+		if a.Since != nil {
+			since = a.Since.Format(time.RFC3339)
+		}
+		if len(a.SilencedBy) > 0 {
+			silenced = "yes"
+		}
+		var labels []string
+		for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
+			if name != "severity" {
+				labels = append(labels, name+"="+a.Labels[name])
+			}
+		}
+		rows = append(rows, []string{a.Name, a.Severity, since, silenced, strings.Join(labels, ", ")})
+	}
+	if err := display.Table(e.out, []string{"ALERT", "SEVERITY", "SINCE", "SILENCED", "LABELS"}, rows); err != nil || !list.More {
+		return err
+	}
+	_, err := fmt.Fprintf(e.out, "only the first %d alerts are listed\n", len(list.Alerts))
+	return err
+}
+
+// matcherText returns the matchers of a silence as Alertmanager writes them.
+func matcherText(matchers []adminv1.SilenceMatcher) string {
+	var list []string
+	for _, m := range matchers {
+		list = append(list, m.String())
+	}
+	return strings.Join(list, ", ")
+}
+
+func (e *environment) alertSilence() *cobra.Command {
+	var asked adminv1.SilenceRequest
+	c := e.readCommand(&cobra.Command{
+		Use: "silence ALERT --reason TEXT --ticket ID", Short: "Silence an alert for a limited time", Args: cobra.ExactArgs(1),
+		Long: `Silence the alerts with a name, and with the labels of --label if there are any. They notify nobody until the silence ends, and are still
+listed. It requires the role operator.`,
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		asked.Alert = args[0]
+		silence, err := client.Silence(ctx, asked)
+		if err != nil {
+			return err
+		}
+		return e.printAs(silence, func() error {
+			_, err := fmt.Fprintf(e.out, "%s is silenced until %s (silence %s)\n", matcherText(silence.Matchers), silence.EndTime.Format(time.RFC3339), silence.ID)
+			return err
+		})
+	})
+	c.Flags().StringToStringVar(&asked.Labels, "label", nil, "only alerts with this `label`, for example shard=mgmt-1; repeatable")
+	c.Flags().StringVar(&asked.Duration, "for", "2h", "`duration` of the silence, 5m to 24h")
+	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
+	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
+	_ = c.MarkFlagRequired("reason")
+	_ = c.MarkFlagRequired("ticket")
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) alertUnsilence() *cobra.Command {
+	var asked adminv1.EndSilenceRequest
+	c := e.readCommand(&cobra.Command{Use: "unsilence ID --reason TEXT --ticket ID", Short: "End a silence before its time", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			silence, err := client.EndSilence(ctx, args[0], asked)
+			if err != nil {
+				return err
+			}
+			return e.printAs(silence, func() error {
+				_, err := fmt.Fprintf(e.out, "silence %s of %s is %s\n", silence.ID, matcherText(silence.Matchers), silence.State)
+				return err
+			})
+		})
+	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
+	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
+	_ = c.MarkFlagRequired("reason")
+	_ = c.MarkFlagRequired("ticket")
+	e.addOutputFlag(c)
+	return c
+}
