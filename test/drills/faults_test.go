@@ -164,6 +164,10 @@ func drills() []drill {
 			during: []expected{alert("ReleaseRefused"), alert("ReleaseSignaturesUnreadable")},
 		},
 		{
+			fault: "Azure Storage refuses the logs of a customer", background: true, inject: logsRefused,
+			during: []expected{alert("CustomerLogsStand", "fault", "azure")},
+		},
+		{
 			fault: "the log of a customer has a line that is too long", inject: func(t *testing.T, ctx context.Context, r *region) func() {
 				r.logLine(t, ctx, first, strings.Repeat("x", 2<<20))
 				return func() {}
@@ -171,12 +175,8 @@ func drills() []drill {
 			during: []expected{alert("CustomerLogsPoisoned")},
 		},
 		{
-			fault: "a file of a customer's log is removed before it is delivered", inject: loseLog,
+			fault: "a file of a customer's log is removed before it is delivered", settle: true, inject: loseLog,
 			during: []expected{alert("CustomerLogsLost")},
-		},
-		{
-			fault: "Azure Storage refuses the logs of a customer", background: true, inject: logsRefused,
-			during: []expected{alert("CustomerLogsStand", "fault", "azure")},
 		},
 		{
 			fault: "Cluster Service does not know a break-glass credential that is in use", inject: forgetCredential,
