@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/cpuprofile"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
@@ -113,15 +114,15 @@ func measurePuts(ctx context.Context, c *customer.Customer, arm *armClient, pid 
 	if err != nil {
 		return err
 	}
-	store, err := share(ctx, path, cosmosClient, "")
+	store, err := cpuprofile.Share(ctx, path, cosmosClient, "")
 	if err != nil {
 		return err
 	}
-	dispatched, err := share(ctx, path, dispatch, cosmosClient)
+	dispatched, err := cpuprofile.Share(ctx, path, dispatch, cosmosClient)
 	if err != nil {
 		return err
 	}
-	scheduled, err := share(ctx, path, goRuntime, cosmosClient+"|"+dispatch)
+	scheduled, err := cpuprofile.Share(ctx, path, goRuntime, cosmosClient+"|"+dispatch)
 	if err != nil {
 		return err
 	}

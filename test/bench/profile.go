@@ -7,10 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"time"
 )
 
@@ -58,26 +55,4 @@ func download(ctx context.Context, socket, url, path string) error {
 		return err
 	}
 	return file.Close()
-}
-
-// accounted matches the header of `go tool pprof -top`, which states the share of the profile that it shows.
-var accounted = regexp.MustCompile(`(?m)^Showing nodes accounting for \S+, ([0-9.]+)% of`)
-
-// share returns the share of a profile with stacks that contain a function that matches in and none that matches out.
-func share(ctx context.Context, path, in, out string) (float64, error) {
-	arguments := []string{"tool", "pprof", "-top", "-nodefraction=0", "-nodecount=1000000", "-focus=" + in}
-	if out != "" {
-		arguments = append(arguments, "-ignore="+out)
-	}
-	command := exec.CommandContext(ctx, "go", append(arguments, path)...)
-	output, err := command.Output()
-	if err != nil {
-		return 0, fmt.Errorf("reading the profile: %w", err)
-	}
-	found := accounted.FindSubmatch(output)
-	if found == nil {
-		return 0, nil // no sample matches
-	}
-	percent, err := strconv.ParseFloat(string(found[1]), 64)
-	return percent / 100, err
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/cpuprofile"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -233,11 +235,9 @@ func (r *region) named(message string, workload mesh.Peer) bool {
 	return false
 }
 
-// BenchmarkGet measures a GET of a cluster over mutual TLS from 16 clients. p50 and p99 are those of all requests.
-func BenchmarkGet(b *testing.B) {
-	r := serve(b)
-	arm := r.client(mesh.ARMFrontDoor)
-	r.waitReady(b, arm)
+// createCluster creates a cluster and returns its URL.
+func (r *region) createCluster(b *testing.B, arm *http.Client) string {
+	b.Helper()
 	const subscription = "11111111-1111-1111-1111-111111111111"
 	if status, body := do(b, arm, http.MethodPut, r.url+"/subscriptions/"+subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
 		b.Fatal(status, body)
@@ -253,6 +253,15 @@ func BenchmarkGet(b *testing.B) {
 	if status, answer := do(b, arm, http.MethodPut, cluster, body); status != http.StatusCreated {
 		b.Fatal(status, answer)
 	}
+	return cluster
+}
+
+// BenchmarkGet measures a GET of a cluster over mutual TLS from 16 clients. p50 and p99 are those of all requests.
+func BenchmarkGet(b *testing.B) {
+	r := serve(b)
+	arm := r.client(mesh.ARMFrontDoor)
+	r.waitReady(b, arm)
+	cluster := r.createCluster(b, arm)
 	var mu sync.Mutex
 	var took []time.Duration
 	b.SetParallelism(8)
@@ -273,4 +282,55 @@ func BenchmarkGet(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+}
+
+// The functions that a GET uses in this process, by their names in a CPU profile: those that record and send spans and metrics, the server's
+// goroutines, and those of the store, of the collector and of the client. The connections to the store do not count as a part of the request.
+const (
+	telemetry = `go\.opentelemetry\.io/|internal/tracing\.|prometheus/client_golang/`
+	serving   = `net/http\.\(\*conn\)\.serve|` + telemetry
+	others    = `cosmos-emulator/|pkg/app_test\.`
+)
+
+// BenchmarkTelemetry measures which share of the CPU time of a GET the frontend uses for tracing and metrics, by a CPU profile. It records the
+// given share of the traces of reads.
+func BenchmarkTelemetry(b *testing.B) {
+	for _, ratio := range []float64{0.05, 1} {
+		b.Run(fmt.Sprintf("ratio=%v", ratio), func(b *testing.B) {
+			collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) { _, _ = io.Copy(io.Discard, request.Body) }))
+			b.Cleanup(collector.Close)
+			r := serve(b, func(o *app.Options) { o.Tracing.Collector, o.Tracing.Ratio = collector.URL, ratio })
+			arm := r.client(mesh.ARMFrontDoor)
+			r.waitReady(b, arm)
+			cluster := r.createCluster(b, arm)
+			profile, err := os.Create(filepath.Join(b.TempDir(), "cpu.pprof"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := pprof.StartCPUProfile(profile); err != nil {
+				b.Fatal(err)
+			}
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if status, answer := do(b, arm, http.MethodGet, cluster, ""); status != http.StatusOK {
+						b.Error(status, answer)
+					}
+				}
+			})
+			pprof.StopCPUProfile()
+			if err := profile.Close(); err != nil {
+				b.Fatal(err)
+			}
+			share := func(in, out string) float64 {
+				b.Helper()
+				found, err := cpuprofile.Share(b.Context(), profile.Name(), in, out)
+				if err != nil {
+					b.Fatal(err)
+				}
+				return found
+			}
+			b.ReportMetric(100*share(telemetry, others)/share(serving, others), "%-telemetry")
+		})
+	}
 }
