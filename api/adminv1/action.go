@@ -68,7 +68,7 @@ func Actions() []string {
 		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionElevationEnd,
 		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
 		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
-		ActionQuotaSet,
+		ActionQuotaSet, ActionEgressLinkSet, ActionEgressLinkDelete,
 	}
 }
 

@@ -43,7 +43,8 @@ func ClassOf(action string) AccessClass {
 		return Recover
 	case ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionDeletionRetry, ActionUpgradeStart, ActionUpgradePause,
 		ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradePolicyApply, ActionUpgradePolicyDelete, ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
-		ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile, ActionQuotaSet:
+		ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile, ActionQuotaSet,
+		ActionEgressLinkSet, ActionEgressLinkDelete:
 		return Operate
 	}
 	return ""

@@ -77,10 +77,13 @@ func (l *EgressLinkDocument) Assign(next EgressLinkDocument, now time.Time) (cha
 	return true, nil
 }
 
-// Remove removes the link from its cluster.
-func (l *EgressLinkDocument) Remove(operationID string, requestTime, now time.Time) (changed bool, err error) {
+// Remove removes the link from a cluster.
+func (l *EgressLinkDocument) Remove(clusterUID, operationID string, requestTime, now time.Time) (changed bool, err error) {
 	if superseded, err := l.superseded(operationID, requestTime); superseded || err != nil {
 		return false, err
+	}
+	if l.ClusterUID != clusterUID {
+		return false, apierror.New(apierror.Conflict, "The link %s belongs to the cluster %s, to which it was assigned since its removal was requested.", l.LinkID, l.ResourceID)
 	}
 	if l.RemovedTime != nil {
 		return false, apierror.New(apierror.NotFound, "The link %s was removed at %s.", l.LinkID, l.RemovedTime.UTC().Format(time.RFC3339))
@@ -140,13 +143,13 @@ func (db *DB) AssignEgressLink(ctx context.Context, id uint32, next EgressLinkDo
 	})
 }
 
-// RemoveEgressLink removes a link from its cluster and commits that. See Remove.
-func (db *DB) RemoveEgressLink(ctx context.Context, id uint32, operationID string, requestTime, now time.Time) (*EgressLinkDocument, error) {
+// RemoveEgressLink removes a link from a cluster and commits that. See Remove.
+func (db *DB) RemoveEgressLink(ctx context.Context, id uint32, clusterUID, operationID string, requestTime, now time.Time) (*EgressLinkDocument, error) {
 	return db.changeEgressLink(ctx, id, func(l *EgressLinkDocument) (bool, error) {
 		if l.Generation == 0 {
 			return false, apierror.New(apierror.NotFound, "The link %s is not known.", l.LinkID)
 		}
-		return l.Remove(operationID, requestTime, now)
+		return l.Remove(clusterUID, operationID, requestTime, now)
 	})
 }
 

@@ -134,7 +134,7 @@ func Roles() []Role {
 			{journalContainer, []string{executeQuery}},
 			{sessionsContainer, []string{createItems, readItems, replaceItems, readChangeFeed}},
 			{accessSessionsContainer, []string{createItems, readItems, replaceItems, executeQuery}},
-			{egressLinksContainer, []string{executeQuery}},
+			{egressLinksContainer, []string{readItems, executeQuery}},
 		}},
 		{"monitor", []Grant{metadata,
 			// The leases of all services are in one container, and Cosmos DB has no rights for a part of it.

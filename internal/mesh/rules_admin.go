@@ -30,7 +30,7 @@ func adminReads() []Rule {
 		"GET /admin/v1/deletions", cluster+"/deletion", "GET /admin/v1/deletion-leftovers",
 		upgrade, upgrade+"/{upgrade}", cluster+"/upgrades", cluster+"/upgrade-plan", "GET /admin/v1/upgrade-policies", "GET /admin/v1/upgrade-policies/{policy}",
 		"GET /admin/v1/explanation", "GET /admin/v1/alerts", shard, shard+"/{shard}", shard+"/{shard}/drain-plan", cluster+"/placement",
-		"GET /admin/v1/orphans", "GET /admin/v1/drift", "GET /admin/v1/subscriptions/{subscription}/quota",
+		"GET /admin/v1/orphans", "GET /admin/v1/drift", "GET /admin/v1/subscriptions/{subscription}/quota", "GET /admin/v1/egress-links",
 		"GET /admin/v1/me", "GET /admin/v1/access-sessions", "GET /admin/v1/access-sessions/{session}", "GET /admin/v1/elevations", elevation("GET", ""), "GET /admin/v1/operations", "GET /admin/v1/operations/{operation}", "GET /admin/v1/audit")
 }
 
@@ -50,7 +50,7 @@ func adminActions() []Rule {
 			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+cluster+"/credentials/{credential}/revoke", "POST "+cluster+"/access-sessions", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
 			"POST "+cluster+"/upgrades", "POST "+upgrade+"/pause", "POST "+upgrade+"/resume", "POST "+upgrade+"/abort",
 			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
-			"PUT /admin/v1/subscriptions/{subscription}/quota"),
+			"PUT /admin/v1/subscriptions/{subscription}/quota", "PUT "+cluster+"/egress-links/{link}", "DELETE /admin/v1/egress-links/{link}"),
 		httpRules(Admin, engineers(Condition{Role: breakGlass, Elevated: true}),
 			"POST "+cluster+"/force", "POST "+cluster+"/accept-control-plane", "POST "+operation+"/cancel",
 			"POST "+cluster+"/deletion/release", "POST "+cluster+"/deletion/force", "POST "+upgrade+"/acknowledge",

@@ -28,6 +28,8 @@ var otherForms = map[string]string{
 var notOffered = map[string]string{
 	adminv1.ActionCredentialRequest:    "The private key of a certificate must not leave the machine of the engineer: hcpctl creates it there.",
 	adminv1.ActionAccessSessionRequest: "A session is used with a kubeconfig that gets tokens from hcpctl, which requests both.",
+	adminv1.ActionEgressLinkSet:        "The portal has no page of the links of the egress gateway yet: hcpctl egress link set.",
+	adminv1.ActionEgressLinkDelete:     "The portal has no page of the links of the egress gateway yet: hcpctl egress link delete.",
 	"accessSessions.end":               "The portal has no page of access sessions yet. The end of the elevation, which it offers, ends its sessions.",
 }
 

@@ -61,6 +61,8 @@ func (e *Executor) table() map[string]action {
 
 		adminv1.ActionNodePoolScale:      decoded(e.scale),
 		adminv1.ActionQuotaSet:           decoded(e.setQuota),
+		adminv1.ActionEgressLinkSet:      decoded(e.setEgressLink),
+		adminv1.ActionEgressLinkDelete:   e.deleteEgressLink,
 		adminv1.ActionARMOperationRetry:  e.retryARMOperation,
 		adminv1.ActionARMOperationCancel: e.cancelARMOperation,
 	}

@@ -20,7 +20,7 @@ func TestEgressLinksAreAssignedAndFollowed(t *testing.T) {
 		_, err := db.AssignEgressLink(ctx, id, database.EgressLinkDocument{ClusterUID: cluster, ResourceID: "/" + cluster, Hosts: hosts, OperationID: operation, RequestTime: at}, at)
 		return err
 	}
-	if _, err := db.RemoveEgressLink(ctx, 1, "none", now, now); apierror.As(err).Kind != apierror.NotFound {
+	if _, err := db.RemoveEgressLink(ctx, 1, "a", "none", now, now); apierror.As(err).Kind != apierror.NotFound {
 		t.Errorf("an unknown link was removed: %v", err)
 	}
 	for _, err := range []error{
@@ -31,7 +31,7 @@ func TestEgressLinksAreAssignedAndFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := db.RemoveEgressLink(ctx, 2, "four", now.Add(time.Second), now); err != nil {
+	if _, err := db.RemoveEgressLink(ctx, 2, "b", "four", now.Add(time.Second), now); err != nil {
 		t.Fatal(err)
 	}
 	if err := assign(2, "a", "five", now.Add(2*time.Second)); apierror.As(err).Kind != apierror.Conflict {

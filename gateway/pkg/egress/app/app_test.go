@@ -150,7 +150,7 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 	if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.RemoveEgressLink(t.Context(), 7, "two", now.Add(time.Second), time.Now()); err != nil {
+	if _, err := db.RemoveEgressLink(t.Context(), 7, "a", "two", now.Add(time.Second), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := connection.Read(make([]byte, 1)); err == nil {

@@ -101,7 +101,7 @@ func TestChangesOfLinksEndConnections(t *testing.T) {
 		c.cluster.Close()
 	}
 	now := time.Now().UTC()
-	if _, err := db.RemoveEgressLink(t.Context(), 7, "four", now, now); err != nil {
+	if _, err := db.RemoveEgressLink(t.Context(), 7, "a", "four", now, now); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range all {
