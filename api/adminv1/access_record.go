@@ -2,8 +2,8 @@ package adminv1
 
 import "time"
 
-// AccessRecordType is the ARM resource type of an AccessRecord.
-const AccessRecordType = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/accessRecords"
+// AccessRecordType is the resource type of an AccessRecord, in the form of ARM's types.
+const AccessRecordType = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/auditRecords"
 
 // AccessRecordList is a page of the records of who did something with a cluster, or read sensitive data of it, newest first. It has
 // the form of ARM's lists.
@@ -15,7 +15,7 @@ type AccessRecordList struct {
 
 // AccessRecord is one audit record about a cluster.
 type AccessRecord struct {
-	// ID is the ARM resource ID of the cluster, followed by /accessRecords/ and the name.
+	// ID is the ARM resource ID of the cluster, followed by /auditRecords/ and the name.
 	ID string `json:"id"`
 	// Name is unique in the region.
 	Name       string                 `json:"name"`

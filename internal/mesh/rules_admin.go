@@ -24,7 +24,7 @@ func adminRules() []Rule {
 func adminReads() []Rule {
 	const cluster, upgrade, shard = "GET /admin/v1/clusters/{cluster}", "GET /admin/v1/upgrades", "GET /admin/v1/shards"
 	return httpRules(Admin, engineers(Condition{Role: reader}),
-		"GET /admin/v1/clusters", cluster, cluster+"/dump", cluster+"/explanation", cluster+"/timeline", cluster+"/actions", cluster+"/status", cluster+"/journal", cluster+"/access-records",
+		"GET /admin/v1/clusters", cluster, cluster+"/dump", cluster+"/explanation", cluster+"/timeline", cluster+"/actions", cluster+"/status", cluster+"/journal", cluster+"/access-records", cluster+"/accesses",
 		cluster+"/node-pools", cluster+"/node-pools/{pool}", cluster+"/credentials", "GET /admin/v1/credentials/{credential}",
 		cluster+"/works", cluster+"/arm-operations", "GET /admin/v1/arm-operations/{operation}",
 		"GET /admin/v1/deletions", cluster+"/deletion", "GET /admin/v1/deletion-leftovers",

@@ -29,6 +29,7 @@ func (p *Portal) signedInPages() []signedInPage {
 		{"GET /clusters/{cluster}/operations", "cluster-operations", p.clusterOperations},
 		{"GET /clusters/{cluster}/credentials", "credentials", p.credentials},
 		{"GET /clusters/{cluster}/deletion", "deletion", p.deletion},
+		{"GET /clusters/{cluster}/accesses", "accesses", p.accesses},
 		{"GET /clusters/{cluster}/access-records", "access-records", p.accessRecords},
 		{"GET /operations", "operations", p.operations},
 		{"GET /operations/{operation}", "operation", p.operation},

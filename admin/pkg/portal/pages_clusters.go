@@ -131,7 +131,7 @@ type clusterFrame struct {
 func frame(cluster adminv1.Cluster, current string) clusterFrame {
 	f := clusterFrame{Cluster: cluster}
 	for _, tab := range []struct{ title, path string }{
-		{"Overview", ""}, {"Timeline", "/timeline"}, {"Operations", "/operations"}, {"Upgrades", "/upgrades"}, {"Works", "/works"}, {"Credentials", "/credentials"}, {"Deletion", "/deletion"}, {"Access records", "/access-records"},
+		{"Overview", ""}, {"Timeline", "/timeline"}, {"Operations", "/operations"}, {"Upgrades", "/upgrades"}, {"Works", "/works"}, {"Credentials", "/credentials"}, {"Deletion", "/deletion"}, {"Access", "/accesses"}, {"Audit records", "/access-records"},
 	} {
 		f.Tabs = append(f.Tabs, clusterTab{tab.title, clusterURL(cluster.UID) + tab.path, tab.path == current})
 	}
@@ -304,6 +304,39 @@ func (p *Portal) deletion(w http.ResponseWriter, v *view) {
 	v.render(w, http.StatusOK, "deletion", clusterPage(cluster, "Deletion", body))
 }
 
+// accessesView is the content of the accesses to a cluster.
+type accessesView struct {
+	clusterFrame
+	Items       []adminv1.Access
+	First, Next string
+}
+
+// accesses shows who had access to a cluster, why, and what was done.
+func (p *Portal) accesses(w http.ResponseWriter, v *view) {
+	cluster, found := p.find(w, v, "/accesses")
+	if !found {
+		return
+	}
+	body := accessesView{clusterFrame: frame(cluster, "/accesses")}
+	var list adminv1.AccessList
+	if err := v.api.get("/clusters/"+url.PathEscape(cluster.UID)+"/accesses", listQuery(v), &list); err != nil {
+		p.fail(w, v.request, v, err)
+		return
+	}
+	body.Items = list.Value
+	body.First, body.Next = pageLinks(v.request.URL, tokenOf(list.NextLink))
+	v.render(w, http.StatusOK, "accesses", clusterPage(cluster, "Access", body))
+}
+
+// tokenOf returns the token of the next page in a link; empty if there is none.
+func tokenOf(nextLink string) string {
+	link, err := url.Parse(nextLink)
+	if err != nil {
+		return ""
+	}
+	return link.Query().Get("pageToken")
+}
+
 // accessRecordsView is the content of the access records of a cluster.
 type accessRecordsView struct {
 	clusterFrame
@@ -327,11 +360,7 @@ func (p *Portal) accessRecords(w http.ResponseWriter, v *view) {
 		p.fail(w, v.request, v, err)
 		return
 	}
-	next := ""
-	if link, err := url.Parse(list.NextLink); err == nil {
-		next = link.Query().Get("pageToken")
-	}
 	body.Records = list.Value
-	body.First, body.Next = pageLinks(v.request.URL, next)
-	v.render(w, http.StatusOK, "access-records", clusterPage(cluster, "Access records", body))
+	body.First, body.Next = pageLinks(v.request.URL, tokenOf(list.NextLink))
+	v.render(w, http.StatusOK, "access-records", clusterPage(cluster, "Audit records", body))
 }

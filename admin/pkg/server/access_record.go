@@ -59,7 +59,7 @@ func auditFailure(err error) error {
 func accessRecord(cluster string, line audit.Line) adminv1.AccessRecord {
 	name, r := fmt.Sprintf("%s-%d", line.Writer, line.Sequence), line.Record
 	return adminv1.AccessRecord{
-		ID: cluster + "/accessRecords/" + name, Name: name, Type: adminv1.AccessRecordType,
+		ID: cluster + "/auditRecords/" + name, Name: name, Type: adminv1.AccessRecordType,
 		Properties: adminv1.AccessRecordProperties{
 			Time: line.Time, Person: r.Person.Name, Role: r.Person.Role, Action: r.Action, ObjectKind: r.Object.Kind, ObjectID: r.Object.ID,
 			Level: adminv1.Level(r.Level), Reason: r.Reason, Ticket: r.Ticket, Outcome: r.Outcome, ErrorCode: r.Code, OperationID: r.Operation,

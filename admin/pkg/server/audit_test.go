@@ -99,7 +99,7 @@ func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 		for _, r := range page.Value {
 			p := r.Properties
 			got = append(got, strings.Join([]string{p.Action, p.Outcome, p.Person, p.Reason, p.Ticket, p.ObjectID}, ", "))
-			if r.ID != resourceID+"/accessRecords/"+r.Name || r.Type != adminv1.AccessRecordType || p.Time.IsZero() {
+			if r.ID != resourceID+"/auditRecords/"+r.Name || r.Type != adminv1.AccessRecordType || p.Time.IsZero() {
 				t.Errorf("the record is %+v", r)
 			}
 		}

@@ -71,3 +71,18 @@ func (c *Client) EndAccessSession(ctx context.Context, id string) (*adminv1.Acce
 	}
 	return session, nil
 }
+
+// Accesses returns the newest accesses of engineers to a cluster, up to limit, in a format: empty, or adminv1.AccessFormatARM for the form for customers.
+func (c *Client) Accesses(ctx context.Context, cluster, format string, limit int) (list []adminv1.Access, more bool, err error) {
+	query := url.Values{}
+	if format != "" {
+		query.Set("format", format)
+	}
+	return listNewest(ctx, c, clusterPath(cluster)+"/accesses", query, limit, func(l *adminv1.AccessList) ([]adminv1.Access, string) {
+		next, err := url.Parse(l.NextLink)
+		if err != nil {
+			return l.Value, ""
+		}
+		return l.Value, next.Query().Get("pageToken")
+	})
+}

@@ -13,6 +13,7 @@ var examples = map[string][][2]string{
 	"hcpctl access deny":                {{"Deny the request of another engineer", "hcpctl access deny 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'the incident is closed'"}},
 	"hcpctl access end":                 {{"End an elevation", "hcpctl access end 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
 	"hcpctl access list":                {{"List active elevations and requests", "hcpctl access list"}, {"List requests that wait for approval", "hcpctl access list --state Requested"}, {"List emergencies without a review", "hcpctl access list --unreviewed"}},
+	"hcpctl access records":             {{"List who had access to a cluster", "hcpctl access records demo"}, {"Print what a customer may see", "hcpctl access records demo --for-customer"}},
 	"hcpctl access request":             {{"Request an hour for actions that can be undone", "hcpctl access request --reason 'investigate the control plane' --ticket INC-42"}, {"Request break-glass access to a cluster and wait for the approval", "hcpctl access request --class break-glass --cluster demo --for 2h --reason 'etcd has no leader' --ticket INC-42 --wait"}},
 	"hcpctl access review":              {{"Close the review of an emergency", "hcpctl access review 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --justified --comment 'nobody could be reached at night'"}},
 	"hcpctl access show":                {{"Show an elevation with its decision and review", "hcpctl access show 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
