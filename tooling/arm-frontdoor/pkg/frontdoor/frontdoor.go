@@ -210,7 +210,9 @@ func (d *FrontDoor) respondWithoutToken(r *http.Request) *response {
 	case rest == "oauth2/v2.0/devicecode" && r.Method == http.MethodPost:
 		respond = func() *response { return d.authorizeDevice(segments[0], r) }
 	case rest == "v2.0/.well-known/openid-configuration" && r.Method == http.MethodGet:
-		respond = func() *response { return newResponse(http.StatusOK, d.options.Tokens.Configuration(segments[0])) }
+		respond = func() *response {
+			return newResponse(http.StatusOK, d.options.Tokens.Configuration(segments[0], r.Host))
+		}
 	case rest == "discovery/v2.0/keys" && r.Method == http.MethodGet:
 		respond = func() *response { return newResponse(http.StatusOK, d.options.Tokens.Keys()) }
 	default:

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -336,9 +337,14 @@ func (i *Issuer) HomeTenant() string {
 	return clients[0].TenantID
 }
 
-// Configuration returns the OpenID Connect discovery document of a tenant.
-func (i *Issuer) Configuration(tenant string) any {
+// Configuration returns the OpenID Connect discovery document of a tenant. host is that of the request: a client that reads the document at a loopback
+// address gets endpoints there, because the name of the issuer may resolve only inside of clusters. The issuer is the same for all clients.
+func (i *Issuer) Configuration(tenant, host string) any {
 	base := i.authority + "/" + tenant
+	if address, err := netip.ParseAddrPort(host); err == nil && address.Addr().IsLoopback() {
+		scheme, _, _ := strings.Cut(i.authority, "://")
+		base = scheme + "://" + host + "/" + tenant
+	}
 	return map[string]any{
 		"issuer":                                i.issuerName(tenant),
 		"authorization_endpoint":                base + "/oauth2/v2.0/authorize",
