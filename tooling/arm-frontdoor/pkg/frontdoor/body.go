@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 )
 
@@ -16,17 +17,28 @@ const statusClientClosedRequest = 499
 // frontend reports a different error. It is safe for concurrent use by the transport and the error handler.
 type incomingBody struct {
 	io.ReadCloser
-	err atomic.Pointer[error]
+	// reading is held during a read.
+	reading sync.Mutex
+	err     atomic.Pointer[error]
 }
 
 // Read implements io.Reader.
 func (b *incomingBody) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
 	n, err := b.ReadCloser.Read(p)
 	// The transport closes the body when the frontend has responded.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		b.err.Store(&err)
 	}
 	return n, err
+}
+
+// awaitRead waits until no read is in progress. A read error of the connection cancels the context of the request before the read returns, so that the
+// transport may have failed already when the error is recorded.
+func (b *incomingBody) awaitRead() {
+	b.reading.Lock()
+	defer b.reading.Unlock()
 }
 
 // failure returns the response to a request whose body could not be read, or nil if reading it did not fail.

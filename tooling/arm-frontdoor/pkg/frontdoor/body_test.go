@@ -2,12 +2,16 @@ package frontdoor
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 )
@@ -86,4 +90,45 @@ func TestTruncatedBodyIsAnError(t *testing.T) {
 	if len(h.provider.clusters) > 0 {
 		t.Errorf("the provider has clusters: %v", h.provider.clusters)
 	}
+}
+
+// lateBody is a body whose read error arrives only after the error handler of the proxy was called.
+type lateBody struct {
+	io.ReadCloser
+	canceled context.Context
+	released chan struct{}
+}
+
+func (b lateBody) Read([]byte) (int, error) {
+	<-b.canceled.Done()
+	<-b.released
+	return 0, io.ErrUnexpectedEOF
+}
+
+// TestFailureOfReadInProgressIsReported checks that a response waits for a read that has canceled the request and not returned yet.
+func TestFailureOfReadInProgressIsReported(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	late := lateBody{io.NopCloser(nil), ctx, make(chan struct{})}
+	body := &incomingBody{ReadCloser: late}
+	started := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		close(started)
+		_, _ = io.ReadAll(body)
+	})
+	<-started
+	for body.reading.TryLock() { // the read has not begun
+		body.reading.Unlock()
+		runtime.Gosched()
+	}
+	cancel()
+	if body.failure() != nil {
+		t.Fatal("a failure is reported before the read has returned")
+	}
+	go close(late.released)
+	body.awaitRead()
+	if failure := body.failure(); failure == nil || failure.status != http.StatusBadRequest {
+		t.Errorf("the failure of the read is %+v", failure)
+	}
+	reading.Wait()
 }

@@ -57,6 +57,9 @@ func (d *FrontDoor) newProxy() *httputil.ReverseProxy {
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			incoming := r.Context().Value(requestKey{}).(*request)
+			if r.Context().Err() != nil {
+				incoming.body.awaitRead()
+			}
 			// A caller that closed only its side of the connection still reads the response.
 			if failure := incoming.body.failure(); failure != nil {
 				w.Header().Set(armheader.CorrelationID, incoming.correlation)
