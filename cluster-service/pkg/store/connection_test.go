@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
 // TestSessionsSetTheirParameters reads the run-time parameters of a session.
@@ -28,7 +29,14 @@ func TestSessionsSetTheirParameters(t *testing.T) {
 // TestStoppedProcessLosesItsLocks stops a process in a transaction, as when its machine is paused. Others do not wait for it, and
 // its transaction fails with an error that a caller can retry.
 func TestStoppedProcessLosesItsLocks(t *testing.T) {
-	s := open(t, store.Options{URL: databases.Database(t) + "&idle_in_transaction_session_timeout=200"})
+	// The time-out must not end the migration and the second write, which a busy machine can interrupt.
+	url := databases.Database(t)
+	migrate(t, store.Options{URL: url})
+	s, err := store.Open(store.Options{URL: postgrestest.RuntimeURL(t, url) + "&idle_in_transaction_session_timeout=2000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
 	uid := uuid.NewString()
 	stopped, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
