@@ -352,11 +352,7 @@ func (p *Portal) accessRecords(w http.ResponseWriter, v *view) {
 	}
 	body := accessRecordsView{clusterFrame: frame(cluster, "/access-records")}
 	var list adminv1.AccessRecordList
-	query := url.Values{"pageSize": {pageSize}}
-	if token := v.request.URL.Query().Get("pageToken"); token != "" {
-		query.Set("pageToken", token)
-	}
-	if err := v.api.get("/clusters/"+url.PathEscape(cluster.UID)+"/access-records", query, &list); err != nil {
+	if err := v.api.get("/clusters/"+url.PathEscape(cluster.UID)+"/access-records", listQuery(v), &list); err != nil {
 		p.fail(w, v.request, v, err)
 		return
 	}
