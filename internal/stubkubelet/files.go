@@ -33,12 +33,12 @@ type entry struct {
 }
 
 var (
-	errNotFound  = errors.New("No such file or directory")
-	errExists    = errors.New("File exists")
-	errIsFolder  = errors.New("Is a directory")
-	errNotFolder = errors.New("Not a directory")
-	errNotEmpty  = errors.New("Directory not empty")
-	errNoSpace   = fmt.Errorf("No space left on device (a simulated container has at most %d bytes)", MaxFileBytes)
+	errNotFound  = errors.New("no such file or directory")
+	errExists    = errors.New("file exists")
+	errIsFolder  = errors.New("is a directory")
+	errNotFolder = errors.New("not a directory")
+	errNotEmpty  = errors.New("directory not empty")
+	errNoSpace   = fmt.Errorf("no space left on device (a simulated container has at most %d bytes)", MaxFileBytes)
 	errClosed    = errors.New("the pod is gone")
 )
 

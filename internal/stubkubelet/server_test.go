@@ -172,7 +172,7 @@ func TestExec(t *testing.T) {
 	w.expect(t, result{code: 127, err: "not found"}, "", in("bash")...)
 	w.expect(t, result{code: 127, err: "the container is simulated"}, "", in("/usr/bin/id")...)
 	w.expect(t, result{code: 2, err: "is not simulated"}, "", in("sh", "-c", "cat $(id)")...)
-	w.expect(t, result{out: "", err: "No such file", code: 1}, "", in("cat", "/etc/passwd")...)
+	w.expect(t, result{out: "", err: "no such file", code: 1}, "", in("cat", "/etc/passwd")...)
 	if environment := w.kubectl(t, nil, in("env")...); !strings.Contains(environment.out, "COLOUR=green\n") {
 		t.Errorf("the environment: %+v", environment)
 	}
@@ -244,10 +244,10 @@ func TestCopy(t *testing.T) {
 	if err := os.WriteFile(large, make([]byte, stubkubelet.MaxFileBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.expect(t, result{code: 2, err: "No space left on device"}, "", "cp", large, pod.Name+":/tmp/large")
+	w.expect(t, result{code: 2, err: "no space left on device"}, "", "cp", large, pod.Name+":/tmp/large")
 	// Another pod, and another container, have their own files.
 	other := w.pod(t, "-other", nil)
-	w.expect(t, result{code: 1, err: "No such file"}, "", "exec", other.Name, "--", "cat", "/tmp/folder/a.txt")
+	w.expect(t, result{code: 1, err: "no such file"}, "", "exec", other.Name, "--", "cat", "/tmp/folder/a.txt")
 }
 
 func TestAttachShowsLogUntilPodEnds(t *testing.T) {
@@ -527,7 +527,7 @@ func TestStreamsEnd(t *testing.T) {
 	if _, err = w.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.expect(t, result{code: 1, err: "No such file"}, "", "exec", pod.Name, "--", "cat", "/tmp/file")
+	w.expect(t, result{code: 1, err: "no such file"}, "", "exec", pod.Name, "--", "cat", "/tmp/file")
 	open = follow(pod)
 	w.Server.Forget("test")
 	<-open
