@@ -232,15 +232,8 @@ func (s *Server) createContainer(w http.ResponseWriter, r *http.Request, p path)
 
 // PutContainer creates a container or replaces its access.
 func (s *Server) PutContainer(account, name, access string) (*container, error) {
-	c := &container{Name: name, Access: access, ETag: s.etag(), Modified: s.Now()}
-	old, err := s.container(path{account: account, container: name})
-	if err != nil {
-		return nil, err
-	}
-	if old != nil {
-		c.Immutability = old.Immutability
-	}
-	return c, s.putContainer(account, c)
+	c := &container{}
+	return c, s.Store.Update(func(tx *store.Tx) error { return writeContainer(tx, c, account, name, access, s.Now()) })
 }
 
 func (s *Server) putContainer(account string, c *container) error {
@@ -248,7 +241,10 @@ func (s *Server) putContainer(account string, c *container) error {
 }
 
 // etag returns a new ETag.
-func (s *Server) etag() string { return fmt.Sprintf("0x%X", s.Now().UnixNano()) }
+func (s *Server) etag() string { return etagAt(s.Now()) }
+
+// etagAt returns the ETag of something that was modified at a time.
+func etagAt(modified time.Time) string { return fmt.Sprintf("0x%X", modified.UnixNano()) }
 
 // headers sets the headers that describe a container.
 func (c *container) headers(w http.ResponseWriter) {

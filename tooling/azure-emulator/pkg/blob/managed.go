@@ -1,7 +1,6 @@
 package blob
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
@@ -10,11 +9,15 @@ import (
 // WriteContainer creates a container of Resource Manager in a transaction, or changes its public access: empty, blob or container. Its blobs and its
 // immutability policy stay.
 func WriteContainer(tx *store.Tx, account, name, access string, now time.Time) error {
-	c := &container{}
+	return writeContainer(tx, &container{}, account, name, access, now)
+}
+
+// writeContainer creates a container or replaces its access, and keeps its immutability policy. It returns the container in c.
+func writeContainer(tx *store.Tx, c *container, account, name, access string, now time.Time) error {
 	if _, err := tx.Get(containers, account+"/"+name, c); err != nil {
 		return err
 	}
-	c.Name, c.Access, c.ETag, c.Modified = name, access, fmt.Sprintf("0x%X", now.UnixNano()), now
+	c.Name, c.Access, c.ETag, c.Modified = name, access, etagAt(now), now
 	return tx.Put(containers, account+"/"+name, c)
 }
 

@@ -89,13 +89,9 @@ func ingressValues(c *computation) any {
 			}
 		}
 	}
-	resources := map[string]int64{}
-	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
-		resources[name] = c.number("ingress", "gateway", "resources", name)
-	}
 	return map[string]any{
 		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"), "metrics": c.metrics(),
-		"replicas": c.number("ingress", "gateway", "replicas"), "resources": resources, "gateways": map[string]*Gateway{workload.ARMGateway: arm, workload.AdminGateway: admin},
+		"replicas": c.number("ingress", "gateway", "replicas"), "resources": c.resources("ingress", "gateway", "resources"), "gateways": map[string]*Gateway{workload.ARMGateway: arm, workload.AdminGateway: admin},
 	}
 }
 

@@ -42,15 +42,11 @@ func miseValues(c *computation) any {
 	if !ok || !inside {
 		c.fail("telemetry.otlpEndpoint: %q is no Service of the cluster, and the network of MISE allows no other collector", endpoint)
 	}
-	resources := map[string]int64{}
-	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
-		resources[name] = c.number(c.path("resources", name)...)
-	}
 	return map[string]any{
 		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"),
-		"image":       Image{Registry: c.own("image", "registry"), Repository: c.own("image", "repository"), Digest: c.own("image", "digest")},
+		"image":       c.image(),
 		"replicas":    c.replicas(),
-		"resources":   resources,
+		"resources":   c.resources(c.path("resources")...),
 		"application": map[string]string{"instance": c.text("endpoints", "authority") + "/", "clientId": c.own("applicationId"), "tenantId": c.text("tenantId")},
 		"arm":         map[string]string{"authority": c.own("arm", "authority"), "audience": c.own("arm", "audience"), "applicationId": c.own("arm", "applicationId")},
 		"tracing":     map[string]any{"endpoint": endpoint, "namespace": namespace, "port": port},

@@ -15,7 +15,7 @@ const operatorChart, operatorNamespace = "hypershift-operator", "hypershift"
 func operatorValues(c *computation) any {
 	c.workload = workload.Workload{Key: []string{"managementCluster", "hypershiftOperator"}, Management: true}
 	return map[string]any{
-		"image":             Image{Registry: c.own("image", "registry"), Repository: c.own("image", "repository"), Digest: c.own("image", "digest")},
+		"image":             c.image(),
 		"vaultClientId":     c.identity("managedIdentity").ClientID,
 		"registryOverrides": c.registryOverrides(),
 		"sizes":             c.sizes(),

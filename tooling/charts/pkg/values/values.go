@@ -136,17 +136,14 @@ func Of(w workload.Workload, t Target) (*Values, error) {
 func compute(w workload.Workload, t Target) (*Values, error) {
 	c := &computation{workload: w, target: t}
 	v := &Values{
-		Image:     Image{Registry: c.own("image", "registry"), Repository: c.own("image", "repository"), Digest: c.own("image", "digest")},
+		Image:     c.image(),
 		Replicas:  c.replicas(),
-		Resources: map[string]int64{},
+		Resources: c.resources(c.path("resources")...),
 		Secrets:   c.secrets(),
 		Metrics:   c.metrics(),
 	}
 	if !w.WithoutAzure {
 		v.Identity = c.identity("managedIdentity")
-	}
-	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
-		v.Resources[name] = c.number(c.path("resources", name)...)
 	}
 	if w.Audit {
 		v.Audit = &Audit{StorageClass: c.text("audit", "queueStorageClass")}
@@ -219,6 +216,20 @@ func (c *computation) path(path ...string) []string {
 
 // own returns the text of a key in the program's part of the configuration.
 func (c *computation) own(path ...string) string { return c.text(c.path(path...)...) }
+
+// image returns the image of the program.
+func (c *computation) image() Image {
+	return Image{Registry: c.own("image", "registry"), Repository: c.own("image", "repository"), Digest: c.own("image", "digest")}
+}
+
+// resources returns the requests and the limit in a part of the configuration. The path is absolute.
+func (c *computation) resources(path ...string) map[string]int64 {
+	resources := map[string]int64{}
+	for _, name := range []string{"cpuMillicores", "memoryMiB", "memoryLimitMiB"} {
+		resources[name] = c.number(append(slices.Clone(path), name)...)
+	}
+	return resources
+}
 
 // identity returns the managed identity with the name in a key.
 func (c *computation) identity(key string) Identity {
