@@ -35,7 +35,7 @@ const agentName = string(mesh.MaestroAgent)
 // startManagementCluster starts a cluster of one node with the images of a management cluster. It has neither namespaces nor charts yet.
 func startManagementCluster(ctx context.Context, t *testing.T) *region {
 	t.Helper()
-	return newRegion(ctx, t, stamp, installation.ManagementImages(), func(configured values.Target) kubernetes.Options {
+	return newRegion(ctx, t, stamp, builtImages(t), installation.ManagementImages(), func(configured values.Target) kubernetes.Options {
 		hosts, err := standin.StampHosts(configured)
 		if err != nil {
 			t.Fatal(err)

@@ -24,14 +24,48 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
-// all makes the tests run, which need built images. make deploy-test builds them before.
-var all = flag.Bool("nodes-all", false, "run the tests of installations on nodes, with the images in .build/images")
+// all makes the tests run that need all images. make deploy-test builds them before.
+var all = flag.Bool("nodes-all", false, "also run the tests of installations on nodes with the images in .build/images")
 
 // timeout bounds a test.
 const timeout = 15 * time.Minute
 
 // imagesDir is the folder into which `make images` builds.
 const imagesDir = "../../.build/images"
+
+// builtImages returns the folder into which `make images` builds, or skips the test if it must not depend on it.
+func builtImages(t *testing.T) string {
+	t.Helper()
+	if !*all {
+		t.Skip("it needs the images: make deploy-test runs it")
+	}
+	return imagesDir
+}
+
+// buildImages builds images into a folder of the test and returns it, or skips the test on a machine where no node can run.
+func buildImages(ctx context.Context, t *testing.T, names ...string) string {
+	t.Helper()
+	nodePrograms(t)
+	dir := t.TempDir()
+	arguments := append([]string{"run", "../../tooling/images/cmd/images", "build", "-into", dir}, names...)
+	if output, err := exec.CommandContext(ctx, "go", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	return dir
+}
+
+// nodePrograms returns the folder of the third-party programs of nodes, or skips the test on a machine where no node can run.
+func nodePrograms(t *testing.T) string {
+	t.Helper()
+	programs, err := filepath.Abs("../../.build/third-party/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (kubernetes.Options{ThirdParty: programs}).Check(); err != nil {
+		kubeapitest.SkipUnlessCI(t, err.Error())
+	}
+	return programs
+}
 
 // startCluster starts a cluster of nodes, or skips the test where none can run.
 func startCluster(ctx context.Context, t *testing.T, nodes ...kubernetes.Node) *kubernetes.Cluster {
@@ -42,19 +76,9 @@ func startCluster(ctx context.Context, t *testing.T, nodes ...kubernetes.Node) *
 // startClusterWith starts a cluster with options, to which it adds the folders and programs.
 func startClusterWith(ctx context.Context, t *testing.T, o kubernetes.Options) *kubernetes.Cluster {
 	t.Helper()
-	if !*all {
-		t.Skip("it needs the images: make deploy-test runs it")
-	}
-	programs, err := filepath.Abs("../../.build/third-party/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
 	built := t.TempDir()
-	o.Dir, o.ThirdParty = t.TempDir(), programs
+	o.Dir, o.ThirdParty = t.TempDir(), nodePrograms(t)
 	o.NodeProgram, o.PauseProgram = filepath.Join(built, "kubernetes-node"), filepath.Join(built, "pause")
-	if err := o.Check(); err != nil {
-		kubeapitest.SkipUnlessCI(t, err.Error())
-	}
 	build := exec.CommandContext(ctx, "go", "build", "-o", built+"/", "../kubernetes/cmd/kubernetes-node", "../kubernetes/cmd/pause")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
@@ -94,11 +118,12 @@ func helpPod(name, image string) *corev1.Pod {
 // TestNodesRunBuiltImages checks that a real node pulls every image of the repository by its digest, under the name of a production
 // registry, and that its program starts as a restricted pod.
 func TestNodesRunBuiltImages(t *testing.T) {
+	dir := builtImages(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cluster := startCluster(ctx, t, kubernetes.Node{Name: "node-1"})
 	began := time.Now()
-	list, err := installation.PushImages(ctx, cluster, imagesDir)
+	list, err := installation.PushImages(ctx, cluster, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,9 +257,7 @@ func (p *pipelines) deliverWorks(public string) {
 // and goes on when it is run again.
 func TestPipelinesInstallServices(t *testing.T) {
 	transcript.Outcome(t, transcript.Installation)
-	if !*all {
-		t.Skip("it needs the images: make deploy-test runs it")
-	}
+	builtImages(t)
 	openTofu := azuretest.Programs(t)
 	ctx, cancel := context.WithTimeout(t.Context(), regionTimeout)
 	defer cancel()

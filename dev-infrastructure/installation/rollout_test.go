@@ -364,21 +364,17 @@ func (r *region) evict(service string) {
 // nothing may be lost.
 func (r *region) rollOutUnderLoad() {
 	r.t.Helper()
-	level := r.target.Configuration.Get("logLevel")
-	if level == nil || level.Value == "info" {
-		r.t.Fatal("the upgrade does not change the configuration")
-	}
-	level.Value = "info"
+	r.changeLogLevel()
 	r.pushLoad()
 
 	l := r.maestroLoad()
-	l.disturb()
+	l.disturb("node-1", "node-2")
 	if created, exist := l.stop("publish"), r.countBundles(); created != exist {
 		r.t.Errorf("%d bundles exist, and %d were created", exist, created)
 	}
 
 	l = r.frontendLoad()
-	l.disturb()
+	l.disturb("node-1", "node-2")
 	// The frontend serves while the backend and Cluster Service are replaced. Each replica of the backend gives its groups to the other.
 	for _, service := range []mesh.Peer{mesh.Backend, mesh.ClusterService} {
 		r.upgrade(string(service))
@@ -388,7 +384,7 @@ func (r *region) rollOutUnderLoad() {
 	l.stop("register")
 
 	l = r.adminLoad()
-	l.disturb()
+	l.disturb("node-1", "node-2")
 	l.stop("elevate")
 }
 
@@ -433,11 +429,21 @@ func (r *region) upgradeAllAtOnce(services []string) {
 	l.describe("during the upgrade of all services at once", "in the quiet phase")
 }
 
-// disturb starts the load, upgrades its service and evicts a pod of it.
-func (l *load) disturb() {
+// changeLogLevel changes a value of the configuration that all programs have.
+func (r *region) changeLogLevel() {
+	r.t.Helper()
+	level := r.target.Configuration.Get("logLevel")
+	if level == nil || level.Value == "info" {
+		r.t.Fatal("the upgrade does not change the configuration")
+	}
+	level.Value = "info"
+}
+
+// disturb starts the load on nodes, upgrades its service and evicts a pod of it.
+func (l *load) disturb(nodes ...string) {
 	l.t.Helper()
 	l.logEndpoints(l.service)
-	l.start("node-1", "node-2")
+	l.start(nodes...)
 	l.upgrade(l.service)
 	l.continueCalls("after the upgrade of " + l.service)
 	l.evict(l.service)

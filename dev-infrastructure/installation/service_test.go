@@ -3,7 +3,6 @@ package installation_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -105,10 +104,7 @@ func TestServicesRunOnNodes(t *testing.T) {
 	r := startRegion(ctx, t, "maestro-server", "cluster-service", "frontend", "backend", "admin")
 	r.entra = r.startEntra()
 	r.addWorkloads()
-	r.installer = &installation.Installer{Root: r.root, Cluster: r.cluster.Config(), Target: r.target, ReadyWithin: 4 * time.Minute, Log: t.Output()}
-	if _, err := r.installer.Install(ctx, "cluster"); err != nil {
-		t.Fatal(err)
-	}
+	r.installCluster()
 	services := []struct {
 		name string
 		// install installs the service, and check uses it through its pods.
@@ -143,21 +139,70 @@ func TestServicesRunOnNodes(t *testing.T) {
 	r.drainAndLoseNode(names)
 }
 
+// TestServiceIsUpgradedOnOneNode installs the chart of the Maestro server on one node with Helm and upgrades it under load. It is the part of
+// the tests on nodes that runs in `make test`: it needs one image, which it builds.
+func TestServiceIsUpgradedOnOneNode(t *testing.T) {
+	const service = string(mesh.MaestroServer)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	t.Cleanup(cancel)
+	r := newRegion(ctx, t, target, buildImages(ctx, t, service), []string{service}, func(configured values.Target) kubernetes.Options {
+		o := serviceClusterOptions(t, configured)
+		o.Nodes = o.Nodes[:1]
+		return o
+	})
+	r.startOutside()
+	r.installCluster()
+	r.supply(service)
+	if _, err := r.installer.Install(ctx, service); err != nil {
+		r.printPods(service)
+		t.Fatal(err)
+	}
+	r.registerConsumer(r.pods(service))
+	if result, err := r.installer.Install(ctx, service); err != nil || result.Changed {
+		t.Errorf("a second installation: %+v, %v, want no change", result, err)
+	}
+	r.changeLogLevel()
+	r.pushLoad()
+	l := r.maestroLoad()
+	l.disturb("node-1")
+	if created, exist := l.stop("publish"), r.countBundles(); created != exist {
+		t.Errorf("%d bundles exist, and %d were created", exist, created)
+	}
+}
+
+// installCluster creates the installer and installs the namespaces and the PriorityClass.
+func (r *region) installCluster() {
+	r.t.Helper()
+	r.installer = &installation.Installer{Root: r.root, Cluster: r.cluster.Config(), Target: r.target, ReadyWithin: 4 * time.Minute, Log: r.t.Output()}
+	if _, err := r.installer.Install(r.ctx, "cluster"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // startRegion starts a cluster of two nodes with images, or skips the test where none can run. PostgreSQL, the broker and the update service
 // are outside of the cluster, under the names that they have in Azure and at OpenShift.
 func startRegion(ctx context.Context, t *testing.T, images ...string) *region {
 	t.Helper()
-	r := newRegion(ctx, t, target, images, func(configured values.Target) kubernetes.Options { return serviceClusterOptions(t, configured) })
-	given, err := r.outside.GivenSecrets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.supplier = &installation.Supplier{Target: r.target, Authority: r.authority, Secrets: r.secrets, Dir: r.dir, Given: given}
-	r.mqtt = r.startBroker()
-	if err := errors.Join(r.outside.StartReleases(ctx), r.outside.StartDatabases(ctx)); err != nil {
+	r := newRegion(ctx, t, target, builtImages(t), images, func(configured values.Target) kubernetes.Options { return serviceClusterOptions(t, configured) })
+	r.startOutside()
+	if err := r.outside.StartReleases(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// startOutside starts PostgreSQL and the broker, and the supplier of the Secrets.
+func (r *region) startOutside() {
+	r.t.Helper()
+	given, err := r.outside.GivenSecrets()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.supplier = &installation.Supplier{Target: r.target, Authority: r.authority, Secrets: r.secrets, Dir: r.dir, Given: given}
+	r.mqtt = r.startBroker()
+	if err := r.outside.StartDatabases(r.ctx); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // serviceClusterOptions are the options of a service cluster.
@@ -172,18 +217,15 @@ func serviceClusterOptions(t *testing.T, configured values.Target) kubernetes.Op
 	}
 }
 
-// newRegion starts a cluster with images and with the options for the configuration of a region or a stamp, or skips the test where none
-// can run. The cluster has neither namespaces nor charts yet.
-func newRegion(ctx context.Context, t *testing.T, name string, images []string, options func(values.Target) kubernetes.Options) *region {
+// newRegion starts a cluster with images from a folder and with the options for the configuration of a region or a stamp, or skips the test
+// where none can run. The cluster has neither namespaces nor charts yet.
+func newRegion(ctx context.Context, t *testing.T, name, folder string, images []string, options func(values.Target) kubernetes.Options) *region {
 	t.Helper()
-	if !*all {
-		t.Skip("it needs the images: make deploy-test runs it")
-	}
 	root, err := chart.Root(workingFolder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := imagelist.Load(filepath.Join(imagesDir, "images.json"))
+	list, err := imagelist.Load(filepath.Join(folder, "images.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +234,7 @@ func newRegion(ctx context.Context, t *testing.T, name string, images []string, 
 		t.Fatal(err)
 	}
 	cluster := startClusterWith(ctx, t, options(configured))
-	if _, err := installation.PushImages(ctx, cluster, imagesDir, images...); err != nil {
+	if _, err := installation.PushImages(ctx, cluster, folder, images...); err != nil {
 		t.Fatal(err)
 	}
 	r := &region{t: t, ctx: ctx, cluster: cluster, target: configured, root: root, dir: t.TempDir(), section: transcript.Installation}
