@@ -35,6 +35,9 @@ const (
 	// within a second.
 	closeTimeout  = 200 * time.Millisecond
 	lingerTimeout = 300 * time.Millisecond
+	// discardTimeout limits the time in which the gateway discards what a client sends that has exceeded a limit. TCP resets a connection that is
+	// closed with unread data, and the client would lose the close frame.
+	discardTimeout = 5 * time.Second
 	// maxCloseReason is the maximum length of the reason in a close frame (RFC 6455, section 5.5).
 	maxCloseReason = 123
 )
@@ -176,10 +179,10 @@ type tunnel struct {
 	client, server *websocket.Conn
 }
 
-// end is why a direction of a tunnel has ended: side was closed or lost, with an error of the library; or, without a side, a limit was exceeded.
+// end is why a direction of a tunnel has ended: side was closed or lost, with an error of the library; or, without a side, from exceeded a limit.
 type end struct {
-	side *websocket.Conn
-	err  error
+	from, side *websocket.Conn
+	err        error
 }
 
 // run forwards messages until one side ends or ctx ends, and closes both connections.
@@ -194,8 +197,17 @@ func (t *tunnel) run(ctx context.Context) error {
 		running--
 	case <-ctx.Done():
 	}
-	failure := t.close(context.Cause(ctx), first)
-	linger := time.NewTimer(lingerTimeout)
+	cause, wait, canceled := context.Cause(ctx), lingerTimeout, ctx.Done()
+	failure := t.close(cause, first)
+	switch {
+	case cause != nil:
+		canceled = nil
+	case first.side == nil && first.from == t.client:
+		wait = discardTimeout
+		running++
+		go func() { ends <- t.discard() }()
+	}
+	linger := time.NewTimer(wait)
 	defer linger.Stop()
 	for running > 0 {
 		select {
@@ -203,6 +215,7 @@ func (t *tunnel) run(ctx context.Context) error {
 			running--
 			continue
 		case <-linger.C:
+		case <-canceled:
 		}
 		break
 	}
@@ -214,22 +227,28 @@ func (t *tunnel) run(ctx context.Context) error {
 	return failure
 }
 
+// discard reads what the client sends until it closes its connection.
+func (t *tunnel) discard() end {
+	_, err := io.Copy(io.Discard, t.client.NetConn())
+	return end{from: t.client, side: t.client, err: err}
+}
+
 // forward copies messages. It returns why it ended.
 func (t *tunnel) forward(from, to *websocket.Conn) end {
 	from.SetReadLimit(maxMessage)
 	for {
 		kind, content, err := from.ReadMessage()
 		if errors.Is(err, websocket.ErrReadLimit) {
-			return end{err: apierror.New(apierror.Invalid, "A message is larger than %d bytes.", maxMessage)}
+			return end{from: from, err: apierror.New(apierror.Invalid, "A message is larger than %d bytes.", maxMessage)}
 		}
 		if err != nil {
-			return end{side: from, err: err}
+			return end{from: from, side: from, err: err}
 		}
 		if err := t.session.Transfer(len(content)); err != nil {
-			return end{err: err}
+			return end{from: from, err: err}
 		}
 		if err := to.WriteMessage(kind, content); err != nil {
-			return end{side: to, err: err}
+			return end{from: from, side: to, err: err}
 		}
 	}
 }
