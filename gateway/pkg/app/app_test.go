@@ -117,7 +117,7 @@ func (engineers) Ready(context.Context) error { return nil }
 
 // region is a gateway with what it needs: Cosmos DB, Cluster Service and an API server that requires certificates of its signer.
 type region struct {
-	t       *testing.T
+	t       testing.TB
 	db      *database.DB
 	cosmos  *databasetest.Server
 	fleet   *fleet
@@ -160,7 +160,7 @@ func (l *lines) String() string {
 	return l.content.String()
 }
 
-func newRegion(t *testing.T) *region {
+func newRegion(t testing.TB) *region {
 	t.Helper()
 	r := &region{t: t, fleet: &fleet{changed: make(chan struct{})}, trail: audittest.New(t, "gateway-access", 0), log: &lines{}}
 	r.db, r.cosmos = databasetest.New(t)
@@ -199,7 +199,7 @@ func newRegion(t *testing.T) *region {
 	return r
 }
 
-func newSigner(t *testing.T) (*x509.Certificate, *ecdsa.PrivateKey) {
+func newSigner(t testing.TB) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -346,7 +346,7 @@ func (r *region) start() *gateway {
 }
 
 // ready starts a gateway with a session of an engineer that is ready.
-func ready(t *testing.T, id, engineer string) (*region, *gateway, *clusterservicev1.BreakGlassCredential) {
+func ready(t testing.TB, id, engineer string) (*region, *gateway, *clusterservicev1.BreakGlassCredential) {
 	t.Helper()
 	r := newRegion(t)
 	r.cluster(nil)
