@@ -74,6 +74,20 @@ func echo(protocol string) http.HandlerFunc {
 	}
 }
 
+// readOnce serves a WebSocket that reads one message and sends the error of the read to ended.
+func readOnce(protocol string, ended chan<- error) http.HandlerFunc {
+	upgrader := websocket.Upgrader{Subprotocols: []string{protocol}}
+	return func(w http.ResponseWriter, r *http.Request) {
+		connection, err := upgrader.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer func() { _ = connection.Close() }()
+		_, _, err = connection.ReadMessage()
+		ended <- err
+	}
+}
+
 // opened opens a WebSocket that repeats messages, and sends one.
 func (g *gateway) opened(path, protocol string) *websocket.Conn {
 	g.r.t.Helper()
@@ -236,16 +250,7 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 				r, g, c := readyAdmin(t, nil)
 				ended := make(chan error, 1)
 				connection := g.opened(path, protocol)
-				r.handle(func(w http.ResponseWriter, request *http.Request) {
-					upgrader := websocket.Upgrader{Subprotocols: []string{protocol}}
-					server, err := upgrader.Upgrade(w, request, nil)
-					if err != nil {
-						return
-					}
-					defer func() { _ = server.Close() }()
-					_, _, err = server.ReadMessage()
-					ended <- err
-				})
+				r.handle(readOnce(protocol, ended))
 				second, _, err := g.webSocket(path, protocol)
 				if err != nil {
 					t.Fatal(err)
@@ -369,16 +374,7 @@ func TestLostConnectionEndsBoth(t *testing.T) {
 	t.Run("client", func(t *testing.T) {
 		r, g, _ := readyAdmin(t, nil)
 		ended := make(chan error, 1)
-		r.handle(func(w http.ResponseWriter, request *http.Request) {
-			upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
-			server, err := upgrader.Upgrade(w, request, nil)
-			if err != nil {
-				return
-			}
-			defer func() { _ = server.Close() }()
-			_, _, err = server.ReadMessage()
-			ended <- err
-		})
+		r.handle(readOnce(remoteCommand, ended))
 		connection, _, err := g.webSocket(execPath, remoteCommand)
 		if err != nil {
 			t.Fatal(err)
