@@ -202,14 +202,22 @@ func (st *stream) notRunning() error {
 	return &refusal{http.StatusBadRequest, fmt.Sprintf("container %s of pod %s/%s has completed", st.container.Name, st.object.Namespace, st.object.Name)}
 }
 
-func serveExec(ctx context.Context, st *stream, w http.ResponseWriter, r *http.Request) {
+// options returns the streams that a request for exec or attach asks for, or a refusal.
+func (st *stream) options(r *http.Request) (*remotecommand.Options, error) {
 	options, err := remotecommand.NewOptions(r)
 	if err != nil {
-		writeError(w, &refusal{http.StatusBadRequest, err.Error()})
-		return
+		return nil, &refusal{http.StatusBadRequest, err.Error()}
 	}
 	if !st.runs() {
-		writeError(w, st.notRunning())
+		return nil, st.notRunning()
+	}
+	return options, nil
+}
+
+func serveExec(ctx context.Context, st *stream, w http.ResponseWriter, r *http.Request) {
+	options, err := st.options(r)
+	if err != nil {
+		writeError(w, err)
 		return
 	}
 	remotecommand.ServeExec(w, r, executor{ctx, st}, st.object.Name, st.object.UID, st.container.Name, r.URL.Query()[corev1.ExecCommandParam], options,
@@ -217,13 +225,9 @@ func serveExec(ctx context.Context, st *stream, w http.ResponseWriter, r *http.R
 }
 
 func serveAttach(ctx context.Context, st *stream, w http.ResponseWriter, r *http.Request) {
-	options, err := remotecommand.NewOptions(r)
+	options, err := st.options(r)
 	if err != nil {
-		writeError(w, &refusal{http.StatusBadRequest, err.Error()})
-		return
-	}
-	if !st.runs() {
-		writeError(w, st.notRunning())
+		writeError(w, err)
 		return
 	}
 	remotecommand.ServeAttach(w, r, executor{ctx, st}, st.object.Name, st.object.UID, st.container.Name, options,

@@ -163,6 +163,19 @@ func (p *Portal) find(w http.ResponseWriter, v *view, tab string) (adminv1.Clust
 	return cluster, true
 }
 
+// findPart reads the cluster of the path as find does, and a part of it into content: that which has the path of the tab in admin's API.
+func (p *Portal) findPart(w http.ResponseWriter, v *view, tab string, query url.Values, content any) (adminv1.Cluster, bool) {
+	cluster, found := p.find(w, v, tab)
+	if !found {
+		return cluster, false
+	}
+	if err := v.api.get("/clusters/"+url.PathEscape(cluster.UID)+tab, query, content); err != nil {
+		p.fail(w, v.request, v, err)
+		return cluster, false
+	}
+	return cluster, true
+}
+
 // clusterView is the content of the page of a cluster.
 type clusterView struct {
 	clusterFrame
@@ -313,17 +326,12 @@ type accessesView struct {
 
 // accesses shows who had access to a cluster, why, and what was done.
 func (p *Portal) accesses(w http.ResponseWriter, v *view) {
-	cluster, found := p.find(w, v, "/accesses")
+	var list adminv1.AccessList
+	cluster, found := p.findPart(w, v, "/accesses", listQuery(v), &list)
 	if !found {
 		return
 	}
-	body := accessesView{clusterFrame: frame(cluster, "/accesses")}
-	var list adminv1.AccessList
-	if err := v.api.get("/clusters/"+url.PathEscape(cluster.UID)+"/accesses", listQuery(v), &list); err != nil {
-		p.fail(w, v.request, v, err)
-		return
-	}
-	body.Items = list.Value
+	body := accessesView{clusterFrame: frame(cluster, "/accesses"), Items: list.Value}
 	body.First, body.Next = pageLinks(v.request.URL, tokenOf(list.NextLink))
 	v.render(w, http.StatusOK, "accesses", clusterPage(cluster, "Access", body))
 }
@@ -346,17 +354,12 @@ type accessRecordsView struct {
 
 // accessRecords shows who did something with a cluster or read sensitive data of it.
 func (p *Portal) accessRecords(w http.ResponseWriter, v *view) {
-	cluster, found := p.find(w, v, "/access-records")
+	var list adminv1.AccessRecordList
+	cluster, found := p.findPart(w, v, "/access-records", listQuery(v), &list)
 	if !found {
 		return
 	}
-	body := accessRecordsView{clusterFrame: frame(cluster, "/access-records")}
-	var list adminv1.AccessRecordList
-	if err := v.api.get("/clusters/"+url.PathEscape(cluster.UID)+"/access-records", listQuery(v), &list); err != nil {
-		p.fail(w, v.request, v, err)
-		return
-	}
-	body.Records = list.Value
+	body := accessRecordsView{clusterFrame: frame(cluster, "/access-records"), Records: list.Value}
 	body.First, body.Next = pageLinks(v.request.URL, tokenOf(list.NextLink))
 	v.render(w, http.StatusOK, "access-records", clusterPage(cluster, "Audit records", body))
 }

@@ -79,18 +79,12 @@ type worksView struct {
 
 // works shows the Maestro bundles of a cluster with their status. Reading them is audited.
 func (p *Portal) works(w http.ResponseWriter, v *view) {
-	cluster, found := p.find(w, v, "/works")
+	var list adminv1.BundleList
+	cluster, found := p.findPart(w, v, "/works", nil, &list)
 	if !found {
 		return
 	}
-	body := worksView{clusterFrame: frame(cluster, "/works")}
-	var list adminv1.BundleList
-	if err := v.api.get("/clusters/"+url.PathEscape(cluster.UID)+"/works", nil, &list); err != nil {
-		p.fail(w, v.request, v, err)
-		return
-	}
-	body.Works = list.Items
-	v.render(w, http.StatusOK, "works", clusterPage(cluster, "Works", body))
+	v.render(w, http.StatusOK, "works", clusterPage(cluster, "Works", worksView{clusterFrame: frame(cluster, "/works"), Works: list.Items}))
 }
 
 // appliedState returns how the management cluster differs from a bundle, or else the status of the condition Applied that the agent reported.
