@@ -220,7 +220,7 @@ func serveExec(ctx context.Context, st *stream, w http.ResponseWriter, r *http.R
 		writeError(w, err)
 		return
 	}
-	remotecommand.ServeExec(w, r, executor{ctx, st}, st.object.Name, st.object.UID, st.container.Name, r.URL.Query()[corev1.ExecCommandParam], options,
+	remotecommand.ServeExec(lingeringWriter{w}, r, executor{ctx, st}, st.object.Name, st.object.UID, st.container.Name, r.URL.Query()[corev1.ExecCommandParam], options,
 		st.connectionTimeout(), streamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
 }
 
@@ -230,7 +230,7 @@ func serveAttach(ctx context.Context, st *stream, w http.ResponseWriter, r *http
 		writeError(w, err)
 		return
 	}
-	remotecommand.ServeAttach(w, r, executor{ctx, st}, st.object.Name, st.object.UID, st.container.Name, options,
+	remotecommand.ServeAttach(lingeringWriter{w}, r, executor{ctx, st}, st.object.Name, st.object.UID, st.container.Name, options,
 		st.connectionTimeout(), streamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
 }
 
@@ -240,7 +240,7 @@ func servePortForward(ctx context.Context, st *stream, w http.ResponseWriter, r 
 		writeError(w, &refusal{http.StatusBadRequest, err.Error()})
 		return
 	}
-	portforward.ServePortForward(w, r, executor{ctx, st}, st.object.Name, st.object.UID, options,
+	portforward.ServePortForward(lingeringWriter{w}, r, executor{ctx, st}, st.object.Name, st.object.UID, options,
 		st.connectionTimeout(), streamCreationTimeout, portforward.SupportedProtocols)
 }
 
