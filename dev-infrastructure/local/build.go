@@ -21,6 +21,7 @@ var mains = map[string]string{
 	"egress-proxy":       "hypershift/cmd/egress-proxy",
 	"eventgrid-emulator": "tooling/eventgrid-emulator/cmd/eventgrid-emulator",
 	"gateway-access":     "gateway/cmd/gateway-access",
+	"gateway-egress":     "gateway/cmd/gateway-egress",
 	"frontend":           "frontend/cmd/frontend",
 	"hypershift-runtime": "hypershift/cmd/hypershift-runtime",
 	"log-forwarder":      "hypershift/cmd/log-forwarder",

@@ -226,7 +226,7 @@ func (c *Config) managementClusters() []string {
 // ProcessNames returns the names of all processes that a region can have.
 func (c *Config) ProcessNames() []string {
 	names := []string{
-		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access",
+		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access", "gateway-egress",
 	}
 	if c.with(WithObservability) {
 		names = append(names, prometheusName, alertmanagerName)

@@ -34,6 +34,10 @@ type Endpoints struct {
 	Portal string `json:"portal"`
 	// GatewayAccess is the URL of the session gateway, which accepts the tokens of engineers for AdminAudience.
 	GatewayAccess string `json:"gatewayAccess"`
+	// GatewayEgress and GatewayEgressConnect are the addresses of the egress gateway for clients that name the host in TLS and with CONNECT. They
+	// are empty if the region has no egress gateway.
+	GatewayEgress        string `json:"gatewayEgress,omitempty"`
+	GatewayEgressConnect string `json:"gatewayEgressConnect,omitempty"`
 	// Kubeconfigs are the administrators' kubeconfigs of the management clusters, by name. Kubectl is the program to
 	// use with them, which `make kubectl` builds.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
@@ -88,36 +92,38 @@ type Endpoints struct {
 // Endpoints returns the endpoints of the region.
 func (r *Region) Endpoints() Endpoints {
 	e := Endpoints{
-		Location:            r.state.record.Location,
-		ARM:                 "https://" + r.address(frontDoorPort),
-		CAFile:              r.state.path("ca", mesh.CAFile),
-		CredentialsFile:     r.credentialsFile(),
-		TenantID:            tenantID,
-		Admin:               "https://" + r.address(adminPort),
-		EngineersFile:       r.engineersFile(),
-		AdminAudience:       adminAudience,
-		AdminIssuer:         "https://" + r.address(frontDoorPort) + "/" + providerTenantID + "/v2.0",
-		AdminClientID:       adminClientID,
-		GatewayAccess:       "https://" + r.address(gatewayAccessPort),
-		Portal:              r.portalURL(),
-		Kubeconfigs:         map[string]string{},
-		EngineerKubeconfigs: map[string]string{},
-		Kubectl:             r.thirdParty("bin", "kubectl"),
-		Cosmos:              "https://" + r.address(cosmosPort),
-		Workloads:           map[string]Workload{},
-		MaestroREST:         "https://" + r.address(maestroRESTPort),
-		MaestroGRPC:         r.address(maestroGRPCPort),
-		ClusterService:      r.address(clusterServicePort),
-		Frontend:            r.address(frontendPort),
-		AzureCredentials:    r.serviceCredentialsFile(),
-		ARMCredentialsFile:  r.armCredentialsFile(),
-		ProviderAudience:    providerAudience,
-		MQTT:                r.address(mqttPort),
-		MQTTFaults:          "http://" + r.address(mqttFaults),
-		Azure:               "https://" + r.address(azurePort),
-		UpdateGraph:         "https://" + r.address(updateGraphPort),
-		Etcd:                r.etcdURL(),
-		EtcdTLS:             r.etcdAdministrator(),
+		Location:             r.state.record.Location,
+		ARM:                  "https://" + r.address(frontDoorPort),
+		CAFile:               r.state.path("ca", mesh.CAFile),
+		CredentialsFile:      r.credentialsFile(),
+		TenantID:             tenantID,
+		Admin:                "https://" + r.address(adminPort),
+		EngineersFile:        r.engineersFile(),
+		AdminAudience:        adminAudience,
+		AdminIssuer:          "https://" + r.address(frontDoorPort) + "/" + providerTenantID + "/v2.0",
+		AdminClientID:        adminClientID,
+		GatewayAccess:        "https://" + r.address(gatewayAccessPort),
+		GatewayEgress:        r.address(gatewayEgressPort),
+		GatewayEgressConnect: r.address(gatewayEgressConnect),
+		Portal:               r.portalURL(),
+		Kubeconfigs:          map[string]string{},
+		EngineerKubeconfigs:  map[string]string{},
+		Kubectl:              r.thirdParty("bin", "kubectl"),
+		Cosmos:               "https://" + r.address(cosmosPort),
+		Workloads:            map[string]Workload{},
+		MaestroREST:          "https://" + r.address(maestroRESTPort),
+		MaestroGRPC:          r.address(maestroGRPCPort),
+		ClusterService:       r.address(clusterServicePort),
+		Frontend:             r.address(frontendPort),
+		AzureCredentials:     r.serviceCredentialsFile(),
+		ARMCredentialsFile:   r.armCredentialsFile(),
+		ProviderAudience:     providerAudience,
+		MQTT:                 r.address(mqttPort),
+		MQTTFaults:           "http://" + r.address(mqttFaults),
+		Azure:                "https://" + r.address(azurePort),
+		UpdateGraph:          "https://" + r.address(updateGraphPort),
+		Etcd:                 r.etcdURL(),
+		EtcdTLS:              r.etcdAdministrator(),
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
 			MaestroDatabase:        r.databaseURLFile(MaestroDatabase),
@@ -131,6 +137,7 @@ func (r *Region) Endpoints() Endpoints {
 			"admin":              r.address(adminOps),
 			"monitor":            r.address(monitorOps),
 			"gateway-access":     r.address(gatewayAccessOps),
+			"gateway-egress":     r.address(gatewayEgressOps),
 			"cluster-service":    r.address(clusterServiceOps),
 			"maestro-server":     r.address(maestroServerOps),
 			"azure-emulator":     r.address(azureOps),

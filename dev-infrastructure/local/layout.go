@@ -47,6 +47,9 @@ const (
 	portalPort           service = 78
 	gatewayAccessPort    service = 88
 	gatewayAccessOps     service = 89
+	gatewayEgressPort    service = 98
+	gatewayEgressOps     service = 99
+	gatewayEgressConnect service = 108
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

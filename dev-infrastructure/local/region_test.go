@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 // ours returns the processes of our own programs, which would have to be built; test/ runs whole regions.
 func ours() []string {
-	names := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access"}
+	names := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access", "gateway-egress"}
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
 		names = append(names, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-log-forwarder")
 	}

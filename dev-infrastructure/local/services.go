@@ -21,7 +21,7 @@ func (r *Region) specs() []supervisor.Spec {
 		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m), r.monitorInside(m))
 		specs = append(specs, r.logForwarders(m)...)
 	}
-	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.gatewayAccess(), r.armFrontDoor())
+	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.gatewayAccess(), r.gatewayEgress(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
 		specs = append(specs, r.admin())
 	}
@@ -251,6 +251,18 @@ func (r *Region) gatewayAccess() supervisor.Spec {
 	return r.withWorkload(spec, spec.Name)
 }
 
+// gatewayEgress is the egress gateway. It has no certificate, because it authenticates at Cosmos DB with a token, and identifies clients by the
+// PROXY headers that Azure writes in production.
+func (r *Region) gatewayEgress() supervisor.Spec {
+	spec := r.ours("gateway-egress", "gateway-egress", gatewayEgressOps, append(r.cosmosFlags(),
+		"--listen="+r.address(gatewayEgressPort),
+		"--listen-connect="+r.address(gatewayEgressConnect),
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	spec.Ports["tls"], spec.Ports["connect"] = r.port(gatewayEgressPort), r.port(gatewayEgressConnect)
+	return r.withWorkload(spec, spec.Name)
+}
+
 func (r *Region) frontend() supervisor.Spec {
 	spec := r.ours("frontend", "frontend", frontendOps, append(slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("frontend")),
 		"--listen="+r.address(frontendPort),
@@ -340,6 +352,9 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("monitor", "monitor's metrics", monitorOps)
 	add("gateway-access", "the session gateway", gatewayAccessPort)
 	add("gateway-access", "the session gateway's metrics", gatewayAccessOps)
+	add("gateway-egress", "the egress gateway", gatewayEgressPort)
+	add("gateway-egress", "the egress gateway's CONNECT", gatewayEgressConnect)
+	add("gateway-egress", "the egress gateway's metrics", gatewayEgressOps)
 	if r.config.with(WithObservability) {
 		add(prometheusName, "Prometheus", prometheusPort)
 		add(alertmanagerName, "Alertmanager", alertmanagerPort)

@@ -49,6 +49,7 @@ var workloads = map[string]struct {
 	"admin":          {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f03", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a03", []string{storeAudience}},
 	logForwarder:     {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f05", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a05", []string{"https://management.azure.com", "https://storage.azure.com"}},
 	"gateway-access": {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f06", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a06", []string{storeAudience}},
+	"gateway-egress": {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f07", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a07", []string{storeAudience}},
 }
 
 // workload returns the identity of a service in Azure.

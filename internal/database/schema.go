@@ -86,7 +86,7 @@ func ignoreExists(err error) error {
 // Role is what one service may do with the data. The infrastructure of a region creates a custom role definition of Cosmos DB for
 // each grant and assigns it to the service's identity at the grant's container.
 type Role struct {
-	// Service is frontend, backend, admin, monitor or gateway-access.
+	// Service is frontend, backend, admin, monitor, gateway-access or gateway-egress.
 	Service string
 	Grants  []Grant
 }
@@ -144,6 +144,10 @@ func Roles() []Role {
 		// The session gateway creates no session: only admin does, for an engineer with an active elevation.
 		{"gateway-access", []Grant{metadata,
 			{accessSessionsContainer, []string{readItems, replaceItems, executeQuery, readChangeFeed}},
+		}},
+		// The egress gateway serves networks of customers, so it reads its links and nothing else, and writes nothing.
+		{"gateway-egress", []Grant{metadata,
+			{egressLinksContainer, []string{executeQuery, readChangeFeed}},
 		}},
 	}
 }

@@ -30,6 +30,7 @@ const (
 	Monitor           Peer = "monitor"
 	MonitorInside     Peer = "monitor-inside"
 	GatewayAccess     Peer = "gateway-access"
+	GatewayEgress     Peer = "gateway-egress"
 	ClusterService    Peer = "cluster-service"
 	MaestroServer     Peer = "maestro-server"
 	MaestroAgent      Peer = "maestro-agent"
@@ -47,7 +48,7 @@ const (
 
 // Peers returns all workloads of a region.
 func Peers() []Peer {
-	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, GatewayAccess, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
+	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, GatewayAccess, GatewayEgress, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
 		UpdateGraph, AzureEmulator, Hcpctl, PostgreSQL, ClusterServiceMigration, MaestroMigration}
 }
 

@@ -255,8 +255,8 @@ var metric = regexp.MustCompile(`(?m)^workload_certificate_end_seconds (\S+)$`)
 // renewed returns an error unless the certificate that each process uses ends after a time, according to its metrics.
 func renewed(ctx context.Context, region *local.Region, end time.Time) error {
 	for name, address := range region.Endpoints().Ops {
-		if name == "mgmt-1-hypershift-runtime" || name == "mgmt-1-management-audit" || name == "mgmt-1-egress-proxy" || name == "mgmt-1-monitor-inside" || name == "mgmt-1-log-forwarder" {
-			continue // They call no other service: the first only Kubernetes API servers and etcd. The proxy has an authority of its own.
+		if name == "mgmt-1-hypershift-runtime" || name == "mgmt-1-management-audit" || name == "mgmt-1-egress-proxy" || name == "mgmt-1-monitor-inside" || name == "mgmt-1-log-forwarder" || name == "gateway-egress" {
+			continue // They call no other service: the first only Kubernetes API servers and etcd, the last only Cosmos DB. The proxy has an authority of its own.
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
 		if err != nil {

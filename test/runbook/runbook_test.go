@@ -136,7 +136,7 @@ func startRegionWith(t *testing.T, config local.Config) *local.Region {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	without := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access"}
+	without := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access", "gateway-egress"}
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
 		without = append(without, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-log-forwarder", cluster+"-maestro-agent", cluster+"-monitor-inside")
 	}

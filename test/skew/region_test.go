@@ -105,8 +105,8 @@ func (r *region) start(t *testing.T, ctx context.Context) {
 	config.Build = true
 	if r.previous != "" {
 		config.Programs = with(r.previous)
-		// Its Cluster Service rejects the calls of workloads that it does not know, and its admin knows no session gateway.
-		r.absent = []string{"monitor", "gateway-access"}
+		// Its Cluster Service rejects the calls of workloads that it does not know, and its admin knows no gateways.
+		r.absent = []string{"monitor", "gateway-access", "gateway-egress"}
 		config.Without = r.absent
 	}
 	began := time.Now()

@@ -145,6 +145,9 @@ func NewTables(source string) (Tables, error) {
 		t.ServiceAccounts[string(peer)] = account(peer)
 	}
 	for _, role := range database.Roles() {
+		if _, deployed := t.ServiceAccounts[role.Service]; !deployed {
+			continue // gateway-egress runs only in local regions
+		}
 		for _, grant := range role.Grants {
 			t.CosmosRoles = append(t.CosmosRoles, CosmosRole{role.Service, grant.Container, grant.Scope(), grant.DataActions})
 		}
