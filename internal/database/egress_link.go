@@ -38,7 +38,7 @@ type EgressLinkDocument struct {
 	// Hosts are the canonical names of hosts that the cluster may connect to, beside those of the region; sorted.
 	Hosts []string `json:"hosts,omitempty"`
 	// OperationID is the admin operation that wrote the link last, and RequestTime when the engineer requested it. An operation that was
-	// requested earlier does not replace it.
+	// requested earlier does not replace it. If the link was removed with its cluster, they are the operation and the time of that.
 	OperationID string    `json:"operationId"`
 	RequestTime time.Time `json:"requestTime"`
 	// RemovedTime is when the link was removed; nil for a link that is in use.
@@ -92,6 +92,24 @@ func (l *EgressLinkDocument) Remove(clusterUID, operationID string, requestTime,
 	return true, nil
 }
 
+// Withdraw removes the link if an operation wrote it last, for example because its cluster is being deleted.
+func (l *EgressLinkDocument) Withdraw(operationID string, now time.Time) (changed bool) {
+	if l.OperationID != operationID || l.RemovedTime != nil {
+		return false
+	}
+	l.RemovedTime, l.Hosts = &now, nil
+	return true
+}
+
+// End removes the link from a cluster that is gone. operationID is the operation of the deletion.
+func (l *EgressLinkDocument) End(clusterUID, operationID string, now time.Time) (changed bool) {
+	if l.ClusterUID != clusterUID || l.RemovedTime != nil {
+		return false
+	}
+	l.OperationID, l.RequestTime, l.RemovedTime, l.Hosts = operationID, now, &now, nil
+	return true
+}
+
 // superseded reports whether an operation has written the link already. The error is about an operation that was requested later.
 func (l *EgressLinkDocument) superseded(operationID string, requestTime time.Time) (bool, error) {
 	switch {
@@ -118,8 +136,13 @@ func EgressLinkKey(id uint32) Key {
 // EachEgressLink calls each for all egress links, in no order, including those that were removed recently. An error of type *UnreadableError
 // means that some documents were skipped.
 func (db *DB) EachEgressLink(ctx context.Context, each func(*Item[EgressLinkDocument]) error) error {
-	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.deletionTimestamp)"
-	parameters := []azcosmos.QueryParameter{{Name: "@kind", Value: string(EgressLinkKind)}}
+	return db.queryEgressLinks(ctx, "", nil, each)
+}
+
+// queryEgressLinks calls each for the egress links that meet a condition of Cosmos DB's query language, or for all if it is empty.
+func (db *DB) queryEgressLinks(ctx context.Context, condition string, parameters []azcosmos.QueryParameter, each func(*Item[EgressLinkDocument]) error) error {
+	query := "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.deletionTimestamp)" + condition
+	parameters = append(parameters, azcosmos.QueryParameter{Name: "@kind", Value: string(EgressLinkKind)})
 	var unreadable UnreadableError
 	return unreadable.orElse(db.pagesOf(ctx, func(c *client) *azcosmos.ContainerClient { return c.egressLinks }, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
 		item, err := db.egressLinks.decode(document)
@@ -153,6 +176,35 @@ func (db *DB) RemoveEgressLink(ctx context.Context, id uint32, clusterUID, opera
 	})
 }
 
+// WithdrawEgressLink removes a link if an operation wrote it last, and commits that. See Withdraw.
+func (db *DB) WithdrawEgressLink(ctx context.Context, id uint32, operationID string, now time.Time) error {
+	_, err := db.changeEgressLink(ctx, id, func(l *EgressLinkDocument) (bool, error) {
+		return l.Generation > 0 && l.Withdraw(operationID, now), nil
+	})
+	return err
+}
+
+// EndEgressLinks removes all links of a cluster that is gone, and commits each removal. It is idempotent. operationID is the operation of the
+// deletion.
+func (db *DB) EndEgressLinks(ctx context.Context, clusterUID, operationID string, now time.Time) error {
+	var ids []uint32
+	err := db.queryEgressLinks(ctx, " AND c.properties.clusterUid = @cluster AND NOT IS_DEFINED(c.properties.removedTime)",
+		[]azcosmos.QueryParameter{{Name: "@cluster", Value: clusterUID}}, func(item *Item[EgressLinkDocument]) error {
+			id, err := ParseEgressLinkID(item.Value.LinkID)
+			ids = append(ids, id)
+			return err
+		})
+	if err != nil {
+		return fmt.Errorf("listing the egress links of the cluster %s: %w", clusterUID, err)
+	}
+	for _, id := range ids {
+		if _, err := db.changeEgressLink(ctx, id, func(l *EgressLinkDocument) (bool, error) { return l.End(clusterUID, operationID, now), nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // changeEgressLink changes the document of a link, which has the generation 0 if it does not exist. It calls change again after a lost race.
 func (db *DB) changeEgressLink(ctx context.Context, id uint32, change func(*EgressLinkDocument) (changed bool, err error)) (*EgressLinkDocument, error) {
 	key := EgressLinkKey(id)
@@ -165,7 +217,7 @@ func (db *DB) changeEgressLink(ctx context.Context, id uint32, change func(*Egre
 		batch := db.NewBatch(key.SubscriptionID)
 		if item == nil || item.Removed != nil {
 			result = EgressLinkDocument{LinkID: strconv.FormatUint(uint64(id), 10)}
-			if _, err := change(&result); err != nil {
+			if changed, err := change(&result); err != nil || !changed {
 				return err
 			}
 			Create(batch, db.egressLinks, key, result)

@@ -125,7 +125,8 @@ func Roles() []Role {
 			{adminContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
 			{billingContainer, []string{createItems, readItems, replaceItems}},
 			{leasesContainer, []string{createItems, replaceItems, executeQuery}},
-			{egressLinksContainer, []string{createItems, readItems, replaceItems}},
+			// The query finds the links of a cluster that is being deleted.
+			{egressLinksContainer, []string{createItems, readItems, replaceItems, executeQuery}},
 		}},
 		{"admin", []Grant{metadata,
 			{resourcesContainer, []string{readItems, executeQuery, readChangeFeed}},

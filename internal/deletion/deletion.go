@@ -34,8 +34,8 @@ const (
 	StepBillingEnded = "billing-ended"
 	// StepChildrenRemoved ends when the documents of a cluster's children are removed.
 	StepChildrenRemoved = "children-removed"
-	// StepDocumentsRemoved ends when one transaction has removed the resource and its reservations and ended its
-	// operation.
+	// StepDocumentsRemoved ends when the links of the egress gateway are removed from a cluster, and when one transaction has
+	// removed the resource and its reservations and ended its operation.
 	StepDocumentsRemoved = "documents-removed"
 )
 
@@ -93,8 +93,12 @@ func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
 		steps = append(steps, s)
 	}
 	steps = append(steps, deleted)
+	documents := "its document and its reservations"
+	if f.NamePrefix == "" {
+		documents = "its links of the egress gateway, its document and its reservations"
+	}
 	removed := f.step(now, StepDocumentsRemoved, LayerARM, f.DocumentsRemoved, f.FleetDeleted && (f.NamePrefix != "" || f.ChildrenRemoved), deletedAt, deletedAt,
-		"Waiting for its document and its reservations to be removed, and for its operation to finish.")
+		"Waiting for "+documents+" to be removed, and for its operation to finish.")
 	removed.After = []string{deleted.Name}
 	if f.NamePrefix == "" {
 		billed := f.step(now, StepBillingEnded, LayerARM, f.BillingEnded, f.FleetDeleted, deletedAt, deletedAt, "Waiting for the end of its billing to be recorded.")

@@ -15,7 +15,7 @@ import (
 )
 
 // TestEgressGateway assigns a link to a cluster and connects with its ID, as Azure's private link service does. The gateway follows the links: it
-// refuses each host that the link does not have, and tries to resolve one that it has.
+// refuses each host that the link does not have, and tries to resolve one that it has. The deletion of the cluster removes the link.
 func TestEgressGateway(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
@@ -55,9 +55,12 @@ func TestEgressGateway(t *testing.T) {
 	await(host+":22", http.StatusForbidden)
 	change("delete", fmt.Sprint(link))
 	await(host+":443", http.StatusForbidden)
+	change("set", d.id, fmt.Sprint(link), "--host", host)
+	await(host+":443", http.StatusBadGateway)
 	if err := c.Delete(ctx, d.id); err != nil {
 		t.Fatal(err)
 	}
+	await(host+":443", http.StatusForbidden)
 }
 
 // connectThrough asks the egress gateway for a connection to a target, through the private endpoint with a link ID, and returns the status.

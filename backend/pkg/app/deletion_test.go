@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
@@ -222,4 +225,58 @@ func TestExperimentalDeadlineEndsOperation(t *testing.T) {
 	}
 	r.refuse(nil)
 	r.ends(tagged, hub.Succeeded)
+}
+
+// TestDeletionRemovesEgressLinks deletes a cluster with two links of the egress gateway while the container of the links refuses writes. The
+// cluster keeps its document until its links are removed. The link of another cluster, and one that was removed before, do not change.
+func TestDeletionRemovesEgressLinks(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	key, other := clusterKey(subscription, "a"), clusterKey(subscription, "b")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	r.ends(r.createCluster(other), hub.Succeeded)
+	for id, cluster := range map[uint32]database.Key{7: key, 8: key, 9: key, 10: other} {
+		r.assignLink(cluster, id)
+	}
+	uid, now := r.uid(key), time.Now().UTC()
+	if _, err := r.db.RemoveEgressLink(t.Context(), 9, uid, "by hand", now, now); err != nil {
+		t.Fatal(err)
+	}
+	restore := r.cosmos.InjectFault(t, faults.Rule{Container: "EgressLinks", Operations: []string{"batch"}, Status: http.StatusForbidden})
+	operation := r.change(key, database.DeleteRequest)
+	r.eventually("the backend tries to remove a link", func() string {
+		if r.cosmos.FaultCount() == 0 {
+			return "it has not"
+		}
+		return ""
+	})
+	if item, err := r.db.Clusters().Find(t.Context(), key); err != nil || item.Removed != nil || item.Value.ProvisioningState != hub.Deleting {
+		t.Errorf("without the removal of the links the cluster is %+v, %v", item, err)
+	}
+	restore()
+	r.ends(operation, hub.Succeeded)
+	got := map[string]string{}
+	if err := r.db.EachEgressLink(t.Context(), func(item *database.Item[database.EgressLinkDocument]) error {
+		d := item.Value
+		got[d.LinkID] = fmt.Sprintf("%s removed %v with %d hosts", d.OperationID, d.RemovedTime != nil, len(d.Hosts))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	deletion := operation.ResourceID[strings.LastIndexByte(operation.ResourceID, '/')+1:] + " removed true with 0 hosts"
+	want := map[string]string{"7": deletion, "8": deletion, "9": "by hand removed true with 0 hosts", "10": "assign removed false with 1 hosts"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the links (-want +got):\n%s", diff)
+	}
+}
+
+// assignLink assigns a link of the egress gateway to a cluster.
+func (r *region) assignLink(key database.Key, id uint32) {
+	r.t.Helper()
+	now := time.Now().UTC()
+	link := database.EgressLinkDocument{ClusterUID: r.uid(key), ResourceID: key.ResourceID, Hosts: []string{"a.example"}, OperationID: "assign", RequestTime: now}
+	if _, err := r.db.AssignEgressLink(r.t.Context(), id, link, now); err != nil {
+		r.t.Fatal(err)
+	}
 }

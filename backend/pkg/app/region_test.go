@@ -335,6 +335,14 @@ func (r *region) nothingLeft(sub string) {
 	if problem := count(len(reservations), err); problem != "" {
 		r.t.Errorf("reservations: %s", problem)
 	}
+	if err := r.db.EachEgressLink(r.t.Context(), func(item *database.Item[database.EgressLinkDocument]) error {
+		if id := item.Value.ResourceID; item.Value.RemovedTime == nil && strings.HasPrefix(strings.ToLower(id), "/subscriptions/"+strings.ToLower(sub)+"/") {
+			r.t.Errorf("the egress link %s still belongs to %s", item.Value.LinkID, id)
+		}
+		return nil
+	}); err != nil {
+		r.t.Error(err)
+	}
 	if err := r.db.ActiveOperations(r.t.Context(), func(item *database.Item[database.OperationDocument]) error {
 		r.t.Errorf("operation %s of %s is still %s", item.Value.OperationID, item.Value.ResourceID, item.Value.Status)
 		return nil

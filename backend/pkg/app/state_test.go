@@ -84,6 +84,10 @@ func (r *region) state(sub string) (w state) {
 		add(&w.Actions, "%s %s %s", o.Action, o.State, problem)
 		return nil
 	}))
+	check(r.db.EachEgressLink(ctx, func(i *database.Item[database.EgressLinkDocument]) error {
+		add(&w.Documents, "egress link %s generation %d removed %v with %d hosts", i.Value.LinkID, i.Value.Generation, i.Value.RemovedTime != nil, len(i.Value.Hosts))
+		return nil
+	}))
 	f := r.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -223,13 +223,15 @@ func TestSweepRevocation(t *testing.T) {
 }
 
 // TestSweepDeletion does the same while a node pool is deleted, and then its cluster with another node pool, an
-// external authentication and a pending credential.
+// external authentication, a pending credential and two links of the egress gateway.
 func TestSweepDeletion(t *testing.T) {
 	sweep(t, func(r *region) {
 		r.createReady(swept)
 		r.ends(r.createPool(swept, "np2"), hub.Succeeded)
 		issued, _ := r.requestCredential(swept)
 		r.ends(issued, hub.Succeeded)
+		r.assignLink(swept, 7)
+		r.assignLink(swept, 8)
 	}, func(r *region) {
 		r.ends(r.deletePool(poolKey(swept, "np1")), hub.Succeeded)
 		pending := r.pendingCredential(swept)

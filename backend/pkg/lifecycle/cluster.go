@@ -77,5 +77,9 @@ func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batc
 	if ended, err = c.removeChildren(ctx, batch, children); err != nil {
 		return nil, withStep(deletion.StepChildrenRemoved, err)
 	}
+	// Nothing of the cluster connects any more. The links are in another container, which a transaction cannot include.
+	if err := c.db.EndEgressLinks(ctx, cluster.Value.UID, cluster.Value.ActiveOperationID, time.Now().UTC()); err != nil {
+		return nil, withStep(deletion.StepDocumentsRemoved, err)
+	}
 	return ended, nil
 }

@@ -220,6 +220,8 @@ func WriteContainer(request *http.Request) string {
 		return "Admin"
 	case request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/colls/Billing/"):
 		return "Billing"
+	case request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/EgressLinks/"):
+		return "EgressLinks"
 	}
 	return ""
 }
