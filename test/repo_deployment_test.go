@@ -25,6 +25,7 @@ import (
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	frontendconfig "github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
+	egressapp "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	"sigs.k8s.io/yaml"
@@ -115,6 +116,9 @@ func TestConfigurationMistakesAreFound(t *testing.T) {
 		"another service in MISE's place":  {"clouds/public/int.yaml", "frontend: {authentication: {checkUrl: \"http://other.mise.svc:8080/ValidateRequest\"}}", "frontend.authentication: breaks the rule mise-check-url"},
 		"one pod of MISE in production":    {"clouds/public/prod.yaml", "mise: {replicas: 1}", "production: breaks the rule production-replicas"},
 		"a limit below MISE's request":     {"clouds/public/int.yaml", "mise: {resources: {memoryLimitMiB: 128}}", "ingress.gateway.resources: breaks the rule memory-limits"},
+		"an egress gateway without chart":  {"clouds/public/int.yaml", "pipelines: {without: [gateway-egress/deploy]}", "gatewayEgress: breaks the rule gateway-egress-complete"},
+		"an approval that Azure ignores":   {"clouds/public/int.yaml", "gatewayEgress: {privateLink: {visibility: [00000000-0000-4000-8000-000000000001], autoApproval: [00000000-0000-4000-8000-000000000001]}}", "gatewayEgress: breaks the rule gateway-egress-approval"},
+		"one link with all connections":    {"clouds/public/int.yaml", "gatewayEgress: {connectionsPerLink: 20000}", "gatewayEgress: breaks the rule gateway-egress-limits"},
 		"sessions at the origin of admin":  {"clouds/public/int.yaml", "gatewayAccess: {endpoint: \"https://${ingress.admin.host}\"}", "clouds/public/int.yaml:LAST: gatewayAccess.endpoint: breaks the rule gateway-access-endpoint"},
 		"a release without a mirror":       {"clouds/public/int.yaml", "registry: {releases: [\"quay.io/other/release@sha256:" + strings.Repeat("a", 64) + "\"]}", "clouds/public/int.yaml:LAST: registry.releases: breaks the rule release-has-mirror"},
 		"a part of Azure's left out":       {"clouds/public/int.yaml", "pipelines: {without: [admin]}", "clouds/public/int.yaml:LAST: pipelines.without: breaks the rule pipelines-complete"},
@@ -275,6 +279,7 @@ var deployedPrograms = map[string][]string{
 	"backend":            {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
 	"gateway-access":     {"gateway/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
+	"gateway-egress":     {"gateway/pkg/egress/app", "internal/process", "internal/database"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
@@ -286,7 +291,7 @@ var deployedPrograms = map[string][]string{
 // byChart are the flags that the charts set, because their values follow from the charts: addresses within the service cluster and
 // paths of mounted files. The values here are examples.
 var byChart = map[string]string{
-	"listen": "0.0.0.0:8443", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
+	"listen": "0.0.0.0:8443", "listen-connect": "0.0.0.0:8449", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
 	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "access-policy-file": "/config/access-policy.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
 	"audit-queue-dir": "/audit/queue", "crd-dir": "/usr/share/hypershift/crds",
@@ -298,7 +303,7 @@ var byChart = map[string]string{
 // The charts do not set --prometheus-url and --alertmanager-url yet, and --portal-listen only where the configuration has the portal.
 var atDefault = []string{
 	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope", "alertmanager-url",
-	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file",
+	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "allow-port", "idle-timeout", "drain-connections",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
@@ -398,6 +403,13 @@ func TestServicesAcceptTheirConfiguration(t *testing.T) {
 				o.AddFlags(set)
 				return o.Validate
 			})
+			if flags["gateway-egress"]["allow-host"] != "" { // a region may have none
+				accept(t, "gateway-egress", flags, func(set *flag.FlagSet) func() error {
+					o := &egressapp.Options{}
+					o.AddFlags(set)
+					return o.Validate
+				})
+			}
 			accept(t, "monitor", flags, func(set *flag.FlagSet) func() error {
 				o := &monitorapp.Options{}
 				o.AddFlags(set)

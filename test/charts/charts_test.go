@@ -30,6 +30,7 @@ import (
 	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
+	egressapp "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
@@ -52,6 +53,7 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 		"backend":        func(set *flag.FlagSet) func() error { o := &backendapp.Options{}; o.AddFlags(set); return o.Validate },
 		"admin":          func(set *flag.FlagSet) func() error { o := &adminapp.Options{}; o.AddFlags(set); return o.Validate },
 		"gateway-access": func(set *flag.FlagSet) func() error { o := &gatewayapp.Options{}; o.AddFlags(set); return o.Validate },
+		"gateway-egress": func(set *flag.FlagSet) func() error { o := &egressapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor-inside": func(set *flag.FlagSet) func() error { o := &insideapp.Options{}; o.AddFlags(set); return o.Validate },
 		"cluster-service": func(set *flag.FlagSet) func() error {
@@ -133,7 +135,7 @@ func TestProgramsAcceptTheFlagsOfCharts(t *testing.T) {
 			}
 			accepted[name] = true
 			checkFiles(t, pod, objects)
-			if name == w.Program() && !w.Management { // others authenticate to no program
+			if name == w.Program() && !w.Management && !w.PrivateLink { // others authenticate to no program
 				checkIdentity(t, w, pod, objects)
 			}
 		}

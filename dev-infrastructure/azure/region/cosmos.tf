@@ -2,7 +2,7 @@
 
 locals {
   cosmos       = "${local.group}/providers/Microsoft.DocumentDB/databaseAccounts/${var.config.cosmos.account}"
-  cosmos_roles = { for grant in var.tables.cosmosRoles : "${grant.service}-${grant.container == "" ? "account" : grant.container}" => grant }
+  cosmos_roles = { for grant in var.tables.cosmosRoles : "${grant.service}-${grant.container == "" ? "account" : grant.container}" => grant if contains(keys(local.identities), grant.service) }
 }
 
 resource "azapi_resource" "cosmos" {

@@ -6,7 +6,8 @@ locals {
   group        = "${local.subscription}/resourceGroups/${var.config.resourceGroups.region}"
   zonal        = length(var.config.availabilityZones) > 1
 
-  identities = {
+  # A region without an egress gateway has no identity for it.
+  identities = merge({
     "frontend"        = var.config.frontend.managedIdentity
     "backend"         = var.config.backend.managedIdentity
     "admin"           = var.config.admin.managedIdentity
@@ -16,7 +17,7 @@ locals {
     "maestro-server"  = var.config.maestro.server.managedIdentity
     "ingress-arm"     = var.config.ingress.arm.managedIdentity
     "ingress-admin"   = var.config.ingress.admin.managedIdentity
-  }
+  }, { for identity in [try(var.config.gatewayEgress.managedIdentity, null)] : "gateway-egress" => identity if identity != null })
   principals = { for service, identity in azapi_resource.identity : service => identity.output.properties.principalId }
 
   # Azure's built-in roles.

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -87,6 +88,9 @@ func (r *Region) runPipelines(ctx context.Context) error {
 		c, supplier := r.service, r.supplier
 		if w.Management {
 			c, supplier = r.management, agent
+		}
+		if !values.Applies(w, c.target) {
+			continue
 		}
 		group.Go(func() error { return c.supply(working, supplier, string(w.Peer)) })
 	}

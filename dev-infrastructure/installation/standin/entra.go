@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
@@ -215,7 +216,7 @@ func (e *Entra) AddWorkloads() error {
 	r := e.services.settings()
 	var clients []token.Client
 	for _, w := range workload.All() {
-		if w.Management {
+		if w.Management || !values.Applies(w, r.target) {
 			continue
 		}
 		identity := r.text(append(slices.Clone(w.Key), "managedIdentity")...)

@@ -94,7 +94,7 @@ resource "azapi_resource" "network" {
   body = {
     properties = {
       addressSpace = { addressPrefixes = [var.settings.network.vnet] }
-      subnets = [
+      subnets = concat([
         {
           name       = "nodes"
           properties = { addressPrefix = var.settings.network.nodes, networkSecurityGroup = { id = azapi_resource.security.id } }
@@ -111,7 +111,11 @@ resource "azapi_resource" "network" {
           name       = "privateEndpoints"
           properties = { addressPrefix = var.settings.network.privateEndpoints, privateEndpointNetworkPolicies = "Disabled" }
         },
-      ]
+        # Azure refuses a private link service in a subnet with network policies for it.
+        ], [for prefix in [try(var.settings.network.privateLink, null)] : {
+          name       = "privateLink"
+          properties = { addressPrefix = prefix, privateLinkServiceNetworkPolicies = "Disabled" }
+      } if prefix != null])
     }
   }
 }

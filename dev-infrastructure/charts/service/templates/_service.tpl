@@ -10,6 +10,7 @@ The chart of a service defines service.program, YAML with what its program needs
   alone               true if no second pod may run beside the first, not even during a rollout
   kubernetesAPI       true if the program calls the Kubernetes API of its cluster
   migration           true if the program has the command `migrate`
+  privateLink         map of port names to the ports of a private link service; see service.privateLink
   withoutAzure        true if the program calls no service of Azure and has no managed identity
 
 and includes service.objects.
@@ -19,13 +20,17 @@ and includes service.objects.
 {{- if ne .Release.Namespace .Chart.Name }}
 {{- fail (printf "namespace: %s is installed in namespace %s, and its identity needs the namespace %s" .Chart.Name .Release.Namespace .Chart.Name) }}
 {{- end }}
-{{- $defaults := dict "ports" (dict) "flags" (dict) "sharedDependencies" (list) "audit" false "auditWithPod" false "alone" false "kubernetesAPI" false "migration" false "withoutAzure" false }}
+{{- $defaults := dict "ports" (dict) "flags" (dict) "sharedDependencies" (list) "audit" false "auditWithPod" false "alone" false "kubernetesAPI" false "migration" false "privateLink" (dict) "withoutAzure" false }}
 {{- $program := include "service.program" . | fromYaml | mergeOverwrite $defaults }}
 {{- $this := dict "name" .Chart.Name "namespace" .Release.Namespace "values" .Values "program" $program }}
 {{- include "service.account" $this }}
 {{- include "service.files" $this }}
 {{- include "service.secrets" $this }}
+{{- if $program.privateLink }}
+{{- include "service.privateLink" $this }}
+{{- else }}
 {{- include "service.service" $this }}
+{{- end }}
 {{- include "service.workload" $this }}
 {{- include "service.disruption" $this }}
 {{- include "service.network" $this }}

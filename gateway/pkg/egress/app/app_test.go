@@ -50,6 +50,8 @@ func TestValidate(t *testing.T) {
 		want      string
 	}{
 		"complete":       {[]string{cosmos, "--listen=127.0.0.1:0", "--allow-host=Quay.io.", "--allow-port=443"}, ""},
+		"two hosts":      {[]string{cosmos, "--listen=:0", "--allow-host=quay.io,cdn.quay.io"}, ""},
+		"an empty host":  {[]string{cosmos, "--listen=:0", "--allow-host=quay.io,"}, "allow-host"},
 		"only CONNECT":   {[]string{cosmos, "--listen-connect=127.0.0.1:0"}, ""},
 		"no address":     {[]string{cosmos}, "--listen or --listen-connect"},
 		"wildcard":       {[]string{cosmos, "--listen=:0", "--allow-host=*.azure.com"}, "allow-host"},

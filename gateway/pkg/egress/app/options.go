@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
@@ -34,11 +35,12 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "", "`address` for clients that name the host in TLS; only the load balancer of the private link service may reach it, because its PROXY headers are trusted")
 	flags.StringVar(&o.ListenConnect, "listen-connect", "", "`address` for clients that name the host with HTTP CONNECT; as for --listen")
-	flags.Func("allow-host", "`name` of a host to which all clusters may connect; repeatable; a host permits none below it", func(text string) error {
-		if _, err := policy.New([]string{text}, nil); err != nil {
+	flags.Func("allow-host", "`names` of hosts to which all clusters may connect, separated by commas; repeatable; a host permits none below it", func(text string) error {
+		hosts := strings.Split(text, ",")
+		if _, err := policy.New(hosts, nil); err != nil {
 			return err
 		}
-		o.Hosts = append(o.Hosts, text)
+		o.Hosts = append(o.Hosts, hosts...)
 		return nil
 	})
 	flags.Func("allow-port", "`port` to which clusters may connect with CONNECT; repeatable (default 443)", func(text string) error {

@@ -37,7 +37,7 @@ func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 		AdminGateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.AdminGateway},
 	}
 	for _, w := range workload.All() {
-		if !w.Management {
+		if !w.Management && !w.PrivateLink { // a program without a sidecar
 			options.Workloads = append(options.Workloads, w.Peer)
 		}
 	}

@@ -58,9 +58,9 @@ func Find(name string, t Target) (*Chart, error) {
 }
 
 // Applies reports whether a workload runs in a target: those of management clusters in stamps, all others in regions, and those of
-// rehearsals only where the configuration has their part.
+// rehearsals and optional ones only where the configuration has their part.
 func Applies(w workload.Workload, t Target) bool {
-	return w.Management == (t.Configuration.Get("managementCluster") != nil) && (!w.Rehearsal || t.Configuration.Get(w.Key...) != nil)
+	return w.Management == (t.Configuration.Get("managementCluster") != nil) && (!w.Rehearsal && !w.Optional || t.Configuration.Get(w.Key...) != nil)
 }
 
 // Identities returns the names of the managed identities in a configuration, sorted.

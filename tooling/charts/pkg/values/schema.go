@@ -89,6 +89,13 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 		"service": object{"type": "object", "additionalProperties": false, "properties": object{"global": object{"type": "object", "maxProperties": 0}}},
 	}
 	addFiles(w, properties)
+	if w.PrivateLink {
+		subscriptions := func(pattern string, minimum int) object { return listOf(text(pattern), minimum) }
+		properties["privateLink"] = closed(object{
+			"name": text(namePattern), "subnet": object{"const": privateLinkSubnet}, "range": text(cidrPattern),
+			"visibility": subscriptions(`^(\*|`+uuidPattern[1:len(uuidPattern)-1]+`)$`, 1), "autoApproval": subscriptions(uuidPattern, 0),
+		})
+	}
 	if w.Audit {
 		properties["audit"] = closed(object{"storageClass": text(namePattern)})
 	}
@@ -107,8 +114,11 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 
 // identitySchema allows the identity of a program. A program without Azure has none.
 func identitySchema(w workload.Workload) object {
-	if w.WithoutAzure {
+	switch {
+	case w.WithoutAzure:
 		return closed(object{})
+	case w.PrivateLink:
+		return closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern)}, "authority")
 	}
 	return closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern), "secret": text(namePattern), "sidecar": sidecarSchema()}, "authority", "secret", "sidecar")
 }

@@ -64,6 +64,8 @@ type Values struct {
 	Secrets   Secrets           `json:"secrets"`
 	Network   Network           `json:"network"`
 	Metrics   Metrics           `json:"metrics"`
+	// PrivateLink is nil for programs without a private link service.
+	PrivateLink *PrivateLink `json:"privateLink,omitempty"`
 	// Audit and Migration are nil for programs without audit records or without a database.
 	Audit     *Audit       `json:"audit,omitempty"`
 	Migration *DatabaseJob `json:"migration,omitempty"`
@@ -151,8 +153,9 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 	if w.Migration {
 		v.Migration, v.Provision = c.migration(), c.provision()
 	}
-	sidecars := !w.Management && c.sidecars()
-	if !w.Management && !sidecars {
+	authenticates := !w.Management && !w.PrivateLink
+	sidecars := authenticates && c.sidecars()
+	if authenticates && !sidecars {
 		v.Identity.Secret = string(w.Peer) + "-identity"
 	}
 	c.flags()
@@ -165,6 +168,9 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 	v.Flags, v.Files = c.set, c.files()
 	v.Secrets.Volumes = c.volumes()
 	v.Network = c.network(v, mesh.Rules())
+	if w.PrivateLink {
+		v.PrivateLink = c.privateLink()
+	}
 	if sidecars {
 		v.Identity.Sidecar = c.sidecar(&v.Network)
 	}

@@ -21,6 +21,11 @@ type Workload struct {
 	// Rehearsal is true for a program that takes the place of another one where no Azure exists. It runs only where the configuration has its
 	// part.
 	Rehearsal bool
+	// Optional is true for another program that runs only where the configuration has its part.
+	Optional bool
+	// PrivateLink is true for a program whose clients are in networks of customers, behind a private link service. It calls no program of the
+	// region and none calls it, so that it has neither a certificate nor a sidecar.
+	PrivateLink bool
 	// WithoutAzure is true for a program that has neither a managed identity nor secrets, because it calls no service of Azure.
 	WithoutAzure bool
 	// Audit is true for a program that writes audit records, Migration for one with a database and the command `migrate`.
@@ -49,6 +54,7 @@ func All() []Workload {
 		{Peer: mesh.Backend, Folder: "backend/deploy", Key: []string{"backend"}, Audit: true},
 		{Peer: mesh.Admin, Folder: "admin/deploy", Key: []string{"admin"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8444}}, Portal: &Port{"portal", 8447}},
 		{Peer: mesh.GatewayAccess, Folder: "gateway/deploy", Key: []string{"gatewayAccess"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8446}}},
+		{Peer: mesh.GatewayEgress, Folder: "gateway/egress/deploy", Key: []string{"gatewayEgress"}, Optional: true, PrivateLink: true},
 		{Peer: mesh.Monitor, Folder: "monitor/deploy", Key: []string{"monitor"}},
 		{Peer: mesh.ClusterService, Folder: "cluster-service/deploy", Key: []string{"clusterService"}, Audit: true, Migration: true,
 			Ports: map[mesh.Protocol]Port{mesh.GRPC: {"grpc", 8443}}},

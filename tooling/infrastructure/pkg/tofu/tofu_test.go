@@ -383,7 +383,7 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 	for _, purpose := range []string{"service", "clusters", "identities"} {
 		vaults[purpose] = map[string]any{"id": id("region", "region", "Microsoft.KeyVault/vaults/"+text("keyVaults", purpose)), "uri": "https://example/"}
 	}
-	for _, service := range []string{"frontend", "backend", "admin", "gateway-access", "monitor", "cluster-service", "maestro-server", "ingress-arm", "ingress-admin"} {
+	for _, service := range []string{"frontend", "backend", "admin", "gateway-access", "gateway-egress", "monitor", "cluster-service", "maestro-server", "ingress-arm", "ingress-admin"} {
 		identities[service] = identity(service)
 	}
 	zone := func(name string) map[string]any {

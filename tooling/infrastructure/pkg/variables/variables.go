@@ -141,13 +141,10 @@ func NewTables(source string) (Tables, error) {
 	for _, container := range database.Containers() {
 		t.CosmosContainers[container.ID] = Container{PartitionKey: container.PartitionKeyDefinition.Paths[0], DefaultTTL: *container.DefaultTimeToLive}
 	}
-	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer, mesh.MaestroAgent} {
+	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.GatewayEgress, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer, mesh.MaestroAgent} {
 		t.ServiceAccounts[string(peer)] = account(peer)
 	}
 	for _, role := range database.Roles() {
-		if _, deployed := t.ServiceAccounts[role.Service]; !deployed {
-			continue // gateway-egress runs only in local regions
-		}
 		for _, grant := range role.Grants {
 			t.CosmosRoles = append(t.CosmosRoles, CosmosRole{role.Service, grant.Container, grant.Scope(), grant.DataActions})
 		}

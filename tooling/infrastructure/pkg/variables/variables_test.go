@@ -76,7 +76,7 @@ func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
 			checked++
 		}
 	}
-	if checked != 7+2+2+2 {
+	if checked != 8+2+2+2 {
 		t.Errorf("there are %d service accounts", checked)
 	}
 }
