@@ -160,6 +160,10 @@ func drills() []drill {
 			during: []expected{alert("EgressProxyFailing")},
 		},
 		{
+			fault: "a private endpoint of the egress gateway belongs to no cluster", inject: unknownLinks,
+			during: []expected{alert("EgressLinkUnknown")},
+		},
+		{
 			fault: "the signature of a release is damaged, and that of another cannot be read", settle: true, background: true, inject: damageSignatures,
 			during: []expected{alert("ReleaseRefused"), alert("ReleaseSignaturesUnreadable")},
 		},
@@ -253,6 +257,10 @@ var withoutDrill = map[string]string{
 	"ClustersUnwatched":                "monitor has no part that fails without its process",
 	"DeletionLeftoversRemain":          "it must hold for 24 hours, which are 24 minutes in a drill",
 	"DeliveriesParked":                 "Cluster Service renders nothing that is too large for the broker",
+	"EgressGatewayFailing":             "EgressProxyFailing has a drill with the same condition",
+	"EgressGatewayFull":                "it needs more connections than a test opens",
+	"EgressGatewayStale":               "Cosmos DB would have to be away for five minutes, in which most other alerts fire",
+	"EgressLinkFull":                   "it needs more connections than a test opens",
 	"EgressProxyBusy":                  "it needs more connections than a test opens",
 	"FleetLostState":                   "not written yet: test/restore loses state",
 	"FrontendBusy":                     "not written yet",
