@@ -303,7 +303,7 @@ var byChart = map[string]string{
 // The charts do not set --prometheus-url and --alertmanager-url yet, and --portal-listen only where the configuration has the portal.
 var atDefault = []string{
 	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope", "alertmanager-url",
-	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "allow-port", "idle-timeout", "drain-connections",
+	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "allow-port", "new-connections-per-link", "idle-timeout", "drain-connections",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",

@@ -65,7 +65,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, parts Parts
 		}
 		return fmt.Errorf("--allow-host: %w", err)
 	}
-	links := link.NewRegistry(link.Options{Source: parts.Database, Policy: permitted, ConnectionsPerLink: options.ConnectionsPerLink, Log: p.Log, Metrics: p.Metrics})
+	links := link.NewRegistry(link.Options{Source: parts.Database, Policy: permitted, ConnectionsPerLink: options.ConnectionsPerLink, NewPerSecond: options.NewPerLink, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", links.Ready)
 	egress := server.New(server.Options{Links: links, Limits: options.Limits, Dialer: parts.Dialer, Metrics: p.Metrics, Log: p.Log})
 	var wg sync.WaitGroup

@@ -59,6 +59,7 @@ func TestValidate(t *testing.T) {
 		"port 0":         {[]string{cosmos, "--listen=:0", "--allow-port=0"}, "allow-port"},
 		"no connections": {[]string{cosmos, "--listen=:0", "--connections=0"}, "--connections"},
 		"none per link":  {[]string{cosmos, "--listen=:0", "--connections-per-link=0"}, "--connections-per-link"},
+		"no new ones":    {[]string{cosmos, "--listen=:0", "--new-connections-per-link=0"}, "--new-connections-per-link"},
 		"no idle time":   {[]string{cosmos, "--listen=:0", "--idle-timeout=0"}, "--idle-timeout"},
 		"negative drain": {[]string{cosmos, "--listen=:0", "--drain-connections=-1s"}, "--drain-connections"},
 		"no Cosmos DB":   {[]string{"--listen=:0"}, "--cosmos-endpoint"},

@@ -26,7 +26,9 @@ type Options struct {
 	Ports []uint16
 	// ConnectionsPerLink is the number of connections of one link.
 	ConnectionsPerLink int
-	Limits             server.Limits
+	// NewPerLink is the number of connections that one link may open per second.
+	NewPerLink int
+	Limits     server.Limits
 }
 
 // AddFlags registers the options with flags.
@@ -53,6 +55,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	})
 	flags.IntVar(&o.Limits.Connections, "connections", 20_000, "`number` of connections of all links")
 	flags.IntVar(&o.ConnectionsPerLink, "connections-per-link", 4000, "`number` of connections of one link")
+	flags.IntVar(&o.NewPerLink, "new-connections-per-link", 100, "`number` of connections that one link may open per second; an idle link saves up those of 10 seconds")
 	flags.DurationVar(&o.Limits.Idle, "idle-timeout", 10*time.Minute, "`time` without a byte after which a connection is closed")
 	flags.DurationVar(&o.Limits.Drain, "drain-connections", 45*time.Second, "`time` for which open connections may continue after --drain; new ones are not accepted")
 }
@@ -66,6 +69,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--connections: %d is not positive", o.Limits.Connections)
 	case o.ConnectionsPerLink < 1:
 		return fmt.Errorf("--connections-per-link: %d is not positive", o.ConnectionsPerLink)
+	case o.NewPerLink < 1 || o.NewPerLink > 100_000:
+		return fmt.Errorf("--new-connections-per-link: %d is not from 1 to 100000", o.NewPerLink)
 	case o.Limits.Idle <= 0:
 		return fmt.Errorf("--idle-timeout: %s is not positive", o.Limits.Idle)
 	case o.Limits.Drain < 0:

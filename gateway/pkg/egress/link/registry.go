@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -30,6 +31,8 @@ const (
 	feedOverlap = 10 * time.Second
 	// retryPause is the pause after a listing that failed.
 	retryPause = 2 * time.Second
+	// burst is the time for which a link that was idle may save up new connections: a node that starts pulls many images at once.
+	burst = 10 * time.Second
 )
 
 // The causes of contexts of connections that end before their clients end them.
@@ -43,6 +46,7 @@ var (
 var (
 	ErrUnknown = errors.New("the link belongs to no cluster")
 	ErrBusy    = errors.New("the link has too many connections")
+	ErrRate    = errors.New("the link opens too many connections in a short time")
 )
 
 // Source has the documents of links.
@@ -58,6 +62,8 @@ type Options struct {
 	Policy *policy.Policy
 	// ConnectionsPerLink is the number of connections that one link may have.
 	ConnectionsPerLink int
+	// NewPerSecond is the number of connections that one link may open per second, on average over burst.
+	NewPerSecond int
 	// Now is the clock; nil means time.Now. Its times have the monotonic clock.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -80,6 +86,8 @@ type Registry struct {
 type entry struct {
 	document    database.EgressLinkDocument
 	connections map[*Connection]struct{}
+	// opened limits the rate of new connections.
+	opened *rate.Limiter
 }
 
 // NewRegistry returns a Registry without links. It registers its metrics.
@@ -218,7 +226,8 @@ func (r *Registry) set(document *database.EgressLinkDocument) {
 		return
 	}
 	if e == nil {
-		e = &entry{connections: map[*Connection]struct{}{}}
+		perSecond := r.options.NewPerSecond
+		e = &entry{connections: map[*Connection]struct{}{}, opened: rate.NewLimiter(rate.Limit(perSecond), perSecond*int(burst/time.Second))}
 		r.links[id] = e
 	}
 	e.document = *document
@@ -258,7 +267,7 @@ type Cluster struct {
 	Generation      int64
 }
 
-// Open counts a connection of a link. The error is ErrUnknown, ErrBusy, or ErrStale. The caller must call Close. The context of the connection ends
+// Open counts a connection of a link. The error is ErrUnknown, ErrBusy, ErrRate, or ErrStale. The caller must call Close. The context of the connection ends
 // with ctx, and with the cause ErrRemoved, ErrHost or ErrStale.
 func (r *Registry) Open(ctx context.Context, id uint32) (*Connection, error) {
 	r.mu.Lock()
@@ -273,6 +282,9 @@ func (r *Registry) Open(ctx context.Context, id uint32) (*Connection, error) {
 	cluster := Cluster{Link: id, UID: e.document.ClusterUID, ResourceID: e.document.ResourceID, Generation: e.document.Generation}
 	if len(e.connections) >= r.options.ConnectionsPerLink {
 		return &Connection{Cluster: cluster}, ErrBusy
+	}
+	if !e.opened.AllowN(r.options.Now(), 1) {
+		return &Connection{Cluster: cluster}, ErrRate
 	}
 	c := &Connection{Cluster: cluster, registry: r, entry: e}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)

@@ -32,7 +32,7 @@ func options(t *testing.T, source link.Source) link.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return link.Options{Source: source, Policy: p, ConnectionsPerLink: 2, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry()}
+	return link.Options{Source: source, Policy: p, ConnectionsPerLink: 2, NewPerSecond: 100, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry()}
 }
 
 // start runs a registry until the test ends.
@@ -221,4 +221,42 @@ func TestListingIsRetried(t *testing.T) {
 	if err := r.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestRateOfNewConnections checks that a link may open the connections of ten seconds at once, and then as many as its rate permits.
+func TestRateOfNewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{documents: []database.EgressLinkDocument{{LinkID: "7", Generation: 1, ClusterUID: "a"}, {LinkID: "8", Generation: 1, ClusterUID: "b"}}, read: make(chan struct{})}
+		o := options(t, s)
+		o.NewPerSecond = 3
+		r := link.NewRegistry(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx) }()
+		synctest.Wait()
+		opened := func(id uint32) (count int) {
+			for {
+				c, err := r.Open(t.Context(), id)
+				if errors.Is(err, link.ErrRate) && c != nil && c.Cluster.Link == id {
+					return count
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Close()
+				count++
+			}
+		}
+		for i, want := range []int{30, 3, 3} {
+			if got := opened(7); got != want {
+				t.Errorf("%d connections were opened in step %d, want %d", got, i, want)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := opened(8); got != 30 {
+			t.Errorf("another link opens %d connections", got)
+		}
+		cancel()
+		<-ended
+	})
 }

@@ -38,9 +38,10 @@ const (
 	NoLink Outcome = "no-link"
 	// Stale is a connection that was refused because the links could not be read for too long.
 	Stale Outcome = "stale"
-	// Busy and BusyLink are connections beyond the limits of the gateway and of their link.
+	// Busy and BusyLink are connections beyond the limits of the gateway and of their link, RateLink one beyond the rate of new connections.
 	Busy     Outcome = "busy"
 	BusyLink Outcome = "busy-link"
+	RateLink Outcome = "rate-link"
 	// Timeout is a client that has not named a host in time, and Malformed one that sent something else.
 	Timeout   Outcome = "timeout"
 	Malformed Outcome = "malformed"
@@ -98,7 +99,7 @@ func (s *Server) serve(ctx context.Context, protocol policy.Protocol, client net
 		c.cluster = opened.Cluster
 	}
 	if err != nil {
-		c.refuse(map[error]Outcome{link.ErrStale: Stale, link.ErrBusy: BusyLink, link.ErrUnknown: Outcome(policy.UnknownLink)}[err], err.Error())
+		c.refuse(map[error]Outcome{link.ErrStale: Stale, link.ErrBusy: BusyLink, link.ErrRate: RateLink, link.ErrUnknown: Outcome(policy.UnknownLink)}[err], err.Error())
 		return
 	}
 	defer opened.Close()
@@ -290,7 +291,7 @@ func response(outcome Outcome) (status int, shown string) {
 		return http.StatusBadRequest, ""
 	case Timeout:
 		return http.StatusRequestTimeout, "the request was not received in time"
-	case BusyLink:
+	case BusyLink, RateLink:
 		return http.StatusTooManyRequests, ""
 	case Stale, Canceled:
 		return http.StatusServiceUnavailable, "the gateway cannot serve the connection at the moment"
@@ -315,7 +316,7 @@ func alert(outcome Outcome) []byte {
 	switch outcome {
 	case Malformed, Timeout:
 		description = alertDecodeError
-	case Stale, BusyLink, Canceled, Unresolved, Unreachable:
+	case Stale, BusyLink, RateLink, Canceled, Unresolved, Unreachable:
 		description = alertInternalError
 	}
 	return []byte{21, 3, 3, 0, 2, 2, description}

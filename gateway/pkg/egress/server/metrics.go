@@ -15,7 +15,7 @@ type metrics struct {
 
 // outcomes returns all outcomes.
 func outcomes() []Outcome {
-	all := []Outcome{Local, NoLink, Stale, Busy, BusyLink, Timeout, Malformed, Address, Unresolved, Unreachable, Canceled}
+	all := []Outcome{Local, NoLink, Stale, Busy, BusyLink, RateLink, Timeout, Malformed, Address, Unresolved, Unreachable, Canceled}
 	for _, reason := range policy.Reasons() {
 		all = append(all, Outcome(reason))
 	}

@@ -168,7 +168,7 @@ func start(t testing.TB, limits server.Limits, change func(*link.Options)) *gate
 	}
 	g.links.set(database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "uid-a", ResourceID: "/subscriptions/s/clusters/a", Hosts: []string{"registry-a.example"}})
 	g.links.set(database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "uid-b", ResourceID: "/subscriptions/s/clusters/b"})
-	options := link.Options{Source: g.links, Policy: p, ConnectionsPerLink: 5000, Log: logger, Metrics: g.metrics}
+	options := link.Options{Source: g.links, Policy: p, ConnectionsPerLink: 5000, NewPerSecond: 1_000_000, Log: logger, Metrics: g.metrics}
 	if change != nil {
 		change(&options)
 	}
@@ -680,6 +680,35 @@ func TestLimits(t *testing.T) {
 	_ = last.Close()
 }
 
+// TestRateOfNewConnections opens more connections of a link than its rate permits. Open ones and other links are not affected.
+func TestRateOfNewConnections(t *testing.T) {
+	now := time.Now() // the link saves up nothing while the clock stands
+	g := start(t, server.Limits{}, func(o *link.Options) { o.NewPerSecond, o.Now = 1, func() time.Time { return now } })
+	g.serve("quay.example", "20.50.2.1", 443, echo(t))
+	first, response := g.tunnel(7, "quay.example:443")
+	if response.StatusCode != http.StatusOK {
+		t.Fatal(response.Status)
+	}
+	refused := 0
+	for range 10 {
+		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if counted := g.counted(policy.Connect, server.RateLink); refused != 1 || counted != 1 {
+		t.Errorf("of 11 connections, %d were refused, and %v are counted", refused, counted)
+	}
+	if _, err := first.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(first, make([]byte, 1)); err != nil {
+		t.Errorf("an open connection: %v", err)
+	}
+	if _, response := g.tunnel(8, "quay.example:443"); response.StatusCode != http.StatusOK {
+		t.Errorf("another link: %s", response.Status)
+	}
+}
+
 // TestStoppedUpstream stops the process of a host with a signal. Its connection ends when it is idle, also while the client sends.
 func TestStoppedUpstream(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^$")
@@ -833,7 +862,7 @@ func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
 		_ = connection.Close()
 	}
 	_ = listener.Close()
-	if n := testutil.CollectAndCount(g.metrics, "gateway_egress_connections_total"); n != 36 {
+	if n := testutil.CollectAndCount(g.metrics, "gateway_egress_connections_total"); n != 38 {
 		t.Errorf("the metric has %d series", n)
 	}
 }
