@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -295,5 +296,15 @@ func TestUnknownFleetStateIsKept(t *testing.T) {
 			t.Errorf("%s has generation %d with version %s, want generation %d", key.ResourceID, c.Generation, c.Spec.GetVersion().GetId(), item.Value.Generation)
 		}
 		r.fleet.mu.Unlock()
+	}
+	// An SRE who has resolved findings reconciles, and does not wait for the next comparison.
+	r.requestAction(adminv1.ActionDriftReconcile, database.AdminTarget{Kind: "region", ID: "region"}, map[string]string{})
+	for concern, want := range map[string]float64{"Orphan": 1, "Newer": 0} {
+		r.eventually("the findings after the reconciliation", func() string {
+			if got := r.gauge("backend_reconciliation_findings", concern); got != want {
+				return fmt.Sprintf("are %v of %s, want %v", got, concern, want)
+			}
+			return ""
+		})
 	}
 }

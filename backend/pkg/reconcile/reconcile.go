@@ -192,9 +192,17 @@ func (r *Reconciler) clearPending(requests map[partition.Group]int) {
 }
 
 // ReconcileAll compares and repairs all groups, including those of other replicas. SREs request it. It is safe if other
-// replicas do the same at the same time.
+// replicas do the same at the same time. Afterwards this replica compares its own groups again, so that the metric of
+// findings has what the SRE has resolved or found.
 func (r *Reconciler) ReconcileAll(ctx context.Context) (Result, error) {
-	return r.run(ctx, func(partition.Group) bool { return true }, true)
+	result, err := r.run(ctx, func(partition.Group) bool { return true }, true)
+	if err == nil {
+		select {
+		case r.requested <- struct{}{}:
+		default:
+		}
+	}
+	return result, err
 }
 
 // run compares the subscriptions of some groups and repairs drift if enabled is set.
