@@ -206,7 +206,7 @@ func TestDrills(t *testing.T) {
 	}
 	// Disks of their own, in memory, can be filled.
 	smalldisk.Run(t, 2<<30, func(t *testing.T, dir string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
 		defer cancel()
 		r := startRegion(t, ctx, dir, slices.ContainsFunc(selected, func(d drill) bool { return !d.slice }))
 		webhook := &received{alerts: map[string]notification{}, arrived: map[string]time.Time{}}

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -59,6 +58,10 @@ func drills() []drill {
 		{
 			fault: "Cosmos DB is away", inject: hold("cosmos-emulator"),
 			during: []expected{alert("ComponentAway", "layer", "cosmos-db"), alert("FrontendNotReady"), alert("SubscriptionsWithoutBackend"), alert("ClustersWithoutMonitor")},
+		},
+		{
+			fault: "Cosmos DB is very slow while many customers send requests", inject: busyFrontend,
+			during: []expected{alert("FrontendBusy")},
 		},
 		{
 			fault: "all replicas of the backend and of admin are away", inject: hold("backend", "admin"),
@@ -187,6 +190,19 @@ func drills() []drill {
 			during: []expected{alert("UnexplainedBreakGlassUse", "outcome", "unknown")},
 		},
 		{
+			fault: "the database of Cluster Service is restored to an earlier state, and a partition of Cosmos DB cannot be read", inject: restoreFleet,
+			during: []expected{alert("ReconciliationPending")},
+			then:   []expected{alert("FleetLostState", "kind", "nodePool")},
+		},
+		{
+			fault: "Maestro has a bundle that Cluster Service does not know", background: true, inject: publishUnknown,
+			during: []expected{alert("UnknownBundlesRemain")},
+		},
+		{
+			fault: "Cosmos DB lost the newest generation of a node pool", inject: disagree,
+			during: []expected{alert("ReconciliationFindings", "type", "Newer")},
+		},
+		{
 			fault: "the folder of an audit queue is damaged", inject: func(t *testing.T, ctx context.Context, r *region) func() {
 				queue := r.aside(t, "audit/queue/maestro-server", []byte("no folder"))
 				r.restart(t, ctx, "maestro-server")
@@ -262,8 +278,6 @@ var withoutDrill = map[string]string{
 	"EgressGatewayStale":               "Cosmos DB would have to be away for five minutes, in which most other alerts fire",
 	"EgressLinkFull":                   "it needs more connections than a test opens",
 	"EgressProxyBusy":                  "it needs more connections than a test opens",
-	"FleetLostState":                   "not written yet: test/restore loses state",
-	"FrontendBusy":                     "not written yet",
 	"FrontendPanics":                   "no request is known that panics",
 	"HostedAPIBurn3d":                  "its 20 failed probes take longer than the drill of HostedAPIBurnFast and HostedAPIBurnSlow",
 	"HostedCertificateExpires":         "the vault of the Azure emulator issues certificates for a year",
@@ -271,11 +285,8 @@ var withoutDrill = map[string]string{
 	"OperationsBurn3d":                 "no fault is known with which several operations fail within minutes: deadlines are hours",
 	"OperationsBurnFast":               "no fault is known with which several operations fail within minutes: deadlines are hours",
 	"OperationsBurnSlow":               "no fault is known with which several operations fail within minutes: deadlines are hours",
-	"ReconciliationFindings":           "not written yet: test/restore causes findings",
-	"ReconciliationPending":            "not written yet: test/restore causes it",
 	"ServingCertificateExpires":        "the vault of the Azure emulator issues certificates for a year",
 	"ServingCertificateRenewalOverdue": "certificates are renewed after months",
-	"UnknownBundlesRemain":             "not written yet",
 }
 
 // stuckAfter makes steps of deletions count as stuck soon, on the scale of the drills.
@@ -527,27 +538,5 @@ func (r *region) repeat(ctx context.Context, run func(context.Context)) (stop fu
 	return func() {
 		cancel()
 		running.Wait()
-	}
-}
-
-// sql runs a statement in the database of Cluster Service as the superuser.
-func (r *region) sql(t *testing.T, ctx context.Context, statement string) {
-	t.Helper()
-	text, err := os.ReadFile(r.Endpoints().AdministratorURLFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := url.Parse(string(bytes.TrimSpace(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address.Path = "/" + local.ClusterServiceDatabase
-	connection, err := pgx.Connect(ctx, address.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close(ctx) }()
-	if _, err := connection.Exec(ctx, statement); err != nil {
-		t.Error(err)
 	}
 }

@@ -245,9 +245,8 @@ func emulatorFault(emulator func(*local.Endpoints) string, rule map[string]any) 
 		t.Helper()
 		endpoints := r.Endpoints()
 		faults := emulator(&endpoints) + "/_emulator/faults"
-		if err := r.control(ctx, http.MethodPost, faults, rule); err != nil {
-			t.Fatal(err)
-		}
+		// The drill before may have held the emulator.
+		eventually.Holds(t, deadline, "the emulator accepts a fault", func() error { return r.control(ctx, http.MethodPost, faults, rule) })
 		return func() {
 			if err := r.control(ctx, http.MethodDelete, faults, nil); err != nil {
 				t.Error(err)
