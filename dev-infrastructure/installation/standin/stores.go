@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -177,7 +178,7 @@ func (r *settings) cosmosAccount() (account.Account, error) {
 	content.Databases = []account.Database{store}
 	for _, role := range database.Roles() {
 		w, ok := workload.Find(mesh.Peer(role.Service))
-		if !ok {
+		if !ok || !values.Applies(w, r.target) {
 			continue
 		}
 		principal := r.target.ObjectIDs[r.text(append(slices.Clone(w.Key), "managedIdentity")...)]
