@@ -28,6 +28,7 @@ module "cluster" {
   administrators = var.config.admin.groups["break-glass"]
   registries     = { for name, registry in var.outer.global.registries : name => registry.id }
   workspace      = var.outer.region.metrics.id
+  etcd_keys      = try(var.outer.region.etcdKeys, {})
   allow_loss     = var.allow_loss
   # Clients reach hosted API servers; each of them authenticates its clients.
   rules = { api-servers = { priority = 100, sources = ["Internet"], destination = "*", port = "443" } }

@@ -19,6 +19,7 @@ output "result" {
     postgres = { for name, server in azapi_resource.postgres : name => { id = server.id, host = server.output.properties.fullyQualifiedDomainName, database = local.postgres[name].database } }
     events   = { id = azapi_resource.events.id, mqttAddress = "${azapi_resource.events.output.properties.topicSpacesConfiguration.hostname}:8883" }
     vaults   = { for purpose, vault in module.vault : purpose => { id = local.vaults[purpose], uri = vault.uri } }
+    etcdKeys = { for name, key in azapi_resource.etcd_key : name => { id = key.id, uri = key.output.properties.keyUriWithVersion } }
     zone     = { id = azapi_resource.zone.id, nameServers = azapi_resource.zone.output.properties.nameServers }
     clustersZone = {
       id          = azapi_resource.clusters_zone.id

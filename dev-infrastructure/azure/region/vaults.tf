@@ -1,7 +1,8 @@
-# The vaults of the region: secrets of the services, certificates of hosted clusters, and credentials of clusters' identities.
+# The vaults of the region: secrets of the services, certificates of hosted clusters, and credentials of clusters' identities. etcd.tf has
+# that of the keys of etcd.
 
 module "vault" {
-  for_each   = var.config.keyVaults
+  for_each   = { for purpose, name in var.config.keyVaults : purpose => name if purpose != "etcd" }
   source     = "../modules/vault"
   name       = each.value
   group      = azapi_resource.group.id

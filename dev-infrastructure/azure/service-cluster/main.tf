@@ -64,6 +64,7 @@ module "cluster" {
   addresses      = { for purpose, address in azapi_resource.address : purpose => address.id }
   workspace      = local.region.metrics.id
   registries     = { services = var.outer.global.registries[var.config.registry.services].id }
+  etcd_keys      = try(local.region.etcdKeys, {})
   allow_loss     = var.allow_loss
   # Only Resource Manager calls the frontend. Engineers call admin from the ranges of the configuration; without any, nobody does.
   rules = merge(

@@ -10,7 +10,7 @@ variable "location" { type = string }
 variable "tenant" { type = string }
 variable "zones" { type = list(string) }
 variable "settings" {
-  description = "The configuration of the cluster: kubernetesVersion, systemPool, userPool, network."
+  description = "The configuration of the cluster: kubernetesVersion, systemPool, userPool, network, and etcdKey if a key of a vault encrypts its etcd."
   type        = any
 }
 variable "mesh_revision" {
@@ -40,6 +40,15 @@ variable "addresses" {
   type        = map(string)
   default     = {}
 }
+variable "etcd_keys" {
+  description = "The keys for etcd in the vault of the region: id, and uri with the version, by name."
+  type        = any
+  default     = {}
+  validation {
+    condition     = alltrue([for name in local.etcd_keys : contains(keys(var.etcd_keys), name)])
+    error_message = "The scope region has no key ${join(" or ", local.etcd_keys)} for etcd. Apply the scope region first."
+  }
+}
 variable "workspace" {
   description = "The ID of the Azure Monitor workspace that gets the metrics of the cluster. It is in the location of the cluster."
   type        = string
@@ -52,7 +61,12 @@ locals {
     acrPull                 = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
     networkContributor      = "4d97b98b-1d4f-4787-a291-c67834d212e7"
     managedIdentityOperator = "f1a07417-d97a-45cb-824c-7a7467783830"
+    vaultCryptoUser         = "12338af0-0e69-4776-bea7-57ae8d297424"
   }
+  # The names of the key in use and of the one before it.
+  etcd_number = try(var.settings.etcdKey, 0)
+  etcd_in_use = local.etcd_number > 0 && try(var.settings.etcdKeyInUse, true)
+  etcd_keys   = [for n in range(max(1, local.etcd_number - 1), local.etcd_number + 1) : "${var.name}-${n}"]
   pools = {
     system = merge(var.settings.systemPool, { mode = "System", taints = ["CriticalAddonsOnly=true:NoSchedule"] })
     user   = merge(var.settings.userPool, { mode = "User", taints = [] })
@@ -166,6 +180,17 @@ module "kubelet_role" {
   purpose   = "control-plane"
 }
 
+# The API server encrypts with the key in use. It decrypts with both until all Secrets were written again, also after the key is not in use
+# any more.
+module "etcd_role" {
+  for_each  = toset(local.etcd_keys)
+  source    = "../role"
+  scope     = var.etcd_keys[each.key].id
+  role      = local.roles.vaultCryptoUser
+  principal = azapi_resource.identity["control-plane"].output.properties.principalId
+  purpose   = "${var.name}-control-plane"
+}
+
 module "pull_role" {
   for_each  = var.registries
   source    = "../role"
@@ -233,8 +258,15 @@ resource "azapi_resource" "cluster" {
           objectId   = azapi_resource.identity["kubelet"].output.properties.principalId
         }
       }
-      oidcIssuerProfile   = { enabled = true }
-      securityProfile     = { workloadIdentity = { enabled = true }, imageCleaner = { enabled = true, intervalHours = 48 } }
+      oidcIssuerProfile = { enabled = true }
+      securityProfile = {
+        workloadIdentity = { enabled = true }
+        imageCleaner     = { enabled = true, intervalHours = 48 }
+        # Private access needs API servers in our network, which the api-version does not have.
+        azureKeyVaultKms = merge({ enabled = local.etcd_in_use }, {
+          for property, value in { keyId = try(var.etcd_keys["${var.name}-${local.etcd_number}"].uri, null), keyVaultNetworkAccess = "Public" } : property => value if local.etcd_in_use
+        })
+      }
       serviceMeshProfile  = merge({ mode = var.mesh_revision == "" ? "Disabled" : "Istio" }, { for key, value in { istio = { revisions = [var.mesh_revision] } } : key => value if var.mesh_revision != "" })
       addonProfiles       = { azureKeyvaultSecretsProvider = { enabled = true, config = { enableSecretRotation = "true" } } }
       azureMonitorProfile = { metrics = { enabled = true } }
@@ -245,7 +277,7 @@ resource "azapi_resource" "cluster" {
   }
   response_export_values = ["properties.fqdn", "properties.oidcIssuerProfile.issuerURL", "properties.addonProfiles.azureKeyvaultSecretsProvider.identity"]
   # The control plane needs its roles before it creates nodes.
-  depends_on = [module.network_role, module.egress_role, module.address_role, module.kubelet_role]
+  depends_on = [module.network_role, module.egress_role, module.address_role, module.kubelet_role, module.etcd_role]
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 

@@ -1,9 +1,14 @@
-# A vault that is reachable only through private endpoints. Its data survives a deletion for 90 days.
+# A vault that is reachable only through private endpoints, unless it is public. Its data survives a deletion for 90 days.
 
 variable "name" { type = string }
 variable "group" { type = string }
 variable "location" { type = string }
 variable "tenant" { type = string }
+variable "public" {
+  description = "Accept connections from all addresses. Only for keys that AKS uses, which has no addresses that a firewall could name."
+  type        = bool
+  default     = false
+}
 variable "allow_loss" { type = bool }
 
 resource "azapi_resource" "this" {
@@ -22,8 +27,8 @@ resource "azapi_resource" "this" {
       enabledForDeployment         = false
       enabledForDiskEncryption     = false
       enabledForTemplateDeployment = false
-      publicNetworkAccess          = "Disabled"
-      networkAcls                  = { defaultAction = "Deny", bypass = "None" }
+      publicNetworkAccess          = var.public ? "Enabled" : "Disabled"
+      networkAcls                  = { defaultAction = var.public ? "Allow" : "Deny", bypass = "None" }
     }
   }
   response_export_values = ["properties.vaultUri"]

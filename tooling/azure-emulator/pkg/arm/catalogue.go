@@ -47,7 +47,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.Network/privateDnsZones", privateVersion, true, true, storedType{global: true}},
 		{"Microsoft.Network/privateDnsZones/virtualNetworkLinks", privateVersion, true, true, storedType{global: true}},
 
-		{"Microsoft.ContainerService/managedClusters", aksVersion, true, true, storedType{further: []string{aksMeshVersion}, immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster, principal: secretsProvider + ".identity.objectId"}},
+		{"Microsoft.ContainerService/managedClusters", aksVersion, true, true, storedType{further: []string{aksMeshVersion}, immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster, check: checkEtcdKey, principal: secretsProvider + ".identity.objectId"}},
 		{"Microsoft.ContainerService/managedClusters/agentPools", aksVersion, false, true, storedType{}},
 		{"Microsoft.ContainerService/managedClusters/maintenanceConfigurations", aksVersion, false, false, storedType{}},
 
@@ -71,6 +71,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.EventGrid/namespaces/caCertificates", eventsVersion, false, true, storedType{}},
 
 		{"Microsoft.KeyVault/vaults", vaultVersion, true, false, storedType{name: vault, taken: "VaultAlreadyExists", computed: keyVault}},
+		{keyType, vaultVersion, false, false, storedType{name: regexp.MustCompile(`^[A-Za-z0-9-]{1,127}$`), permanent: true, computed: vaultKey}},
 
 		{"Microsoft.Storage/storageAccounts", storageVersion, true, true, storedType{name: account, taken: "StorageAccountAlreadyTaken", implicit: []string{"blobServices/default"}, computed: storageAccount}},
 		{"Microsoft.Storage/storageAccounts/blobServices", storageVersion, false, false, storedType{name: onlyDefault}},

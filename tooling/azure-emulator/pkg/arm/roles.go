@@ -18,6 +18,8 @@ const (
 	// VaultAdministratorRole permits everything with the data of a vault.
 	VaultAdministratorRole  = "00482a5a-887f-4fb3-b363-3b7fe8e74483"
 	BlobDataContributorRole = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+	// CryptoUserRole permits to encrypt and decrypt with the keys of a vault.
+	CryptoUserRole = "12338af0-0e69-4776-bea7-57ae8d297424"
 )
 
 // containerActions is the prefix of the actions on containers of Blob Storage.
@@ -38,6 +40,7 @@ func builtInRoles() []rbac.Role {
 		{ID: CertificatesOfficerRole, Name: "Key Vault Certificates Officer", DataActions: []string{"Microsoft.KeyVault/vaults/certificates/*", "Microsoft.KeyVault/vaults/certificatecas/*"}},
 		{ID: "21090545-7ca7-4776-b22c-e363652d74d2", Name: "Key Vault Reader", DataActions: []string{"Microsoft.KeyVault/vaults/*/read"}},
 		{ID: "4633458b-17de-408a-b874-0445c86b69e6", Name: "Key Vault Secrets User", DataActions: []string{"Microsoft.KeyVault/vaults/secrets/getSecret/action", "Microsoft.KeyVault/vaults/secrets/readMetadata/action"}},
+		{ID: CryptoUserRole, Name: "Key Vault Crypto User", DataActions: []string{keyActions + "read", keyActions + "encrypt/action", keyActions + "decrypt/action"}},
 		{ID: "7f951dda-4ed3-4680-a7ca-43fe172d538d", Name: "AcrPull", Actions: []string{"Microsoft.ContainerRegistry/registries/pull/read"}},
 		{ID: "f1a07417-d97a-45cb-824c-7a7467783830", Name: "Managed Identity Operator", Actions: []string{"Microsoft.ManagedIdentity/userAssignedIdentities/*/read", "Microsoft.ManagedIdentity/userAssignedIdentities/*/assign/action"}},
 		{ID: BlobDataContributorRole, Name: "Storage Blob Data Contributor", Actions: []string{containerActions + "read", containerActions + "write", containerActions + "delete"},

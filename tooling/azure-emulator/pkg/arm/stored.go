@@ -28,6 +28,10 @@ type storedType struct {
 	immutable []string
 	// computed returns the properties that the provider sets, as paths with dots. It is called for each write.
 	computed func(r *Resource) map[string]any
+	// check returns an error for a resource that the provider refuses. It is called before each write, after the identities were set.
+	check func(c *call, r *Resource) error
+	// permanent resources do not change after their creation, and exist as long as their parent: a further write has no effect.
+	permanent bool
 	// principal is the path of a computed property with the principal of an identity that the provider creates, or "".
 	principal string
 }
@@ -48,6 +52,10 @@ func putStored(c *call, old, wanted *Resource) error {
 	if err := c.checkLocation(k, old, wanted); err != nil {
 		return err
 	}
+	if t.permanent && old != nil {
+		*wanted = *old
+		return nil
+	}
 	for _, path := range t.immutable {
 		if old != nil && !reflect.DeepEqual(valueAt(old.Properties, path), valueAt(wanted.Properties, path)) {
 			return badRequest("PropertyChangeNotAllowed", "Changing property 'properties.%s' is not allowed.", path)
@@ -62,6 +70,11 @@ func putStored(c *call, old, wanted *Resource) error {
 	}
 	if err := c.setIdentity(old, wanted); err != nil {
 		return err
+	}
+	if t.check != nil {
+		if err := t.check(c, wanted); err != nil {
+			return err
+		}
 	}
 	for path, value := range computed {
 		setAt(wanted.Properties, path, value)
@@ -217,6 +230,9 @@ func (c *call) createImplicit(k *resourceType, old, wanted *Resource) error {
 func canDeleteStored(c *call, r *Resource) error {
 	if err := c.checkParent(); err != nil {
 		return err
+	}
+	if k := c.types[typeKeyOf(r)]; k != nil && k.stored != nil && k.stored.permanent {
+		return &Error{Status: http.StatusMethodNotAllowed, Code: "MethodNotAllowed", Message: fmt.Sprintf("The requested resource '%s' does not support http method 'DELETE'.", r.ID)}
 	}
 	at := strings.LastIndex(r.Type, "/")
 	parent := c.types[strings.ToLower(r.Type[:at])]

@@ -25,6 +25,8 @@ const (
 	accountID     = emulatortest.Group + "/providers/Microsoft.Storage/storageAccounts/hcpmtest"
 	cosmosVersion = "2024-05-15"
 	aksVersion    = "2024-05-01"
+	vaultID       = emulatortest.Group + "/providers/Microsoft.KeyVault/vaults/hcpm-test-etcd"
+	vaultVersion  = "2023-07-01"
 )
 
 // generic is a client for resources of all types.
@@ -243,6 +245,63 @@ func TestClusterCanBeSentAsItWasRead(t *testing.T) {
 	delete(properties, "provisioningState")
 	if sent := client.put(clusterID, "2026-02-01", armresources.GenericResource{Location: read.Location, Properties: properties}); property(t, sent, "serviceMeshProfile", "mode") != "Istio" {
 		t.Errorf("the cluster has the properties %v", sent.Properties)
+	}
+}
+
+// TestKeysArePermanent checks that Resource Manager creates a key once: a further write changes nothing, and a key exists as long as its vault.
+func TestKeysArePermanent(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	client := newGeneric(t, azure)
+	client.put(vaultID, vaultVersion, located(map[string]any{}))
+	key := armresources.GenericResource{Properties: map[string]any{"kty": "RSA", "keySize": 3072}}
+	created := client.put(vaultID+"/keys/svc-1", vaultVersion, key)
+	key.Properties.(map[string]any)["keySize"] = 2048
+	again := client.put(vaultID+"/keys/svc-1", vaultVersion, key)
+	uri, _ := property(t, created, "keyUriWithVersion").(string)
+	if !strings.HasPrefix(uri, "https://hcpm-test-etcd.vault.azure.net/keys/svc-1/") || property(t, again, "keyUriWithVersion") != uri || property(t, again, "keySize") != 3072.0 {
+		t.Errorf("the key was created as %v and written as %v", created.Properties, again.Properties)
+	}
+	if status, body := sendOwner(t, azure, http.MethodDelete, vaultID+"/keys/svc-1?api-version="+vaultVersion, ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("deleting a key: %d %s", status, body)
+	}
+	poller, err := client.BeginDeleteByID(t.Context(), vaultID, vaultVersion, nil)
+	_, err = must(t, poller, err).PollUntilDone(t.Context(), pollFast)
+	must(t, 0, err)
+	_, err = client.GetByID(t.Context(), vaultID+"/keys/svc-1", vaultVersion, nil)
+	wantError(t, err, http.StatusNotFound, "ResourceNotFound")
+}
+
+// TestKeyOfEtcd checks that a cluster can have a key for its etcd only if the version of the key exists and an identity of the cluster may
+// encrypt and decrypt with it.
+func TestKeyOfEtcd(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	client := newGeneric(t, azure)
+	identityID := emulatortest.Group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/control-plane"
+	principal := property(t, client.put(identityID, "2023-01-31", located(map[string]any{})), "principalId").(string)
+	client.put(vaultID, vaultVersion, located(map[string]any{}))
+	uri := property(t, client.put(vaultID+"/keys/svc-1", vaultVersion, armresources.GenericResource{Properties: map[string]any{"kty": "RSA"}}), "keyUriWithVersion").(string)
+	user := &armresources.Identity{Type: to.Ptr(armresources.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: map[string]*armresources.IdentityUserAssignedIdentitiesValue{identityID: {}}}
+	cluster := func(identity *armresources.Identity, key, access string) armresources.GenericResource {
+		r := located(map[string]any{"dnsPrefix": "svc", "securityProfile": map[string]any{"azureKeyVaultKms": map[string]any{"enabled": true, "keyId": key, "keyVaultNetworkAccess": access}}})
+		r.Identity = identity
+		return r
+	}
+	refused := func(r armresources.GenericResource, status int, code string) {
+		t.Helper()
+		_, err := client.tryPut(clusterID, aksVersion, r)
+		wantError(t, err, status, code)
+	}
+	refused(cluster(user, uri[:strings.LastIndex(uri, "/")], "Public"), 400, "BadRequest") // the key without a version
+	refused(cluster(nil, uri, "Public"), 400, "BadRequest")
+	refused(cluster(user, uri, "Private"), 501, "NotImplemented")
+	refused(cluster(user, uri, "Public"), 400, "BadRequest") // the identity has no role
+
+	assignments := ok(armauthorization.NewRoleAssignmentsClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	created, err := assignments.Create(t.Context(), vaultID+"/keys/svc-1", uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+		PrincipalID: &principal, RoleDefinitionID: to.Ptr("/subscriptions/" + emulatortest.Subscription + "/providers/Microsoft.Authorization/roleDefinitions/" + arm.CryptoUserRole)}}, nil)
+	must(t, created, err)
+	if written := client.put(clusterID, aksVersion, cluster(user, uri, "Public")); property(t, written, "securityProfile", "azureKeyVaultKms", "keyId") != uri {
+		t.Errorf("the cluster has the properties %v", written.Properties)
 	}
 }
 

@@ -21,6 +21,7 @@ func protected() []string {
 		"Microsoft.DocumentDB/databaseAccounts/sqlDatabases",
 		"Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers",
 		"Microsoft.KeyVault/vaults",
+		"Microsoft.KeyVault/vaults/keys",
 		"Microsoft.Network/dnsZones",
 		"Microsoft.Resources/resourceGroups",
 		"Microsoft.Storage/storageAccounts",

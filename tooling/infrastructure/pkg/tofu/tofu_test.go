@@ -258,6 +258,121 @@ func TestPlansOfAllRegions(t *testing.T) {
 	}
 }
 
+// TestKeysOfEtcdChangeInPlace gives a cluster that exists a key of its own for etcd, then other keys, stops using the key, and takes it away. No plan may replace or
+// delete the cluster, a key or the vault, and the identity of the cluster may decrypt with the key in use and with the one before it.
+func TestKeysOfEtcdChangeInPlace(t *testing.T) {
+	azure := azuretest.Start(t, 0)
+	outputs := map[variables.Scope]json.RawMessage{}
+	deploys := map[variables.Scope]*deploy{}
+	for _, scope := range []variables.Scope{variables.Global, variables.Region, variables.ServiceCluster} {
+		deploys[scope] = &deploy{scope: scope, target: region, env: azure.Env, outputs: outputs}
+	}
+	deploys[variables.Global].apply(t)
+	cluster := "module.cluster.azapi_resource.cluster"
+	config, err := open(t).Render(parse(t, region))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := config.Get("serviceCluster", "name").Plain().(string)
+	for number, want := range []struct {
+		key    any
+		unused bool
+		keyID  string
+		rights []string
+	}{{}, {key: 1, keyID: "-1/", rights: []string{"-1"}}, {key: 2, keyID: "-2/", rights: []string{"-1", "-2"}}, {key: 3, keyID: "-3/", rights: []string{"-2", "-3"}},
+		{key: 3, unused: true, rights: []string{"-2", "-3"}}, {}} {
+		set := func(config map[string]any) {
+			settings := config["serviceCluster"].(map[string]any)
+			if delete(settings, "etcdKey"); want.key != nil {
+				settings["etcdKey"], settings["etcdKeyInUse"] = want.key, !want.unused
+			}
+		}
+		if deploys[variables.ServiceCluster].change = set; number > 0 && want.keyID != "" {
+			if _, err := deploys[variables.ServiceCluster].workspace(t).Plan(t.Context(), false, true); err == nil || !strings.Contains(err.Error(), "The scope region has no key "+name) {
+				t.Errorf("key %v: a plan before the key exists: %v", want.key, err)
+			}
+		}
+		for _, scope := range []variables.Scope{variables.Region, variables.ServiceCluster} {
+			deploys[scope].change = set
+			for _, change := range deploys[scope].apply(t) {
+				actions, address, _ := strings.Cut(change, " ")
+				if number > 0 && strings.Contains(actions, "delete") && !strings.Contains(address, "azapi_update_resource.redirection") && !strings.Contains(address, "module.etcd_role") {
+					t.Errorf("key %v: the plan has the change %q", want.key, change)
+				}
+				if address == cluster && number > 0 && actions != "update" {
+					t.Errorf("key %v: the plan changes the cluster by %s", want.key, actions)
+				}
+			}
+			if again := deploys[scope].apply(t); len(again) != 0 {
+				t.Errorf("key %v: a second plan of %s changes %q", want.key, scope, again)
+			}
+		}
+		properties, rights := azureCluster(t, deploys[variables.ServiceCluster])
+		management := properties["securityProfile"].(map[string]any)["azureKeyVaultKms"].(map[string]any)
+		keyID, _ := management["keyId"].(string)
+		if management["enabled"] != (want.keyID != "") || !strings.Contains(keyID, want.keyID) || (keyID == "") != (want.keyID == "") {
+			t.Errorf("key %v: the cluster has %v", want.key, management)
+		}
+		if len(rights) != len(want.rights) {
+			t.Errorf("key %v: the identity of the cluster has rights for %q, want %q", want.key, rights, want.rights)
+		}
+		for i, suffix := range want.rights {
+			if i < len(rights) && !strings.HasSuffix(rights[i], suffix) {
+				t.Errorf("key %v: the identity of the cluster has rights for %q, want %q", want.key, rights, want.rights)
+			}
+		}
+	}
+	// A key that no cluster uses any more stays in the vault.
+	left, err := azure.Leftovers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"-1", "-2", "-3"} {
+		if !slices.ContainsFunc(left, func(id string) bool { return strings.HasSuffix(id, "/keys/"+name+suffix) }) {
+			t.Errorf("the vault has lost the key %s%s; there are %q", name, suffix, left)
+		}
+	}
+}
+
+// azureCluster returns the properties of the cluster in the state, and the sorted IDs of the keys for which its identity has a role.
+func azureCluster(t *testing.T, d *deploy) (properties map[string]any, keys []string) {
+	t.Helper()
+	text, err := os.ReadFile(d.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct {
+		Resources []struct {
+			Module, Name string
+			Instances    []struct {
+				Attributes map[string]any
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &state); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range state.Resources {
+		for _, instance := range r.Instances {
+			switch {
+			case r.Module == "module.cluster" && r.Name == "cluster":
+				body, _ := instance.Attributes["body"].(map[string]any)
+				if value, ok := body["value"].(map[string]any); ok { // a dynamic value has its type beside it
+					body = value
+				}
+				properties, _ = body["properties"].(map[string]any)
+			case strings.HasPrefix(r.Module, "module.cluster.module.etcd_role"):
+				keys = append(keys, instance.Attributes["parent_id"].(string))
+			}
+		}
+	}
+	if properties == nil {
+		t.Fatal("the state has no cluster")
+	}
+	slices.Sort(keys)
+	return properties, keys
+}
+
 // TestReleasesReplaceCaches checks that the registry for OpenShift caches images only if pipelines do not copy releases to it.
 func TestReleasesReplaceCaches(t *testing.T) {
 	azuretest.Programs(t)
@@ -386,6 +501,21 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 	for _, service := range []string{"frontend", "backend", "admin", "gateway-access", "gateway-egress", "monitor", "cluster-service", "maestro-server", "ingress-arm", "ingress-admin"} {
 		identities[service] = identity(service)
 	}
+	etcdKeys := map[string]any{}
+	if vault := values.Get("keyVaults", "etcd"); vault != nil {
+		clusters := []string{text("serviceCluster", "name")}
+		if target.Level() == layer.Stamp {
+			clusters = append(clusters, text("managementCluster", "name"))
+		} else if stamps := values.Get("managementClusters"); stamps != nil {
+			for _, stamp := range stamps.Plain().([]any) {
+				clusters = append(clusters, stamp.(map[string]any)["name"].(string))
+			}
+		}
+		for _, cluster := range clusters {
+			key := id("region", "region", "Microsoft.KeyVault/vaults/"+vault.Plain().(string)+"/keys/"+cluster+"-1")
+			etcdKeys[cluster+"-1"] = map[string]any{"id": key, "uri": "https://example/keys/" + cluster + "-1/0123456789abcdef0123456789abcdef"}
+		}
+	}
 	zone := func(name string) map[string]any {
 		return map[string]any{"id": id("region", "region", "Microsoft.Network/dnsZones/"+name), "nameServers": []string{"ns1.example."}}
 	}
@@ -403,7 +533,8 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 			"events":     map[string]any{"id": id("region", "region", "Microsoft.EventGrid/namespaces/"+text("eventGrid", "namespace")), "mqttAddress": "example:8883"},
 			"vaults":     vaults, "zone": zone(text("dns", "zone")), "clustersZone": zone(text("dns", "clustersZone")),
 			"documents": account("oidc", "storageAccount"), "audit": map[string]any{"sink": account("audit", "sinkAccount"), "witness": account("audit", "witnessAccount")},
-			"metrics": map[string]any{"id": id("region", "region", "Microsoft.Monitor/accounts/m"), "query": "https://example"},
+			"metrics":  map[string]any{"id": id("region", "region", "Microsoft.Monitor/accounts/m"), "query": "https://example"},
+			"etcdKeys": etcdKeys,
 		},
 	}
 	outputs := map[variables.Scope]json.RawMessage{}
