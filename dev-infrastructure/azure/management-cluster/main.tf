@@ -29,6 +29,7 @@ module "cluster" {
   registries     = { for name, registry in var.outer.global.registries : name => registry.id }
   workspace      = var.outer.region.metrics.id
   etcd_keys      = try(var.outer.region.etcdKeys, {})
+  audit          = { account = var.outer.region.clusterAudit.id, reads = var.config.audit.clusterReads }
   allow_loss     = var.allow_loss
   # Clients reach hosted API servers; each of them authenticates its clients.
   rules = { api-servers = { priority = 100, sources = ["Internet"], destination = "*", port = "443" } }

@@ -27,6 +27,7 @@ output "result" {
     }
     documents = { id = azapi_resource.documents.id, url = azapi_resource.documents.output.properties.primaryEndpoints.blob }
     audit     = { for purpose, account in azapi_resource.audit : purpose => { id = account.id, url = account.output.properties.primaryEndpoints.blob } }
-    metrics   = { id = azapi_resource.monitor.id, query = azapi_resource.monitor.output.properties.metrics.prometheusQueryEndpoint }
+    clusterAudit = { id = azapi_resource.cluster_audit.id, url = azapi_resource.cluster_audit.output.properties.primaryEndpoints.blob }
+    metrics      = { id = azapi_resource.monitor.id, query = azapi_resource.monitor.output.properties.metrics.prometheusQueryEndpoint }
   }
 }

@@ -65,6 +65,7 @@ module "cluster" {
   workspace      = local.region.metrics.id
   registries     = { services = var.outer.global.registries[var.config.registry.services].id }
   etcd_keys      = try(local.region.etcdKeys, {})
+  audit          = { account = local.region.clusterAudit.id, reads = var.config.audit.clusterReads }
   allow_loss     = var.allow_loss
   # Only Resource Manager calls the frontend. Engineers call admin from the ranges of the configuration; without any, nobody does.
   rules = merge(

@@ -49,6 +49,10 @@ variable "etcd_keys" {
     error_message = "The scope region has no key ${join(" or ", local.etcd_keys)} for etcd. Apply the scope region first."
   }
 }
+variable "audit" {
+  description = "The storage account that gets the audit logs of the API server (account), and whether they include reads (reads)."
+  type        = object({ account = string, reads = bool })
+}
 variable "workspace" {
   description = "The ID of the Azure Monitor workspace that gets the metrics of the cluster. It is in the location of the cluster."
   type        = string
@@ -322,6 +326,21 @@ resource "azapi_resource" "collection" {
   parent_id = azapi_resource.cluster.id
   name      = "metrics"
   body      = { properties = { dataCollectionRuleId = azapi_resource.collection_rule.id } }
+}
+
+# The audit log of the API server, and what Entra ID and Azure RBAC decided about its callers. kube-audit has all requests, kube-audit-admin
+# those that are neither get nor list.
+resource "azapi_resource" "audit" {
+  type      = local.types.diagnosticSetting
+  parent_id = azapi_resource.cluster.id
+  name      = "audit"
+  body = {
+    properties = {
+      storageAccountId = var.audit.account
+      # Azure Monitor returns the policy, although it has no effect any more.
+      logs = [for category in ["guard", var.audit.reads ? "kube-audit" : "kube-audit-admin"] : { category = category, enabled = true, retentionPolicy = { enabled = false, days = 0 } }]
+    }
+  }
 }
 
 output "id" { value = azapi_resource.cluster.id }

@@ -47,7 +47,7 @@ func storedTypes() []*resourceType {
 		{"Microsoft.Network/privateDnsZones", privateVersion, true, true, storedType{global: true}},
 		{"Microsoft.Network/privateDnsZones/virtualNetworkLinks", privateVersion, true, true, storedType{global: true}},
 
-		{"Microsoft.ContainerService/managedClusters", aksVersion, true, true, storedType{further: []string{aksMeshVersion}, immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster, check: checkEtcdKey, principal: secretsProvider + ".identity.objectId"}},
+		{aksType, aksVersion, true, true, storedType{further: []string{aksMeshVersion}, immutable: []string{"dnsPrefix", "networkProfile.podCidr", "networkProfile.serviceCidr"}, computed: managedCluster, check: checkEtcdKey, principal: secretsProvider + ".identity.objectId"}},
 		{"Microsoft.ContainerService/managedClusters/agentPools", aksVersion, false, true, storedType{}},
 		{"Microsoft.ContainerService/managedClusters/maintenanceConfigurations", aksVersion, false, false, storedType{}},
 

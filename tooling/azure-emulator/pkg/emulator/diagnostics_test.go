@@ -96,6 +96,51 @@ func TestDiagnosticSettingsOfClusters(t *testing.T) {
 	arms(t, azure, customerID, "GET", settingsOfOne+"/a"+settingVersion, "", http.StatusNotFound, "diagnostic setting 'a'")
 }
 
+// TestDiagnosticSettingsOfAKS checks that a cluster of AKS has settings with its own categories, and only for accounts that can get its logs.
+func TestDiagnosticSettingsOfAKS(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	client := newGeneric(t, azure)
+	account := func(name, location string, properties map[string]any) string {
+		id := emulatortest.Group + "/providers/Microsoft.Storage/storageAccounts/" + name
+		r := located(properties)
+		r.Location = &location
+		client.put(id, "2023-05-01", r)
+		return id
+	}
+	firewall := func(bypass string) map[string]any {
+		return map[string]any{"publicNetworkAccess": "Enabled", "networkAcls": map[string]any{"defaultAction": "Deny", "bypass": bypass}}
+	}
+	client.put(clusterID, aksVersion, located(map[string]any{"dnsPrefix": "svc"}))
+	logs := account("hcpmaks", "westus3", firewall("AzureServices"))
+	guard, audit := customerlog.LogSelection{Category: "guard", Enabled: true}, customerlog.LogSelection{Category: "kube-audit", Enabled: true}
+	path := func(cluster, name string) string {
+		return cluster + "/providers/Microsoft.Insights/diagnosticSettings/" + name + settingVersion
+	}
+	for range 2 {
+		if status, body := sendOwner(t, azure, http.MethodPut, path(clusterID, "audit"), setting(logs, guard, audit)); status/100 != 2 {
+			t.Fatalf("a setting: %d %s", status, body)
+		}
+	}
+	for reason, c := range map[string]struct {
+		path, body string
+		status     int
+		text       string
+	}{
+		"a cluster that does not exist":    {path(clusterID+"x", "b"), setting(logs, guard), 404, "was not found"},
+		"a category of hosted clusters":    {path(clusterID, "b"), setting(logs, enabled(customerlog.CAPIProvider)), 400, "is not supported"},
+		"no category":                      {path(clusterID, "b"), setting(logs), 400, "at least one category"},
+		"an account that does not exist":   {path(clusterID, "b"), setting(logs+"x", guard), 400, "was not found"},
+		"an account in another region":     {path(clusterID, "b"), setting(account("hcpmfar", "uksouth", nil), guard), 400, "must be in the region"},
+		"an account without public access": {path(clusterID, "b"), setting(account("hcpmclosed", "westus3", map[string]any{"publicNetworkAccess": "Disabled"}), guard), 400, "does not admit trusted services"},
+		"a firewall for everybody":         {path(clusterID, "b"), setting(account("hcpmwall", "westus3", firewall("None")), guard), 400, "does not admit trusted services"},
+		"the same category twice":          {path(clusterID, "b"), setting(logs, guard), 409, "for category 'guard'"},
+	} {
+		if status, body := sendOwner(t, azure, http.MethodPut, c.path, c.body); status != c.status || !strings.Contains(body, c.text) {
+			t.Errorf("%s: %d %s", reason, status, body)
+		}
+	}
+}
+
 // TestCreatedAccountsHaveBlobStorage: an account that a customer creates has Blob Storage until it is deleted. Another account with the name is
 // empty.
 func TestCreatedAccountsHaveBlobStorage(t *testing.T) {

@@ -445,6 +445,55 @@ func TestAlertsNotifyTheirReceivers(t *testing.T) {
 	}
 }
 
+// TestAuditLogsOfClusters checks that each cluster sends the audit logs of its API server to the account of the region, with or without reads,
+// and that engineers reach the account from the addresses from which they reach admin.
+func TestAuditLogsOfClusters(t *testing.T) {
+	azuretest.Programs(t)
+	plan := func(scope variables.Scope, change func(config map[string]any)) *guard.Plan {
+		t.Helper()
+		target := region
+		if scope == variables.ManagementCluster {
+			target += "/1"
+		}
+		d := &deploy{scope: scope, target: target, outputs: placeholders(t, parse(t, target)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}, change: change}
+		plan, err := d.workspace(t).Plan(t.Context(), false, false)
+		if err != nil {
+			t.Fatalf("%s: %v", scope, err)
+		}
+		return plan
+	}
+	properties := func(plan *guard.Plan, address string) map[string]any {
+		t.Helper()
+		i := slices.IndexFunc(plan.Changes, func(c guard.Change) bool { return c.Address == address })
+		if i < 0 {
+			t.Fatalf("the plan has no %s", address)
+		}
+		return plan.Changes[i].Change.After["body"].(map[string]any)["properties"].(map[string]any)
+	}
+	for _, scope := range []variables.Scope{variables.ServiceCluster, variables.ManagementCluster} {
+		for reads, want := range map[bool][]string{false: {"guard", "kube-audit-admin"}, true: {"guard", "kube-audit"}} {
+			setting := properties(plan(scope, func(config map[string]any) { config["audit"].(map[string]any)["clusterReads"] = reads }), "module.cluster.azapi_resource.audit")
+			var categories []string
+			for _, log := range setting["logs"].([]any) {
+				if log := log.(map[string]any); log["enabled"] == true {
+					categories = append(categories, log["category"].(string))
+				}
+			}
+			if diff := cmp.Diff(want, categories); diff != "" || !strings.Contains(setting["storageAccountId"].(string), "/Microsoft.Storage/storageAccounts/hcpmprodusw3aks") {
+				t.Errorf("%s with reads %t: the setting is %v:\n%s", scope, reads, setting, diff)
+			}
+		}
+	}
+	firewall := properties(plan(variables.Region, func(config map[string]any) {
+		config["ingress"].(map[string]any)["admin"].(map[string]any)["sources"] = []any{"198.51.100.0/24", "203.0.113.7/32", "CorporateNetwork"}
+	}), "azapi_resource.cluster_audit")["networkAcls"].(map[string]any)
+	allow := func(address string) any { return map[string]any{"value": address, "action": "Allow"} }
+	want := map[string]any{"defaultAction": "Deny", "bypass": "AzureServices", "virtualNetworkRules": []any{}, "ipRules": []any{allow("198.51.100.0/24"), allow("203.0.113.7")}}
+	if diff := cmp.Diff(want, firewall); diff != "" {
+		t.Errorf("the firewall of the account (-want, +got):\n%s", diff)
+	}
+}
+
 // TestPlanRejectsWrongBodies checks that a plan finds a property that Azure does not have, without a network.
 func TestPlanRejectsWrongBodies(t *testing.T) {
 	azuretest.Programs(t)
@@ -534,7 +583,7 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 			"vaults":     vaults, "zone": zone(text("dns", "zone")), "clustersZone": zone(text("dns", "clustersZone")),
 			"documents": account("oidc", "storageAccount"), "audit": map[string]any{"sink": account("audit", "sinkAccount"), "witness": account("audit", "witnessAccount")},
 			"metrics":  map[string]any{"id": id("region", "region", "Microsoft.Monitor/accounts/m"), "query": "https://example"},
-			"etcdKeys": etcdKeys,
+			"etcdKeys": etcdKeys, "clusterAudit": account("audit", "clusterAccount"),
 		},
 	}
 	outputs := map[variables.Scope]json.RawMessage{}
