@@ -38,7 +38,7 @@ func (s *Supplier) Supply(ctx context.Context, name string) error {
 	if !ok {
 		return fmt.Errorf("supplying %s: no chart installs it", name)
 	}
-	if stamp := s.Target.Configuration.Get("managementCluster", "name") != nil; stamp != w.Management {
+	if !values.Applies(w, s.Target) {
 		return fmt.Errorf("supplying %s: %s has no chart of it", name, s.Target.Name)
 	}
 	computed, err := values.Of(w, s.Target)

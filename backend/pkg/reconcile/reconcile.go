@@ -107,6 +107,11 @@ func (r *Reconciler) RequestComparison(groups []partition.Group) {
 	}
 	r.pendingGauge.Set(float64(len(r.pending)))
 	r.mu.Unlock()
+	r.wake()
+}
+
+// wake makes Run compare the groups of this replica, unless it will do so anyway.
+func (r *Reconciler) wake() {
 	select {
 	case r.requested <- struct{}{}:
 	default:
@@ -197,10 +202,7 @@ func (r *Reconciler) clearPending(requests map[partition.Group]int) {
 func (r *Reconciler) ReconcileAll(ctx context.Context) (Result, error) {
 	result, err := r.run(ctx, func(partition.Group) bool { return true }, true)
 	if err == nil {
-		select {
-		case r.requested <- struct{}{}:
-		default:
-		}
+		r.wake()
 	}
 	return result, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
@@ -79,7 +80,7 @@ func (r *Region) Status() local.Status {
 func (c *cluster) pods(ctx context.Context) ([]local.ProcessStatus, error) {
 	var all []local.ProcessStatus
 	for _, w := range workload.All() {
-		if w.Management != (c.target.Configuration.Get("managementCluster", "name") != nil) {
+		if !values.Applies(w, c.target) {
 			continue
 		}
 		list, err := c.Client().CoreV1().Pods(string(w.Peer)).List(ctx, metav1.ListOptions{})

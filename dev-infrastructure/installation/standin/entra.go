@@ -216,7 +216,7 @@ func (e *Entra) AddWorkloads() error {
 	r := e.services.settings()
 	var clients []token.Client
 	for _, w := range workload.All() {
-		if w.Management || !values.Applies(w, r.target) {
+		if !values.Applies(w, r.target) {
 			continue
 		}
 		identity := r.text(append(slices.Clone(w.Key), "managedIdentity")...)

@@ -202,7 +202,7 @@ func (s *server) analyze(t *testing.T, rendered map[string]chart.Objects) error 
 	output, failed := command.Output()
 	var findings []struct{ Code, Origin, Message string }
 	if err := json.Unmarshal(output, &findings); err != nil {
-		return fmt.Errorf("istioctl: %w: %w: %s%s", failed, err, output, problems.Bytes())
+		return fmt.Errorf("istioctl: %w: %s%s", errors.Join(failed, err), output, problems.Bytes())
 	}
 	var all []error
 	for _, finding := range findings {
