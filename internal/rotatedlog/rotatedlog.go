@@ -121,6 +121,9 @@ func (r *Reader) files() ([]logFile, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed or renamed meanwhile, which is a change that wakes the reader's owner
 		}
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", path) // never opened: a pipe would block, and a folder stay open after its removal
+		}
 		if err != nil {
 			return nil, fmt.Errorf("listing a log: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -188,6 +189,33 @@ func TestReaderReportsAnotherFileWithTheInode(t *testing.T) {
 	}
 	p.write("other\n")
 	expect(t, p.reader(r.Position()), "[removed]", "other")
+}
+
+// TestReaderContinuesAfterAnotherKindOfFile puts a folder and a pipe in the place of the log. Next returns an error, and continues without a gap when the
+// log is back.
+func TestReaderContinuesAfterAnotherKindOfFile(t *testing.T) {
+	for kind, create := range map[string]func(string) error{
+		"folder": func(path string) error { return os.Mkdir(path, 0o700) }, "pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		p := newProgram(t)
+		p.write("one\n")
+		r := p.reader(Position{})
+		expect(t, r, "one")
+		aside := p.path("aside")
+		if err := errors.Join(os.Rename(p.path("audit.log"), aside), create(p.path("audit.log"))); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if line, err := r.Next(); err == nil || !strings.Contains(err.Error(), "audit.log is not a regular file") {
+				t.Errorf("%s: %q, %v", kind, line, err)
+			}
+		}
+		if err := errors.Join(os.Remove(p.path("audit.log")), os.Rename(aside, p.path("audit.log"))); err != nil {
+			t.Fatal(err)
+		}
+		p.write("two\n")
+		expect(t, r, "two")
+	}
 }
 
 func TestReaderReportsLongLines(t *testing.T) {
