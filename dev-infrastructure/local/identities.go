@@ -89,6 +89,9 @@ func (r *Region) issueIdentities() error {
 	if err := seal.CreatePair(r.gatewayKeyFile(), r.gatewayPublicKeyFile()); err != nil {
 		return err
 	}
+	if err := r.createRecordings(); err != nil {
+		return err
+	}
 	if err := intent.CreateKeys(r.intentKeyFile()); err != nil {
 		return err
 	}

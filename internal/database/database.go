@@ -36,9 +36,10 @@ const (
 	ComponentAbsencesKind Kind = "componentAbsences"
 	TicketChecksKind      Kind = "ticketChecks"
 
-	SessionKind       Kind = "session"
-	AccessSessionKind Kind = "accessSession"
-	EgressLinkKind    Kind = "egressLink"
+	SessionKind         Kind = "session"
+	AccessSessionKind   Kind = "accessSession"
+	AccessRecordingKind Kind = "accessRecording"
+	EgressLinkKind      Kind = "egressLink"
 )
 
 // How long documents are kept: an operation after it became terminal, and a tombstone.
@@ -49,6 +50,8 @@ const (
 	AuditTTL = 400 * 24 * time.Hour
 	// AccessSessionTTL is how long an access session is kept after its end. The audit has its records for longer.
 	AccessSessionTTL = 30 * 24 * time.Hour
+	// AccessRecordingTTL is how long the description of a recording is kept after its end. The storage of recordings deletes them at the same age.
+	AccessRecordingTTL = 90 * 24 * time.Hour
 )
 
 // Key identifies a document by its subscription and its ARM resource ID. The functions in key.go return the keys of
@@ -97,9 +100,10 @@ type DB struct {
 	componentAbsences *Collection[ComponentAbsencesDocument]
 	ticketChecks      *Collection[TicketChecksDocument]
 
-	sessions       *Collection[SessionDocument]
-	accessSessions *Collection[AccessSessionDocument]
-	egressLinks    *Collection[EgressLinkDocument]
+	sessions         *Collection[SessionDocument]
+	accessSessions   *Collection[AccessSessionDocument]
+	accessRecordings *Collection[AccessRecordingDocument]
+	egressLinks      *Collection[EgressLinkDocument]
 }
 
 // Clusters returns the collection of clusters.
@@ -142,6 +146,9 @@ func (db *DB) Sessions() *Collection[SessionDocument] { return db.sessions }
 
 // AccessSessions returns the collection of access sessions. Cosmos DB removes an ended session AccessSessionTTL after the last write.
 func (db *DB) AccessSessions() *Collection[AccessSessionDocument] { return db.accessSessions }
+
+// AccessRecordings returns the collection of the descriptions of recordings. Cosmos DB removes one AccessRecordingTTL after the last write.
+func (db *DB) AccessRecordings() *Collection[AccessRecordingDocument] { return db.accessRecordings }
 
 // EgressLinks returns the collection of egress links. Cosmos DB removes the document of a removed link TombstoneTTL after the last write.
 func (db *DB) EgressLinks() *Collection[EgressLinkDocument] { return db.egressLinks }
@@ -187,6 +194,8 @@ func newDB(options Options, connection *connection) *DB {
 		}
 		return 0
 	}
+	db.accessRecordings = newCollection[AccessRecordingDocument](db, AccessRecordingKind)
+	db.accessRecordings.ttl = func(*AccessRecordingDocument) time.Duration { return AccessRecordingTTL }
 	db.egressLinks = newCollection[EgressLinkDocument](db, EgressLinkKind)
 	db.egressLinks.ttl = func(l *EgressLinkDocument) time.Duration {
 		if l.RemovedTime != nil {

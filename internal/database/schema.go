@@ -142,9 +142,9 @@ func Roles() []Role {
 			{leasesContainer, []string{createItems, replaceItems, executeQuery}},
 			{journalContainer, []string{createItems, readItems, replaceItems, executeQuery}},
 		}},
-		// The session gateway creates no session: only admin does, for an engineer with an active elevation.
+		// The session gateway creates descriptions of recordings. Only admin creates sessions, for engineers with an active elevation.
 		{"gateway-access", []Grant{metadata,
-			{accessSessionsContainer, []string{readItems, replaceItems, executeQuery, readChangeFeed}},
+			{accessSessionsContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
 		}},
 		// The egress gateway serves networks of customers, so it reads its links and nothing else, and writes nothing.
 		{"gateway-egress", []Grant{metadata,

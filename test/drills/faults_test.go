@@ -141,6 +141,14 @@ func drills() []drill {
 			during: []expected{alert("AuditRejecting", "cause", "disk")},
 		},
 		{
+			fault: "the export of recordings of commands fails", inject: recordingsNotExported,
+			during: []expected{alert("RecordingExportFailing")},
+		},
+		{
+			fault: "the folder of recordings of commands is away", inject: recordingsUnwritable,
+			during: []expected{alert("CommandsNotRecorded", "cause", "disk")},
+		},
+		{
 			fault: "an engineer acts in an emergency", inject: emergency,
 			during: []expected{alert("EmergencyElevation")},
 		},

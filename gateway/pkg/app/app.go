@@ -13,6 +13,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/proxy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
@@ -65,14 +66,19 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if err != nil {
 		return err
 	}
+	recordings, err := options.Recordings.Open(recording.DatabaseIndex{Database: db}, p.Log, p.Metrics)
+	if err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { keepFresh(workers) })
 	wg.Go(func() { records.Run(workers) })
-	// The audit ends after everything that it records.
+	wg.Go(func() { recordings.Run(workers) })
+	// The audit and the recordings end after everything that they record.
 	defer wg.Wait()
 	defer stop()
-	return Serve(ctx, p, Parts{Database: db, Fleet: connection, Keys: keys, Authenticator: authenticator, Audit: records, Dial: options.dial,
+	return Serve(ctx, p, Parts{Database: db, Fleet: connection, Keys: keys, Authenticator: authenticator, Audit: records, Recordings: recordings, Dial: options.dial,
 		Handler: transport.PublicHandler, Listener: transport.PublicListener(listener)})
 }
 
@@ -83,6 +89,7 @@ type Parts struct {
 	Keys          *seal.PrivateKeys
 	Authenticator authn.Authenticator
 	Audit         audit.Recorder
+	Recordings    proxy.Recordings
 	// Dial connects to API servers; nil means a direct connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxBytes limits the bytes of the upgraded connections of a session, and Drain their time after the end of ctx; 0 means the defaults.
@@ -100,7 +107,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	p.Ready("cosmos", sessions.ReadyCosmos)
 	p.Ready("cluster-service", sessions.ReadyFleet)
 	refused := refusals.New(parts.Audit)
-	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Refusals: refused, Drain: parts.Drain, Log: p.Log, Metrics: p.Metrics})
+	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Recordings: parts.Recordings, Refusals: refused, Drain: parts.Drain, Log: p.Log, Metrics: p.Metrics})
 	server := &http.Server{
 		Handler: parts.Handler(gateway),
 		// Responses of watches last as long as their sessions, so that writes have no deadline. A client that does not read does not delay the

@@ -34,8 +34,10 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/certificaterequest"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -131,6 +133,12 @@ type region struct {
 	log     *lines
 	// endpoint is the URL of the API server, and authorities verify it: those of api, unless the test has a real one.
 	endpoint, authorities string
+	// recordingKeys seals recordings, and reading opens them. recorded is the folder of their sink.
+	recordingKeys *seal.PublicKeys
+	reading       *seal.PrivateKeys
+	recorded      string
+	// recordings changes the options of the store of recordings; nil changes nothing.
+	recordings func(*recording.Options)
 	// listen wraps the listener of gateways; nil means plain HTTP.
 	listen func(net.Listener) net.Listener
 	// change changes the parts of gateways; nil changes nothing.
@@ -175,6 +183,10 @@ func newRegion(t testing.TB) *region {
 	t.Cleanup(func() { server.Stop(); <-served })
 	r.target = listener.Addr().String()
 	if r.sealing, r.opening, err = seal.NewPair(); err != nil {
+		t.Fatal(err)
+	}
+	r.recorded = t.TempDir()
+	if r.recordingKeys, r.reading, err = seal.NewPair(); err != nil {
 		t.Fatal(err)
 	}
 	r.signer, r.key = newSigner(t)
@@ -326,9 +338,22 @@ func (r *region) start() *gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	p := process.New("gateway-access", slog.New(slog.NewJSONHandler(r.log, nil)))
+	options := recording.Options{Dir: r.t.TempDir(), Sink: sink.FileAt(r.recorded), Index: recording.DatabaseIndex{Database: r.db}, Keys: r.recordingKeys, Log: p.Log, Metrics: p.Metrics}
+	if r.recordings != nil {
+		r.recordings(&options)
+	}
+	recordings, err := recording.Open(options)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	go func() {
 		defer close(ended)
-		parts := Parts{Database: r.db, Fleet: connection, Keys: r.opening, Authenticator: engineers{}, Audit: r.trail,
+		var exporting sync.WaitGroup
+		workers, stop := context.WithCancel(context.Background())
+		exporting.Go(func() { recordings.Run(workers) })
+		defer exporting.Wait()
+		defer stop()
+		parts := Parts{Database: r.db, Fleet: connection, Keys: r.opening, Authenticator: engineers{}, Audit: r.trail, Recordings: recordings,
 			Handler: func(next http.Handler) http.Handler { return next }, Listener: serving}
 		if r.change != nil {
 			r.change(&parts)

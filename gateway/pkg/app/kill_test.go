@@ -172,6 +172,13 @@ func newProgram(t *testing.T, r *hostedRegion, engineer string) *program {
 	if r.sealing, err = seal.ReadPublic(public); err != nil {
 		t.Fatal(err)
 	}
+	readers, recordingKey := filepath.Join(dir, "recordings.private"), filepath.Join(dir, "recordings.public")
+	if err := seal.CreatePair(readers, recordingKey); err != nil {
+		t.Fatal(err)
+	}
+	if r.reading, err = seal.LoadPrivate(readers); err != nil {
+		t.Fatal(err)
+	}
 	tokens, err := entratest.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +209,8 @@ func newProgram(t *testing.T, r *hostedRegion, engineer string) *program {
 	}
 	text, err := json.Marshal(child{DatabaseKey: r.cosmos.Options.Key, Arguments: append(audittest.Flags(k.audit), "--cosmos-endpoint", r.cosmos.Options.Endpoint, "--identity-dir", identity.Dir(),
 		"--cluster-service-address", r.mesh.Serve(server), "--key-file", private, "--listen", "127.0.0.1:0", "--authentication", "token", "--authentication-issuer", issuer.URL,
-		"--authentication-audience", "gateway", "--authentication-client-ids", "hcpctl", "--authentication-ca-file", authorities)})
+		"--authentication-audience", "gateway", "--authentication-client-ids", "hcpctl", "--authentication-ca-file", authorities,
+		"--recording-dir", t.TempDir(), "--recording-sink-dir", r.recorded, "--recording-key-file", recordingKey)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,9 +143,19 @@ func (k *kubelet) ExecInContainer(ctx context.Context, _ string, _ types.UID, _ 
 		})
 	}
 	if resize != nil {
+		ended := make(chan struct{}) // the stream of sizes ends after the command
+		defer close(ended)
 		feeding.Go(func() {
-			for size := range resize {
-				_, _ = out.Write([]byte(strconv.Itoa(int(size.Width)) + " columns\n"))
+			for {
+				select {
+				case <-ended:
+					return
+				case size, ok := <-resize:
+					if !ok {
+						return
+					}
+					_, _ = out.Write([]byte(strconv.Itoa(int(size.Width)) + " columns\n"))
+				}
 			}
 		})
 	}

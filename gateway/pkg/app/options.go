@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -20,6 +21,7 @@ type Options struct {
 	Database       database.Options
 	Authentication authn.Options
 	Audit          writer.Options
+	Recordings     recording.Flags
 	Mesh           mesh.Options
 	// Listen is the address of the gateway, host:port. Callers authenticate with tokens and not with certificates.
 	Listen string
@@ -38,6 +40,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
 	o.Audit.AddFlags(flags)
+	o.Recordings.AddFlags(flags)
 	o.Mesh.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8446", "`address` of the gateway, which uses TLS unless --sidecar-identity is set")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
@@ -61,6 +64,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--authentication: must be token: the gateway verifies the token of each request itself")
 	}
 	if err := o.Audit.Validate(); err != nil {
+		return err
+	}
+	if err := o.Recordings.Validate(); err != nil {
 		return err
 	}
 	return o.Database.Validate()

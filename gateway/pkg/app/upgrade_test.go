@@ -56,7 +56,7 @@ func (g *gateway) webSocket(path, protocol string, headers ...string) (*websocke
 	return dialer.DialContext(g.r.t.Context(), "ws"+strings.TrimPrefix(g.url, "http")+path, header)
 }
 
-// echo serves a WebSocket that repeats messages.
+// echo serves a WebSocket that repeats messages. It repeats the input of a command as its output.
 func echo(protocol string) http.HandlerFunc {
 	upgrader := websocket.Upgrader{Subprotocols: []string{protocol}}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -67,6 +67,9 @@ func echo(protocol string) http.HandlerFunc {
 		defer func() { _ = connection.Close() }()
 		for {
 			kind, content, err := connection.ReadMessage()
+			if err == nil && protocol == remoteCommand && len(content) > 0 {
+				content[0] = 1
+			}
 			if err != nil || connection.WriteMessage(kind, content) != nil {
 				return
 			}
@@ -100,7 +103,7 @@ func (g *gateway) opened(path, protocol string) *websocket.Conn {
 	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00hello")); err != nil {
 		g.r.t.Fatal(err)
 	}
-	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x00hello" {
+	if _, content, err := connection.ReadMessage(); err != nil || string(content[1:]) != "hello" {
 		g.r.t.Fatalf("%q: %v", content, err)
 	}
 	return connection
@@ -295,7 +298,7 @@ func TestUpgradeEndsWithoutReader(t *testing.T) {
 			return
 		}
 		defer func() { _ = server.Close() }()
-		for server.WriteMessage(websocket.BinaryMessage, make([]byte, 64<<10)) == nil {
+		for server.WriteMessage(websocket.BinaryMessage, append([]byte{1}, make([]byte, 64<<10)...)) == nil {
 			continue
 		}
 	})
@@ -423,7 +426,7 @@ func TestStopDrainsUpgrades(t *testing.T) {
 	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00more")); err != nil {
 		t.Fatal(err)
 	}
-	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x00more" {
+	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x01more" {
 		t.Errorf("%q: %v", content, err)
 	}
 	var closed *websocket.CloseError

@@ -89,7 +89,7 @@ func Parse(r *http.Request, path string) (*Request, error) {
 	parsed := &Request{IsResource: info.IsResourceRequest, Verb: info.Verb, Method: r.Method, Path: info.Path}
 	if info.IsResourceRequest {
 		parsed.Group, parsed.Resource, parsed.Subresource, parsed.Namespace, parsed.Name = info.APIGroup, info.Resource, info.Subresource, info.Namespace, info.Name
-		parsed.Follows = info.Verb == "watch" || info.Subresource == "log" && isTrue(r.URL.Query().Get("follow")) || info.Subresource == proxies || parsed.protocol() != ""
+		parsed.Follows = info.Verb == "watch" || info.Subresource == "log" && IsTrue(r.URL.Query().Get("follow")) || info.Subresource == proxies || parsed.protocol() != ""
 		if len(info.Parts) > 3 && info.Subresource != proxies {
 			// API servers ignore further parts of some paths, and hand those of others to what serves the subresource.
 			return nil, invalid("The path has more parts than a subresource.")
@@ -101,8 +101,8 @@ func Parse(r *http.Request, path string) (*Request, error) {
 // methods are the methods of API servers. Methods are case-sensitive (RFC 9110, section 9.1).
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// isTrue reports whether an API server may read a parameter as true.
-func isTrue(value string) bool {
+// IsTrue reports whether an API server may read a parameter as true.
+func IsTrue(value string) bool {
 	switch strings.ToLower(value) {
 	case "", "0", "f", "false":
 		return false

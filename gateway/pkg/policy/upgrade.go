@@ -19,6 +19,9 @@ const (
 	PortForward Protocol = "SPDY/3.1+portforward.k8s.io"
 )
 
+// Recorded reports whether the request runs a command in a pod or attaches to one, which is recorded. The streams of a forwarded port are not.
+func (r *Request) Recorded() bool { return r.protocol() == RemoteCommand }
+
 // protocol returns the protocol that a subresource requires; empty if it has none.
 func (r *Request) protocol() Protocol {
 	if r.Group != "" || r.Resource != "pods" {

@@ -1,7 +1,8 @@
 // Package proxy forwards the requests of access sessions to hosted API servers. Each request passes these steps, and none of them can be
 // left out: the token of the engineer is verified; the session is open, and the engineer owns it; the request is one that the mode of the
 // session permits; the audit has a record that the request begins; the headers that the API server may see are copied, and no others. A
-// change or a stream waits until that record is on the disk. The record with the outcome follows.
+// change or a stream waits until that record is on the disk. The record with the outcome follows. Commands and attachments are recorded too, by
+// package recording.
 //
 // The response ends when the client, the session or the process ends.
 package proxy
@@ -27,12 +28,14 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
+	format "github.com/hcpmesh/hcpmesh/internal/recording"
 )
 
 const (
@@ -59,9 +62,18 @@ type Refusals interface {
 	Refused(ctx context.Context, r audit.Record)
 }
 
+// Recordings records commands and attachments. *recording.Store implements it.
+type Recordings interface {
+	// Available returns an error if Start would return one.
+	Available() error
+	// Start begins a recording.
+	Start(facts format.Facts, command []string) (*recording.Recording, error)
+}
+
 // Options are the parts of a Handler.
 type Options struct {
 	Sessions      Sessions
+	Recordings    Recordings
 	Authenticator authn.Authenticator
 	Audit         audit.Recorder
 	Refusals      Refusals
@@ -214,6 +226,12 @@ func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 	}
 	if err := policy.CheckHeaders(x.r); err != nil {
 		return nil, err
+	}
+	if x.parsed.Recorded() {
+		// kubectl repeats a failed upgrade with SPDY, and prints the error of that.
+		if err := h.Recordings.Available(); err != nil {
+			return nil, err
+		}
 	}
 	if x.protocol, err = policy.Upgrade(x.r, x.parsed); err != nil {
 		return nil, err

@@ -16,8 +16,11 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	format "github.com/hcpmesh/hcpmesh/internal/recording"
 )
 
 const (
@@ -45,14 +48,36 @@ const (
 // upgrade forwards a request that upgrades the connection to a WebSocket. The gateway is the server of the client's WebSocket and the client of the
 // API server's. It forwards complete messages in both directions, so that neither side has a frame that the gateway understands
 // differently. It returns after both connections are closed. A failure after the handshake is in a close frame.
-func (h *Handler) upgrade(ctx context.Context, x *exchange, backend *session.Backend) error {
-	server, refusal, err := dialWebSocket(ctx, x, backend, &h.messages)
-	if err != nil {
-		return unavailable(err)
+//
+// A command or an attachment is recorded. The recording begins before the API server gets the request, because a command runs from then on.
+func (h *Handler) upgrade(ctx context.Context, x *exchange, backend *session.Backend) (failure error) {
+	t := &tunnel{session: x.session}
+	if x.parsed.Recorded() {
+		recorded, err := h.Recordings.Start(x.facts(), x.r.URL.Query()["command"])
+		if err != nil {
+			return err
+		}
+		t.recording = recorded
 	}
-	if refusal != nil {
+	server, refusal, err := dialWebSocket(ctx, x, backend, &h.messages)
+	if err == nil && refusal != nil {
+		if t.recording != nil {
+			t.recording.Discard()
+		}
 		x.respond(refusal)
 		return nil
+	}
+	if t.recording != nil {
+		t.recording.Begin()
+		defer func() {
+			// A recording without an end is a failure, which the client may not get any more.
+			if err := t.recording.End(context.WithoutCancel(ctx), t.reason(failure)); failure == nil {
+				failure = err
+			}
+		}()
+	}
+	if err != nil {
+		return unavailable(err)
 	}
 	// The buffer of the server is used for reading: it may have the first messages already.
 	upgrader := websocket.Upgrader{HandshakeTimeout: answerTimeout, WriteBufferSize: bufferSize, Subprotocols: []string{string(x.protocol)},
@@ -66,8 +91,16 @@ func (h *Handler) upgrade(ctx context.Context, x *exchange, backend *session.Bac
 		return apierror.New(apierror.Unavailable, "The connection of the client cannot be upgraded.").WithCause(err)
 	}
 	x.status, x.switched = http.StatusSwitchingProtocols, true
-	t := &tunnel{session: x.session, client: client, server: server}
+	t.client, t.server = client, server
 	return t.run(ctx)
+}
+
+// facts returns what a recording of the request states in clear text.
+func (x *exchange) facts() format.Facts {
+	s, query := x.session, x.r.URL.Query()
+	return format.Facts{ID: x.id, SessionID: s.ID, ClusterUID: s.ClusterUID, ResourceID: s.ResourceID, Owner: format.Person{Name: s.Owner.Name, ObjectID: s.Owner.ObjectID, TenantID: s.Owner.TenantID},
+		Reason: s.Owner.Reason, Ticket: s.Owner.Ticket, Start: time.Now(), Kind: x.parsed.Kind(), Namespace: x.parsed.Namespace, Pod: x.parsed.Name, Container: query.Get("container"),
+		TTY: policy.IsTrue(query.Get("tty"))}
 }
 
 // refusal is the response of an API server that does not upgrade the connection.
@@ -177,6 +210,21 @@ func (c *handshake) refusal() (*refusal, error) {
 type tunnel struct {
 	session        *session.Session
 	client, server *websocket.Conn
+	// recording is nil for a forwarded port.
+	recording *recording.Recording
+	// closedBy is the side that has closed or lost its connection first; nil if another reason ended the tunnel.
+	closedBy *websocket.Conn
+}
+
+// reason returns why the tunnel has ended, for people.
+func (t *tunnel) reason(failure error) string {
+	switch {
+	case failure != nil:
+		return apierror.As(failure).Message
+	case t.closedBy != nil && t.closedBy == t.client:
+		return "The client has closed the connection."
+	}
+	return "The API server has closed the connection."
 }
 
 // end is why a direction of a tunnel has ended: side was closed or lost, with an error of the library; or, without a side, from exceeded a limit.
@@ -191,12 +239,19 @@ func (t *tunnel) run(ctx context.Context) error {
 	go func() { ends <- t.forward(t.client, t.server) }()
 	go func() { ends <- t.forward(t.server, t.client) }()
 	running := 2
+	var failed <-chan struct{}
+	if t.recording != nil {
+		failed = t.recording.Failed()
+	}
 	var first end
 	select {
 	case first = <-ends:
 		running--
+	case <-failed:
+		first.err = t.recording.Err()
 	case <-ctx.Done():
 	}
+	t.closedBy = first.side
 	cause, wait, canceled := context.Cause(ctx), lingerTimeout, ctx.Done()
 	failure := t.close(cause, first)
 	switch {
@@ -233,7 +288,7 @@ func (t *tunnel) discard() end {
 	return end{from: t.client, side: t.client, err: err}
 }
 
-// forward copies messages. It returns why it ended.
+// forward copies messages, and records each before. It returns why it ended.
 func (t *tunnel) forward(from, to *websocket.Conn) end {
 	from.SetReadLimit(maxMessage)
 	for {
@@ -246,6 +301,11 @@ func (t *tunnel) forward(from, to *websocket.Conn) end {
 		}
 		if err := t.session.Transfer(len(content)); err != nil {
 			return end{from: from, err: err}
+		}
+		if t.recording != nil {
+			if err := t.recording.Take(from == t.client, content); err != nil {
+				return end{from: from, err: err}
+			}
 		}
 		if err := to.WriteMessage(kind, content); err != nil {
 			return end{from: from, side: to, err: err}

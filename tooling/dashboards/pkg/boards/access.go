@@ -43,6 +43,16 @@ func access() *dashboard.Dashboard {
 					query(`sum(rate(management_audit_records_total[$__rate_interval]))`, "records"),
 					query(`sum(rate(management_audit_gaps_total[$__rate_interval]))`, "gaps")),
 			}},
+			{Title: "Recordings of commands", Panels: []dashboard.Panel{
+				bad(graph("Failing exports of recordings", "1 while a replica of the session gateway cannot export recordings.", chart.YesOrNo,
+					query(`max by (instance) (gateway_access_recording_export_failing)`, "{{instance}}")),
+					dashboard.From(1), "docs/operators/access-sessions.md#runbook-recordings-are-not-exported"),
+				graph("Recordings on the disk", "Share of the limit of a replica that its recordings use. At 1 it refuses commands.", chart.Share,
+					query(`max by (instance) (gateway_access_recording_bytes / gateway_access_recording_limit_bytes)`, "{{instance}}")),
+				bad(graph("Commands that were not recorded", "Commands within an hour that were refused or ended because they could not be recorded.", chart.Count,
+					query(`sum by (cause) (increase(gateway_access_recording_failures_total[1h]))`, "{{cause}}")),
+					dashboard.From(1), "docs/operators/access-sessions.md#runbook-commands-cannot-be-recorded"),
+			}},
 			{Title: "Keys", Panels: []dashboard.Panel{
 				graph("Primary keys", "The primary key of each keyset.", chart.YesOrNo,
 					query(`max by (keyset, key) (keyset_key_primary) == 1`, "{{keyset}} {{key}}")),

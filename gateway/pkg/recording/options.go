@@ -1,0 +1,62 @@
+package recording
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/recording/logs"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+)
+
+// Flags are the flags of a process with a Store.
+type Flags struct {
+	// Dir is the folder of recordings that are not exported.
+	Dir string
+	// Sink is where they are exported to.
+	Sink logs.Options
+	// KeyFile has the public keyset that seals recordings.
+	KeyFile string
+	// Limit is the limit of all recordings in Dir, and MaxBytes that of one.
+	Limit, MaxBytes int64
+}
+
+// AddFlags registers the flags.
+func (f *Flags) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&f.Dir, "recording-dir", "", "`folder` of the recordings of commands that are not exported; every replica needs its own, on a disk that survives a restart")
+	f.Sink.AddFlags(flags)
+	flags.StringVar(&f.KeyFile, "recording-key-file", "", "`file` with the public Tink keyset that encrypts recordings; admin has the private one")
+	flags.Int64Var(&f.Limit, "recording-limit", DefaultMaxTotal, "largest size of all recordings on the replica in `bytes`; at the limit, commands are refused")
+	flags.Int64Var(&f.MaxBytes, "recording-max-bytes", DefaultMaxBytes, "largest size of one recording in `bytes`; at the limit, its command ends")
+}
+
+// Validate returns an error that names the first missing or invalid flag.
+func (f *Flags) Validate() error {
+	for _, required := range []struct{ flag, value string }{{"recording-dir", f.Dir}, {"recording-key-file", f.KeyFile}} {
+		if required.value == "" {
+			return fmt.Errorf("--%s is required: commands are recorded", required.flag)
+		}
+	}
+	switch {
+	case f.Limit < MinTotal:
+		return fmt.Errorf("--recording-limit: %d is less than %d", f.Limit, MinTotal)
+	case f.MaxBytes < MinTotal || f.MaxBytes > f.Limit:
+		return fmt.Errorf("--recording-max-bytes: must be %d to %d, the limit of all recordings", MinTotal, f.Limit)
+	}
+	return f.Sink.Validate()
+}
+
+// Open opens the Store.
+func (f *Flags) Open(index Index, log *slog.Logger, metrics prometheus.Registerer) (*Store, error) {
+	keys, err := seal.ReadPublic(f.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--recording-key-file: %w", err)
+	}
+	sink, err := f.Sink.Open()
+	if err != nil {
+		return nil, err
+	}
+	return Open(Options{Dir: f.Dir, Sink: sink, Index: index, Keys: keys, MaxBytes: f.MaxBytes, MaxTotal: f.Limit, Log: log, Metrics: metrics})
+}

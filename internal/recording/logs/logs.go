@@ -1,0 +1,63 @@
+// Package logs selects the storage of recordings: a container of Azure Blob Storage, or a folder. It is a sink of package audit/sink, as that of
+// audit records is, with one log for each recording. The session gateway appends to logs, and admin reads them.
+package logs
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
+)
+
+// Options are the flags of a process that writes or reads recordings.
+type Options struct {
+	// Dir is the folder of recordings.
+	Dir string
+	// URL is a container of Azure Blob Storage in place of the folder.
+	URL string
+}
+
+// AddFlags registers the flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.Dir, "recording-sink-dir", "", "`folder` with the exported recordings, on append-only storage")
+	flags.StringVar(&o.URL, "recording-sink-url", "", "https `URL` of the container with the exported recordings, with an immutability policy; in place of --recording-sink-dir")
+}
+
+// Enabled reports whether a flag is set.
+func (o *Options) Enabled() bool { return o.Dir+o.URL != "" }
+
+// Validate returns an error unless exactly one flag is set.
+func (o *Options) Validate() error {
+	switch {
+	case (o.Dir == "") == (o.URL == ""):
+		return errors.New("--recording-sink-dir and --recording-sink-url: set one of them")
+	case o.Dir != "":
+		return nil
+	}
+	if err := blobsink.Valid(o.URL); err != nil {
+		return fmt.Errorf("--recording-sink-url: %w", err)
+	}
+	return nil
+}
+
+// Storage is a sink that can be read.
+type Storage interface {
+	sink.Log
+	sink.Reader
+}
+
+// Open returns the storage. A missing folder is storage that is not mounted, and counts as away.
+func (o *Options) Open() (Storage, error) {
+	if o.URL == "" {
+		return sink.FileAt(o.Dir), nil
+	}
+	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{DisableInstanceDiscovery: true})
+	if err != nil {
+		return nil, fmt.Errorf("the workload identity of this process for the storage of recordings: %w", err)
+	}
+	return blobsink.New(blobsink.Config{URL: o.URL, Credential: credential})
+}

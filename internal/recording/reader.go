@@ -1,0 +1,190 @@
+package recording
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/cipher"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+)
+
+// ErrChanged is the error for a Log of which something was changed, removed or exchanged, or whose key the reader does not have.
+var ErrChanged = errors.New("the recording was changed, or it was sealed with another key")
+
+// Line is what a line of a Log states in clear text.
+type Line struct {
+	// Facts are those of the first line.
+	Facts *Facts
+	// End is that of the last line of a complete Log.
+	End *End
+}
+
+// ParseLine returns what a line of a Log states in clear text, without its newline. Only a Reader verifies it.
+func ParseLine(content []byte, first bool) (Line, error) {
+	if first {
+		parsed, err := parseFirst(content)
+		if err != nil {
+			return Line{}, err
+		}
+		return Line{Facts: &parsed.facts}, nil
+	}
+	parsed, err := parseLine(content)
+	if err != nil || parsed.End == nil {
+		return Line{}, err
+	}
+	var end End
+	if json.Unmarshal(parsed.End, &end) != nil {
+		return Line{}, ErrFormat
+	}
+	return Line{End: &end}, nil
+}
+
+type parsedFirst struct {
+	firstLine
+	facts Facts
+}
+
+func parseFirst(content []byte) (*parsedFirst, error) {
+	var parsed parsedFirst
+	if err := json.Unmarshal(content, &parsed.firstLine); err != nil || parsed.Format != format || json.Unmarshal(parsed.Facts, &parsed.facts) != nil || !ValidID(parsed.facts.ID) {
+		return nil, fmt.Errorf("%w: its first line is not that of the format %s", ErrFormat, format)
+	}
+	return &parsed, nil
+}
+
+func parseLine(content []byte) (*line, error) {
+	var parsed line
+	if err := json.Unmarshal(content, &parsed); err != nil || len(parsed.Content) == 0 {
+		return nil, fmt.Errorf("%w: a line is not encrypted content", ErrFormat)
+	}
+	return &parsed, nil
+}
+
+// Reader decrypts and verifies a Log. It is not safe for concurrent use.
+type Reader struct {
+	lines  *bufio.Reader
+	facts  Facts
+	aead   cipher.AEAD
+	number uint64
+	end    *End
+}
+
+// NewReader reads the first line of a Log and opens its key.
+func NewReader(log io.Reader, keys *seal.PrivateKeys) (*Reader, error) {
+	r := &Reader{lines: bufio.NewReaderSize(log, 64<<10)}
+	content, err := r.next()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: it is empty", ErrFormat)
+		}
+		return nil, err
+	}
+	parsed, err := parseFirst(content)
+	if err != nil {
+		return nil, err
+	}
+	key, err := keys.Open(purpose(parsed.Facts), parsed.Key)
+	if err != nil || len(key) != keySize {
+		return nil, ErrChanged
+	}
+	r.facts = parsed.facts
+	r.aead, err = newCipher(key)
+	return r, err
+}
+
+// Facts returns the facts of the recording, which are verified.
+func (r *Reader) Facts() Facts { return r.facts }
+
+// End returns the end of a complete recording after Next has returned io.EOF; nil if the end is missing.
+func (r *Reader) End() *End { return r.end }
+
+// Next returns the next part of the asciicast, whole lines of it. It returns io.EOF at the end of a complete recording, and at the last complete
+// line of one without an end.
+func (r *Reader) Next() ([]byte, error) {
+	content, err := r.next()
+	if err != nil {
+		return nil, err
+	}
+	if r.end != nil {
+		return nil, ErrChanged // something follows the end
+	}
+	parsed, err := parseLine(content)
+	if err != nil {
+		return nil, err
+	}
+	r.number++
+	part, err := r.aead.Open(nil, nonce(r.number, parsed.End != nil), parsed.Content, parsed.End)
+	if err != nil {
+		return nil, ErrChanged
+	}
+	if parsed.End != nil {
+		r.end = &End{}
+		if err := json.Unmarshal(parsed.End, r.end); err != nil {
+			return nil, ErrFormat
+		}
+	}
+	return part, nil
+}
+
+// next returns a line without its newline. An incomplete last line is the end: it was being written.
+func (r *Reader) next() ([]byte, error) {
+	var long []byte
+	for {
+		content, err := r.lines.ReadSlice('\n')
+		switch {
+		case err == nil && len(long) == 0:
+			return bytes.TrimSuffix(content, []byte("\n")), nil
+		case err == nil:
+			return bytes.TrimSuffix(append(long, content...), []byte("\n")), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(long)+len(content) > MaxLine:
+			return nil, fmt.Errorf("%w: a line is longer than %d bytes", ErrFormat, MaxLine)
+		}
+		long = append(long, content...)
+	}
+}
+
+// WriteAsciicast writes the asciicast of the recording to w. The header has the size of the terminal if the first event sets it. It returns an error of w, or
+// ErrChanged or ErrFormat after it has written what is before the change.
+func (r *Reader) WriteAsciicast(w io.Writer) error {
+	header, err := r.Next()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: it has no header", ErrFormat)
+		}
+		return err
+	}
+	parsed, err := ParseHeader(header)
+	if err != nil {
+		return err
+	}
+	for {
+		part, err := r.Next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if header != nil {
+			if e, eventErr := ParseEvent(part); eventErr == nil && e.Code == Resize {
+				if width, height, ok := e.Size(); ok {
+					parsed.Width, parsed.Height = width, height
+					header = appendHeader(nil, parsed)
+				}
+			}
+			if _, err := w.Write(header); err != nil {
+				return err
+			}
+			header = nil
+		}
+		if err != nil {
+			return nil
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+}
