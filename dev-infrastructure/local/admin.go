@@ -143,7 +143,8 @@ func (r *Region) admin() supervisor.Spec {
 		spec.Args = append(spec.Args, "--prometheus-url=http://"+r.address(prometheusPort), "--alertmanager-url=http://"+r.address(alertmanagerPort))
 	}
 	if !r.config.without("gateway-access") {
-		spec.Args = append(spec.Args, "--gateway-url=https://"+r.address(gatewayAccessPort), "--gateway-key-file="+r.gatewayPublicKeyFile())
+		spec.Args = append(spec.Args, "--gateway-url=https://"+r.address(gatewayAccessPort), "--gateway-key-file="+r.gatewayPublicKeyFile(),
+			"--recording-sink-dir="+r.recordingSinkDir(), "--recording-private-key-file="+r.recordingKeyFile())
 	}
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"], spec.Ports["portal"] = r.port(adminPort), r.port(portalPort)

@@ -14,7 +14,7 @@ const (
 func adminRules() []Rule {
 	return slices.Concat(
 		httpRules(Admin, grants(Anybody), "GET /admin/v1/openapi.json", "GET /admin/v1/intent-keys"),
-		adminReads(), adminActions(),
+		adminReads(), httpRules(Admin, engineers(Condition{Role: breakGlass}), "GET /admin/v1/recordings/{recording}/content"), adminActions(),
 		httpRules(Admin, engineers(Condition{Role: operator}), "POST /admin/v1/elevations", "DELETE /admin/v1/access-sessions/{session}", "POST /admin/v1/silences", "POST /admin/v1/silences/{silence}/end", elevation("DELETE", ""),
 			elevation("POST", "/approve"), elevation("POST", "/deny"), elevation("POST", "/activate"), elevation("POST", "/review")),
 	)
@@ -31,7 +31,7 @@ func adminReads() []Rule {
 		upgrade, upgrade+"/{upgrade}", cluster+"/upgrades", cluster+"/upgrade-plan", "GET /admin/v1/upgrade-policies", "GET /admin/v1/upgrade-policies/{policy}",
 		"GET /admin/v1/explanation", "GET /admin/v1/alerts", shard, shard+"/{shard}", shard+"/{shard}/drain-plan", cluster+"/placement",
 		"GET /admin/v1/orphans", "GET /admin/v1/drift", "GET /admin/v1/subscriptions/{subscription}/quota", "GET /admin/v1/egress-links",
-		"GET /admin/v1/me", "GET /admin/v1/access-sessions", "GET /admin/v1/access-sessions/{session}", "GET /admin/v1/elevations", elevation("GET", ""), "GET /admin/v1/operations", "GET /admin/v1/operations/{operation}", "GET /admin/v1/audit")
+		"GET /admin/v1/me", "GET /admin/v1/access-sessions", "GET /admin/v1/access-sessions/{session}", "GET /admin/v1/recordings", "GET /admin/v1/recordings/{recording}", "GET /admin/v1/elevations", elevation("GET", ""), "GET /admin/v1/operations", "GET /admin/v1/operations/{operation}", "GET /admin/v1/audit")
 }
 
 // adminActions returns the rules of the actions that the backend executes. admin requires the role break-glass for credentials of the

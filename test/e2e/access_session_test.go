@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // TestAccessSessions reads a hosted cluster with the real kubectl through the session gateway. The sessions end with a command, with their
@@ -59,6 +60,7 @@ func TestAccessSessions(t *testing.T) {
 		d.hcpctl("access", "end", session.ElevationID, "--as", "operator", "--no-wait")
 		d.awaitWatchEnds(watched)
 	})
+	d.step("commands in pods", d.recordCommands)
 	d.step("deletion of the cluster", func() {
 		open("INC-42")
 		watched := d.watchNamespaces(holder)
@@ -121,6 +123,43 @@ func (d *scenario) refusedByGateway(holder kubectl) {
 			d.t.Errorf("kubectl %v: %q: %v, want %q", arguments, out, err, want)
 		}
 	}
+}
+
+// recordCommands runs commands in a pod through the gateway, and reads their recordings.
+func (d *scenario) recordCommands() {
+	d.put(d.c.NodePoolID("sessions", "commands"), d.c.NodePoolBody(1))
+	holder := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "commands.kubeconfig"), namespace: "default"}
+	d.hcpctl("access", "open", d.id, "--mode", "admin", "--for", "10m", "--file", holder.kubeconfig, "--as", "oncall", "--reason", "a pod hangs", "--ticket", "INC-43")
+	session := d.openSession()
+	node := holder.get(d.ctx, "nodes", "{.items[0].metadata.name}")
+	for _, arguments := range [][]string{{"run", "web", "--image=registry.example/web", "--overrides", fmt.Sprintf(`{"spec":{"nodeName":%q}}`, node)}, {"wait", "pod/web", "--for=condition=Ready", "--timeout=2m"},
+		{"exec", "web", "--", "sh", "-c", "echo printed in $HOSTNAME; echo to a file > note"}, {"exec", "web", "--", "cat", "note"}} {
+		if out, err := holder.run(d.ctx, arguments...); err != nil {
+			d.t.Fatalf("kubectl %v: %q: %v", arguments, out, err)
+		}
+	}
+	var recordings []adminv1.Recording
+	eventually.Before(d.ctx, d.t, "the recordings of the commands have ended", func() error {
+		if err := json.Unmarshal([]byte(d.hcpctlRead("access", "recordings", "--session", session.ID, "--output", "json")), &recordings); err != nil {
+			return err
+		}
+		if len(recordings) != 2 || !recordings[0].Complete || !recordings[1].Complete {
+			return fmt.Errorf("the recordings are %+v", recordings)
+		}
+		return nil
+	})
+	for i, texts := range [][]string{{"-- cat note", "shown", "to a file"}, {"-- sh -c", "echo to a file > note", "printed in web"}} {
+		shown := d.hcpctlRead("access", "recording", recordings[i].ID, "--as", "oncall")
+		for _, text := range texts {
+			if !strings.Contains(shown, text) {
+				d.t.Errorf("the recording lacks %q:\n%s", text, shown)
+			}
+		}
+	}
+	if out, err := d.tryHcpctl("access", "recording", recordings[0].ID, "--as", "operator"); err == nil || !strings.Contains(err.Error(), "break-glass") {
+		d.t.Errorf("the role operator reads a recording: %q: %v", out, err)
+	}
+	d.hcpctl("access", "end", session.ElevationID, "--as", "oncall", "--no-wait")
 }
 
 // sessionsAreAudited waits until the audit has the requests of the sessions with their tickets, and those that were refused.

@@ -8,12 +8,18 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/recording/logs"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // Options holds the flags of admin.
@@ -48,10 +54,31 @@ type Options struct {
 	// GatewayURL is the address of the session gateway, and GatewayKeyFile holds the public keyset that seals the private keys of its
 	// sessions; both are empty if the region has no gateway.
 	GatewayURL, GatewayKeyFile string
+	// Recordings is the storage of the recordings of its commands, and RecordingKeyFile holds the private keyset that opens them; both are
+	// empty if admin does not read recordings.
+	Recordings       logs.Options
+	RecordingKeyFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
 	// Portal configures the SRE portal.
 	Portal PortalOptions
+}
+
+// recordings returns the recordings that admin reads; nil if the options have none.
+func (o *Options) recordings(metrics prometheus.Registerer) (*server.Recordings, error) {
+	if !o.Recordings.Enabled() {
+		return nil, nil
+	}
+	keys, err := seal.LoadPrivate(o.RecordingKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--recording-private-key-file: %w", err)
+	}
+	metrics.MustRegister(keyfile.Collector("recording-private-key-file", keys.Ring))
+	storage, err := o.Recordings.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &server.Recordings{Storage: storage, Keys: keys}, nil
 }
 
 // AddFlags registers the options with flags.
@@ -77,6 +104,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Portal.AddFlags(flags)
 	flags.StringVar(&o.GatewayURL, "gateway-url", "", "`URL` under which engineers reach the session gateway; without it no access sessions can be requested")
 	flags.StringVar(&o.GatewayKeyFile, "gateway-key-file", "", "`file` with the public Tink keyset that seals the private keys of access sessions for the session gateway")
+	o.Recordings.AddFlags(flags)
+	flags.StringVar(&o.RecordingKeyFile, "recording-private-key-file", "", "`file` with the private Tink keyset that opens recordings; it may be replaced at any time")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 
@@ -106,6 +135,14 @@ func (o *Options) Validate() error {
 	}
 	if (o.GatewayURL == "") != (o.GatewayKeyFile == "") {
 		return errors.New("--gateway-url and --gateway-key-file require each other")
+	}
+	if o.Recordings.Enabled() != (o.RecordingKeyFile != "") {
+		return errors.New("--recording-private-key-file and one of --recording-sink-dir and --recording-sink-url require each other")
+	}
+	if o.Recordings.Enabled() {
+		if err := o.Recordings.Validate(); err != nil {
+			return err
+		}
 	}
 	if u, err := url.Parse(o.GatewayURL); o.GatewayURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "") {
 		return errors.New("--gateway-url: must be an https URL without a path")

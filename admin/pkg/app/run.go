@@ -129,6 +129,10 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		}
 		gateway = &server.Gateway{URL: strings.TrimSuffix(options.GatewayURL, "/"), Keys: keys}
 	}
+	recordings, err := options.recordings(p.Metrics)
+	if err != nil {
+		return err
+	}
 	fired, err := options.alerts()
 	if err != nil {
 		return err
@@ -140,7 +144,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 
 	api := server.New(server.Config{
 		Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
-		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Silences: silences, Gateway: gateway, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Silences: silences, Gateway: gateway, Recordings: recordings, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 	})
 	// Callers authenticate with tokens and not with certificates.
 	httpServer := newServer(transport.PublicHandler(api), p.Log)

@@ -160,7 +160,7 @@ func (s *Server) logRecord(ctx context.Context, r audit.Record, status int) {
 
 // objectInPath returns the kind and the identifier of the object that the path names.
 func (rq *request) objectInPath() (kind, id string) {
-	for _, name := range []string{"cluster", "shard", "upgrade", "policy", "credential", "operation", "elevation", "session", "silence", "bundle", "uid"} {
+	for _, name := range []string{"cluster", "shard", "upgrade", "policy", "credential", "operation", "elevation", "session", "recording", "silence", "bundle", "uid"} {
 		if value := rq.http.PathValue(name); value != "" {
 			return name, value
 		}

@@ -86,7 +86,10 @@ func (w *schemaWriter) operation(r Route) map[string]any {
 	if r.Status == http.StatusAccepted {
 		success["description"] = "Accepted. Poll the operation for its result."
 	}
-	if r.Response != nil {
+	switch {
+	case r.ContentType != "":
+		success["content"] = map[string]any{r.ContentType: map[string]any{"schema": map[string]any{"type": "string"}}}
+	case r.Response != nil:
 		success["content"] = jsonContent(w.schema(reflect.TypeOf(r.Response)))
 	}
 	operation := map[string]any{

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -28,8 +29,12 @@ type Route struct {
 	Query []Parameter
 	// Request and Response are values of the types of the bodies; nil if there is none.
 	Request, Response any
+	// ContentType is the media type of a successful response; empty for JSON.
+	ContentType string
 	// Status is the HTTP status of a successful response.
 	Status int
+	// Timeout limits the duration of a request; 0 means requestTimeout.
+	Timeout time.Duration
 
 	handle handler
 }

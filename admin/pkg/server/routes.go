@@ -13,7 +13,7 @@ import (
 func Routes() []Route { return (&Server{}).routes() }
 
 func (s *Server) routes() []Route {
-	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.alertRoutes(), s.quotaRoutes(), s.egressLinkRoutes(), s.elevationRoutes(), s.accessSessionRoutes(), s.operationRoutes())
+	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.alertRoutes(), s.quotaRoutes(), s.egressLinkRoutes(), s.elevationRoutes(), s.accessSessionRoutes(), s.recordingRoutes(), s.operationRoutes())
 }
 
 // readRoute returns a route that reads.

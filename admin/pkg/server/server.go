@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,8 @@ type Config struct {
 	Tickets ticket.Validator
 	// Gateway is the session gateway; nil if the region has none.
 	Gateway *Gateway
+	// Recordings has the recordings of its commands; nil if admin cannot read them.
+	Recordings *Recordings
 	// Intents signs what callers ask for.
 	Intents *intent.Signer
 	// Environment is part of the names of namespaces on management clusters.
@@ -200,34 +203,45 @@ type request struct {
 	// audited is what the audit record of the request contains besides the caller. begun is the action whose start was recorded.
 	audited auditFields
 	begun   audit.Action
-	// status is the HTTP status of the response, cause its error.
-	status int
-	cause  error
+	// status is the HTTP status of the response, cause its error. aborted is set if the response is not complete.
+	status  int
+	cause   error
+	aborted bool
 }
 
 // serve returns the HTTP handler of a route.
 func (s *Server) serve(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(route.Timeout, requestTimeout))
 		defer cancel()
 		rq := &request{http: r, w: w, id: uuid.NewString(), route: &route}
 		w.Header().Set("X-Request-Id", rq.id)
 		w.Header().Set("Cache-Control", "no-store")
 		defer s.endAfterPanic(ctx, rq)
 		answer, err := s.handle(ctx, rq)
+		body, isStream := answer.(streamed)
+		if isStream {
+			defer body.close()
+		}
 		// The record is durable before the response is sent: nobody gets a result that is not audited.
 		if auditErr := s.recordAudit(ctx, rq, err); auditErr != nil {
 			err = auditErr
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			s.fail(rq, err)
-		} else {
+		case isStream:
+			s.stream(rq, &route, body)
+		default:
 			s.respond(rq, route.Status, answer)
 		}
 		s.requests.WithLabelValues(route.Name, strconv.Itoa(rq.status)).Inc()
 		s.logAudit(ctx, rq)
 		if rq.cause != nil && apierror.KindOf(rq.cause) == apierror.Internal {
 			s.Log.ErrorContext(ctx, "request failed", logkey.RequestID, rq.id, logkey.Route, route.Name, logkey.Error, rq.cause)
+		}
+		if rq.aborted {
+			panic(http.ErrAbortHandler)
 		}
 	})
 }

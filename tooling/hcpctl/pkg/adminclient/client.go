@@ -156,14 +156,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return &unreachableError{fmt.Errorf("reading the response: %w", err)}
 	}
 	if response.StatusCode >= http.StatusBadRequest {
-		var failure adminv1.Failure
-		if err := json.Unmarshal(answer, &failure); err != nil || failure.Error.Message == "" {
-			failure.Error.Message = fmt.Sprintf("admin answered with status %d", response.StatusCode)
-		}
-		if response.StatusCode == http.StatusUnauthorized && c.options.Credential != nil {
-			failure.Error.Message += " You use a login: run `hcpctl login` to sign in again, or `hcpctl logout` to remove it."
-		}
-		return &Error{Status: response.StatusCode, Detail: failure.Error}
+		return c.failure(response.StatusCode, answer)
 	}
 	if into == nil {
 		return nil
@@ -172,6 +165,18 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return fmt.Errorf("reading the response of admin: %w", err)
 	}
 	return nil
+}
+
+// failure returns the error of a response with a status of failure.
+func (c *Client) failure(status int, answer []byte) error {
+	var failure adminv1.Failure
+	if err := json.Unmarshal(answer, &failure); err != nil || failure.Error.Message == "" {
+		failure.Error.Message = fmt.Sprintf("admin answered with status %d", status)
+	}
+	if status == http.StatusUnauthorized && c.options.Credential != nil {
+		failure.Error.Message += " You use a login: run `hcpctl login` to sign in again, or `hcpctl logout` to remove it."
+	}
+	return &Error{Status: status, Detail: failure.Error}
 }
 
 // requestError returns the error of a request without a response.

@@ -17,7 +17,7 @@ func (e *environment) access() *cobra.Command {
 		e.accessDecision("approve", "Approve the request of another engineer", (*adminclient.Client).ApproveElevation),
 		e.accessDecision("deny", "Deny the request of another engineer", (*adminclient.Client).DenyElevation),
 		e.accessActivate(), e.accessList(), e.accessShow(), e.accessEnd(), e.accessReview(),
-		e.accessOpen(), e.accessRecords(), e.accessSessions(), e.accessClose(), e.accessToken())
+		e.accessOpen(), e.accessRecords(), e.accessSessions(), e.accessClose(), e.accessRecordings(), e.accessRecording(), e.accessToken())
 }
 
 func (e *environment) accessRequest() *cobra.Command {

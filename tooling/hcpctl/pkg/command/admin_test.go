@@ -52,6 +52,12 @@ func newSREs(t *testing.T) *sres {
 	return a
 }
 
+// asciicast is a response with the content of a recording. One that is aborted has no end.
+type asciicast struct {
+	text    string
+	aborted bool
+}
+
 // connect returns a client of the simulated admin.
 func (a *sres) connect(options adminclient.Options) (*adminclient.Client, error) {
 	options.Endpoint, options.Authority, options.CAFile = a.URL, a.URL, filepath.Join(a.dir, "ca.crt")
@@ -75,6 +81,14 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer, ok := a.shown[path]
 		if !ok {
 			problem(w, http.StatusNotFound, "NotFound", "There is no "+path+".")
+			return
+		}
+		if cast, ok := answer.(asciicast); ok {
+			_, _ = io.WriteString(w, cast.text)
+			if cast.aborted {
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
 			return
 		}
 		reply(w, http.StatusOK, answer)

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/recording"
+	"github.com/hcpmesh/hcpmesh/internal/recording/logs"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
+)
+
+const (
+	// maxListedRecordings limits the length of a list.
+	maxListedRecordings = 1000
+	// recordingTimeout limits the time in which a client gets a recording.
+	recordingTimeout = 10 * time.Minute
+)
+
+// Recordings has the recordings of commands in access sessions.
+type Recordings struct {
+	Storage logs.Storage
+	// Keys opens them.
+	Keys *seal.PrivateKeys
+}
+
+func (s *Server) recordingRoutes() []Route {
+	const recordings, one = adminv1.Root + "/recordings", adminv1.Root + "/recordings/{recording}"
+	content := sensitive(readRoute(one+"/content", "recordings.content",
+		"Get a recording as an asciicast of version 2: what the engineer typed, which may contain secrets, and what the pod showed. Of a recording in progress, get what is exported. "+
+			"If the recording was changed, the response ends with an error before the change.", nil, s.openRecording))
+	content.Role, content.ContentType, content.Timeout = adminv1.BreakGlass, adminv1.AsciicastType, recordingTimeout
+	return []Route{
+		readRoute(recordings, "recordings.list", "List the recordings of commands in access sessions, newest first; at most 1000. They are kept for 90 days.", adminv1.RecordingList{}, s.listRecordings,
+			Parameter{Name: "cluster", Type: "string", Description: "Only recordings of this cluster; any identifier."},
+			Parameter{Name: "session", Type: "string", Description: "Only recordings of the access session with this ID."}),
+		readRoute(one, "recordings.get", "Describe a recording.", adminv1.Recording{}, s.getRecording),
+		content,
+	}
+}
+
+func (s *Server) listRecordings(ctx context.Context, rq *request) (any, error) {
+	query := rq.http.URL.Query()
+	filter := database.AccessRecordingFilter{SessionID: strings.ToLower(query.Get("session"))}
+	if text := query.Get("cluster"); text != "" {
+		cluster, err := s.finder.One(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		filter.ClusterUID = cluster.UID
+	}
+	list := adminv1.RecordingList{Items: []adminv1.Recording{}}
+	keepNewest := func() {
+		slices.SortFunc(list.Items, func(a, b adminv1.Recording) int {
+			return cmp.Or(b.StartTime.Compare(a.StartTime), strings.Compare(a.ID, b.ID))
+		})
+		list.Items = list.Items[:min(len(list.Items), maxListedRecordings)]
+	}
+	err := s.Database.EachAccessRecording(ctx, filter, func(d *database.AccessRecordingDocument) error {
+		if list.Items = append(list.Items, recordingResponse(d)); len(list.Items) >= 2*maxListedRecordings {
+			keepNewest()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	keepNewest()
+	return list, nil
+}
+
+func (s *Server) getRecording(ctx context.Context, rq *request) (any, error) {
+	found, err := s.recordingInPath(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	return recordingResponse(found), nil
+}
+
+// recordingInPath returns the description of the recording that the path names, which becomes the object of the audit record.
+func (s *Server) recordingInPath(ctx context.Context, rq *request) (*database.AccessRecordingDocument, error) {
+	id := strings.ToLower(rq.http.PathValue("recording"))
+	var found *database.AccessRecordingDocument
+	if recording.ValidID(id) {
+		err := s.Database.EachAccessRecording(ctx, database.AccessRecordingFilter{ID: id}, func(d *database.AccessRecordingDocument) error {
+			found = d
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if found == nil {
+		return nil, apierror.New(apierror.NotFound, "Recording '%s' does not exist.", id)
+	}
+	rq.audited.object = audit.Object{Kind: "recording", ID: found.RecordingID, ResourceID: found.ResourceID, Cluster: found.ClusterUID}
+	rq.audited.operation = found.SessionID
+	return found, nil
+}
+
+func recordingResponse(d *database.AccessRecordingDocument) adminv1.Recording {
+	return adminv1.Recording{
+		ID: d.RecordingID, SessionID: d.SessionID, Cluster: adminv1.ElevationCluster{UID: d.ClusterUID, ResourceID: d.ResourceID}, Name: d.Name, ObjectID: d.ObjectID,
+		Reason: d.Reason, Ticket: d.Ticket, Kind: d.Kind, Namespace: d.Namespace, Pod: d.Pod, Container: d.Container, TTY: d.TTY, StartTime: d.StartTime,
+		EndTime: d.EndTime, EndReason: d.EndReason, Complete: d.Complete, Bytes: d.Bytes,
+	}
+}
+
+// openRecording returns the content of a recording.
+func (s *Server) openRecording(ctx context.Context, rq *request) (any, error) {
+	if s.Recordings == nil {
+		return nil, apierror.New(apierror.FailedPrecondition, "admin was started without --recording-sink-dir or --recording-sink-url.")
+	}
+	found, err := s.recordingInPath(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	name := recording.LogName(found.RecordingID)
+	size, err := s.Recordings.Storage.Size(ctx, name)
+	switch {
+	case err != nil:
+		return nil, s.recordingFailure(ctx, found.RecordingID, err)
+	case found.EndTime != nil && size < found.Bytes:
+		return nil, s.recordingFailure(ctx, found.RecordingID, fmt.Errorf("%w: it has %d of %d bytes", recording.ErrChanged, size, found.Bytes))
+	case size == 0:
+		return nil, apierror.New(apierror.FailedPrecondition, "Nothing of recording '%s' is exported yet.", found.RecordingID)
+	}
+	log, err := s.Recordings.Storage.Open(ctx, name, 0)
+	if err != nil {
+		return nil, s.recordingFailure(ctx, found.RecordingID, err)
+	}
+	reader, err := recording.NewReader(log, s.Recordings.Keys)
+	if err == nil && (reader.Facts().ID != found.RecordingID || reader.Facts().ClusterUID != found.ClusterUID) {
+		err = fmt.Errorf("%w: it is another recording", recording.ErrChanged)
+	}
+	if err != nil {
+		_ = log.Close()
+		return nil, s.recordingFailure(ctx, found.RecordingID, err)
+	}
+	return &recordingContent{log: log, reader: reader, complete: found.Complete, failure: func(err error) error { return s.recordingFailure(ctx, found.RecordingID, err) }}, nil
+}
+
+// recordingFailure returns the error of a recording that cannot be read. A change is logged, because somebody may have tampered with the storage.
+func (s *Server) recordingFailure(ctx context.Context, id string, err error) error {
+	if errors.Is(err, recording.ErrChanged) || errors.Is(err, recording.ErrFormat) {
+		s.Log.ErrorContext(ctx, "a recording was changed, or no key opens it", logkey.RequestID, id, logkey.Error, err)
+		return apierror.New(apierror.FailedPrecondition, "Recording '%s' was changed, or --recording-private-key-file does not have its key.", id).WithCause(err)
+	}
+	return apierror.New(apierror.Unavailable, "The storage of recordings cannot be read.").WithCause(err)
+}
+
+// recordingContent is the response with the content of a recording.
+type recordingContent struct {
+	log    io.Closer
+	reader *recording.Reader
+	// complete is set if the recording must have its end.
+	complete bool
+	failure  func(error) error
+}
+
+// writeTo implements streamed.
+func (c *recordingContent) writeTo(w io.Writer) error {
+	if err := c.reader.WriteAsciicast(w); err != nil {
+		return c.failure(err)
+	}
+	if c.complete && c.reader.End() == nil {
+		return c.failure(fmt.Errorf("%w: its end is missing", recording.ErrChanged))
+	}
+	return nil
+}
+
+// close implements streamed.
+func (c *recordingContent) close() { _ = c.log.Close() }
+
+// streamed is a response that is not JSON.
+type streamed interface {
+	// writeTo writes the response. After an error the response is not complete.
+	writeTo(w io.Writer) error
+	close()
+}
+
+// stream sends a response that is not JSON. It aborts the connection if the response cannot be completed, so that the client notices.
+func (s *Server) stream(rq *request, route *Route, body streamed) {
+	rq.status = route.Status
+	rq.w.Header().Set("Content-Type", route.ContentType)
+	rq.w.Header().Set("X-Content-Type-Options", "nosniff")
+	_ = http.NewResponseController(rq.w).SetWriteDeadline(time.Now().Add(route.Timeout)) // a server without deadlines needs none
+	rq.w.WriteHeader(rq.status)
+	if err := body.writeTo(rq.w); err != nil {
+		rq.cause, rq.aborted = err, true
+	}
+}

@@ -1,0 +1,65 @@
+package adminclient
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+)
+
+// Recordings returns the recordings of commands of a cluster and of an access session, newest first. Empty identifiers select all.
+func (c *Client) Recordings(ctx context.Context, cluster, session string) ([]adminv1.Recording, error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"cluster": cluster, "session": session} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	list, err := get[adminv1.RecordingList](ctx, c, "/recordings", query)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func recordingPath(id string) string { return "/recordings/" + url.PathEscape(id) }
+
+// Recording describes a recording.
+func (c *Client) Recording(ctx context.Context, id string) (*adminv1.Recording, error) {
+	return get[adminv1.Recording](ctx, c, recordingPath(id), nil)
+}
+
+// CopyRecording writes the asciicast of a recording to w. After an error w has the part before it.
+func (c *Client) CopyRecording(ctx context.Context, id string, w io.Writer) (err error) {
+	request, err := runtime.NewRequest(ctx, http.MethodGet, c.options.Endpoint+adminv1.Root+recordingPath(id)+"/content")
+	if err != nil {
+		return err
+	}
+	runtime.SkipBodyDownload(request)
+	// The recording may take longer than other responses. ctx limits it.
+	patient := &http.Client{Transport: c.http.Transport}
+	response, err := newPipeline(c.credential, c.options.Audience, patient).Do(request)
+	if err != nil {
+		return requestError(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= http.StatusBadRequest {
+		answer, err := io.ReadAll(io.LimitReader(response.Body, maxFailure))
+		if err != nil {
+			return &unreachableError{fmt.Errorf("reading the response: %w", err)}
+		}
+		return c.failure(response.StatusCode, answer)
+	}
+	if _, err := io.Copy(w, response.Body); err != nil {
+		return fmt.Errorf("the recording is not complete: it was changed, its storage is away, or the connection was lost; see the log of admin: %w", err)
+	}
+	return nil
+}
+
+// maxFailure is the maximum number of bytes of an error of admin.
+const maxFailure = 1 << 20

@@ -1,0 +1,144 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/recording"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+)
+
+// recordingTimeout limits the time in which a recording is read.
+const recordingTimeout = 10 * time.Minute
+
+func (e *environment) accessRecordings() *cobra.Command {
+	var cluster, session string
+	c := e.readCommand(&cobra.Command{Use: "recordings", Short: "List recordings of commands in pods", Args: cobra.NoArgs,
+		Example: `  hcpctl access recordings --cluster demo`,
+		Long: `List the recordings of commands and attachments in access sessions of the last 90 days, newest first. The list has neither the commands nor what
+they showed: 'hcpctl access recording ID' has both.`},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			recordings, err := client.Recordings(ctx, cluster, session)
+			if err != nil {
+				return err
+			}
+			return e.printAs(recordings, func() error {
+				var rows [][]string
+				for _, r := range recordings {
+					rows = append(rows, []string{r.ID, r.StartTime.Local().Format(time.DateTime), recordingState(&r), r.Name, r.Kind, r.Namespace + "/" + r.Pod, r.Cluster.UID, r.SessionID, r.Ticket})
+				}
+				return display.Table(e.out, []string{"ID", "START", "STATE", "NAME", "KIND", "POD", "CLUSTER", "SESSION", "TICKET"}, rows)
+			})
+		})
+	c.Flags().StringVar(&cluster, "cluster", "", "only recordings of the cluster with an `identifier`")
+	c.Flags().StringVar(&session, "session", "", "only recordings of the access session with an `ID`")
+	e.addOutputFlag(c)
+	return c
+}
+
+// recordingState returns the state of a recording, for people.
+func recordingState(r *adminv1.Recording) string {
+	switch {
+	case r.EndTime == nil:
+		return "in progress"
+	case !r.Complete:
+		return "interrupted"
+	}
+	return "complete"
+}
+
+func (e *environment) accessRecording() *cobra.Command {
+	var file string
+	c := e.readCommand(&cobra.Command{Use: "recording ID", Short: "Show what an engineer typed into a command in a pod, and what it showed", Args: cobra.ExactArgs(1),
+		Example: `  hcpctl access recording 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f
+  hcpctl access recording 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f --file recording.cast`,
+		Long: `Show a recording: one line for each event, with the seconds since the beginning. A recording may contain secrets. It requires the role
+break-glass, and is audited. With --file, store it as an asciicast of version 2.`},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			described, err := client.Recording(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
+			defer cancel()
+			if file != "" {
+				err = e.storeRecording(ctx, client, args[0], file)
+			} else {
+				err = e.showRecording(ctx, client, args[0])
+			}
+			if err == nil && !described.Complete {
+				fmt.Fprintf(e.err, "the recording has no end: it is %s\n", recordingState(described))
+			}
+			return err
+		})
+	c.Flags().StringVarP(&file, "file", "f", "", "output `file` of the asciicast, which must not exist")
+	return c
+}
+
+// storeRecording writes the asciicast of a recording to a new file. After an error no file remains.
+func (e *environment) storeRecording(ctx context.Context, client *adminclient.Client, id, name string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("--file: %w", err)
+	}
+	err = client.CopyRecording(ctx, id, file)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = os.Remove(name)
+	}
+	return err
+}
+
+// showRecording prints the events of a recording. After an error, those before it are printed.
+func (e *environment) showRecording(ctx context.Context, client *adminclient.Client, id string) error {
+	content, writer := io.Pipe()
+	go func() { writer.CloseWithError(client.CopyRecording(ctx, id, writer)) }()
+	defer func() { _ = content.Close() }()
+	lines := bufio.NewScanner(content)
+	lines.Buffer(nil, recording.MaxLine)
+	for first := true; lines.Scan(); first = false {
+		if first {
+			header, err := recording.ParseHeader(lines.Bytes())
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(e.out, "%s  %q\n", time.Unix(header.Timestamp, 0).UTC().Format(time.RFC3339), header.Title); err != nil {
+				return err
+			}
+			continue
+		}
+		event, err := recording.ParseEvent(lines.Bytes())
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(e.out, "%10.3f  %-7s  %q\n", event.Time.Seconds(), eventName(event.Code), event.Data); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// eventName returns the name of a type of events, for people.
+func eventName(code recording.Code) string {
+	switch code {
+	case recording.Input:
+		return "typed"
+	case recording.Output:
+		return "shown"
+	case recording.Resize:
+		return "resized"
+	case recording.Marker:
+		return "note"
+	}
+	return string(code)
+}
