@@ -279,8 +279,8 @@ func looseSchemas(at string, node map[string]any) []string {
 var deployedPrograms = map[string][]string{
 	"frontend":           {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"backend":            {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
-	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
-	"gateway-access":     {"gateway/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
+	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/recording/logs", "internal/mesh"},
+	"gateway-access":     {"gateway/pkg/app", "gateway/pkg/recording", "internal/recording/logs", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
 	"gateway-egress":     {"gateway/pkg/egress/app", "internal/process", "internal/database"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
@@ -296,7 +296,7 @@ var byChart = map[string]string{
 	"listen": "0.0.0.0:8443", "listen-connect": "0.0.0.0:8449", "listen-grpc": "0.0.0.0:8090", "listen-rest": "0.0.0.0:8000", "ops-listen": "0.0.0.0:8080",
 	"identity-dir": "/identity", "cluster-service-address": "cluster-service.cluster-service.svc:8443", "maestro-url": "https://maestro-server.maestro-server.svc:8000",
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "access-policy-file": "/config/access-policy.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
-	"audit-queue-dir": "/audit/queue", "crd-dir": "/usr/share/hypershift/crds",
+	"audit-queue-dir": "/audit/queue", "recording-dir": "/audit/recordings", "crd-dir": "/usr/share/hypershift/crds",
 	"replica": "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
 	"drain": "10s",
 }
@@ -310,7 +310,7 @@ var atDefault = []string{
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
-	"audit-queue-limit", "audit-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",
+	"audit-queue-limit", "audit-sink-dir", "recording-limit", "recording-max-bytes", "recording-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",
 }
 
 // TestConfigurationKeysAreFlags joins the keys of the configuration with the flags of the programs: each flag that a key names must

@@ -3,7 +3,7 @@
 
 locals {
   witness_group = "/subscriptions/${var.config.subscriptions.global}/resourceGroups/${var.config.resourceGroups.region}-witness"
-  # Writers of audit records. The sink permits them to append and to read, and nothing else.
+  # Writers of audit records. The container permits them to append and to read, and nothing else.
   auditors   = toset(["admin", "backend", "cluster-service", "frontend", "gateway-access", "maestro-server"])
   append_id  = uuidv5("url", "${local.group}/append")
   containers = "Microsoft.Storage/storageAccounts/blobServices/containers"
@@ -82,7 +82,7 @@ resource "azapi_resource" "append_role" {
   name      = local.append_id
   body = {
     properties = {
-      roleName         = "hcpmesh ${var.config.environment} ${var.config.region} append audit records"
+      roleName         = "hcpmesh ${var.config.environment} ${var.config.region} append audit records and recordings"
       description      = "Read and append blobs. Neither replace nor delete them."
       type             = "CustomRole"
       assignableScopes = [local.group]
@@ -94,7 +94,7 @@ resource "azapi_resource" "append_role" {
 module "audit_append_role" {
   for_each   = local.auditors
   source     = "../modules/role"
-  scope      = azapi_resource.audit["sink"].id
+  scope      = azapi_resource.audit_records.id
   role       = local.append_id
   principal  = local.principals[each.key]
   purpose    = each.key

@@ -26,6 +26,7 @@ locals {
     certificatesOfficer = "a4417e6f-fecd-4de8-b567-7b0420556985"
     dnsZoneContributor  = "befefa01-2a29-4197-83a8-272ff33ce314"
     blobContributor     = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+    blobReader          = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
   }
 }
 

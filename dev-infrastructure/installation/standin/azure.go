@@ -63,6 +63,7 @@ func (r *settings) seed(pipelines string) emulator.Seed {
 	for _, c := range []struct{ group, account, container, access string }{
 		{r.regionGroup(), r.text("oidc", "storageAccount"), r.text("oidc", "container"), "blob"},
 		{r.regionGroup(), r.text("audit", "sinkAccount"), r.text("audit", "sinkContainer"), ""},
+		{r.regionGroup(), r.text("audit", "sinkAccount"), r.text("gatewayAccess", "recordings", "container"), ""},
 		{witnesses, r.text("audit", "witnessAccount"), r.text("audit", "witnessContainer"), ""},
 	} {
 		seed.Containers = append(seed.Containers, emulator.SeedContainer{Account: c.account, AccountID: c.group + accounts + c.account, Name: c.container, Access: c.access})

@@ -15,7 +15,7 @@ func (s *Services) ShardKeys() (private, public string) {
 }
 
 // GivenSecrets creates the files of secrets that come from elsewhere, for the Supplier of a region: the pull secret, the public key of the
-// agent, the keys of the session gateway, the trust root of releases and the token of the ticket system.
+// agent, the keys of the session gateway and of recordings, the trust root of releases and the token of the ticket system.
 func (s *Services) GivenSecrets() (map[string]string, error) {
 	r := s.settings()
 	clusters := s.Target.Configuration.Get("managementClusters")
@@ -33,11 +33,13 @@ func (s *Services) GivenSecrets() (map[string]string, error) {
 		return nil, err
 	}
 	given[agent] = public
-	key, publicKey := filepath.Join(s.Dir, "gateway-private.json"), filepath.Join(s.Dir, "gateway-public.json")
-	if err := seal.CreatePair(key, publicKey); err != nil {
-		return nil, err
+	for name, part := range map[string][]string{"gateway": {"gatewayAccess"}, "recording": {"gatewayAccess", "recordings"}} {
+		key, publicKey := filepath.Join(s.Dir, name+"-private.json"), filepath.Join(s.Dir, name+"-public.json")
+		if err := seal.CreatePair(key, publicKey); err != nil {
+			return nil, err
+		}
+		given[r.text(append(part, "key", "secret")...)], given[r.text(append(part, "publicKey", "secret")...)] = key, publicKey
 	}
-	given[r.text("gatewayAccess", "key", "secret")], given[r.text("gatewayAccess", "publicKey", "secret")] = key, publicKey
 	if _, err := s.ticketToken(); err != nil {
 		return nil, err
 	}

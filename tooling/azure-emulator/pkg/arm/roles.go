@@ -18,6 +18,7 @@ const (
 	// VaultAdministratorRole permits everything with the data of a vault.
 	VaultAdministratorRole  = "00482a5a-887f-4fb3-b363-3b7fe8e74483"
 	BlobDataContributorRole = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+	BlobDataReaderRole      = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 	// CryptoUserRole permits to encrypt and decrypt with the keys of a vault.
 	CryptoUserRole = "12338af0-0e69-4776-bea7-57ae8d297424"
 )
@@ -45,6 +46,7 @@ func builtInRoles() []rbac.Role {
 		{ID: "f1a07417-d97a-45cb-824c-7a7467783830", Name: "Managed Identity Operator", Actions: []string{"Microsoft.ManagedIdentity/userAssignedIdentities/*/read", "Microsoft.ManagedIdentity/userAssignedIdentities/*/assign/action"}},
 		{ID: BlobDataContributorRole, Name: "Storage Blob Data Contributor", Actions: []string{containerActions + "read", containerActions + "write", containerActions + "delete"},
 			DataActions: []string{containerActions + "blobs/read", containerActions + "blobs/write", containerActions + "blobs/delete", containerActions + "blobs/add/action"}},
+		{ID: BlobDataReaderRole, Name: "Storage Blob Data Reader", Actions: []string{containerActions + "read"}, DataActions: []string{containerActions + "blobs/read"}},
 		{ID: "a1f96423-95ce-4224-ab27-4e3dc72facd4", Name: "Azure Red Hat OpenShift Cloud Controller Manager", Actions: join},
 		{ID: "0336e1d3-7a87-462b-b6db-342b63f7802c", Name: "Azure Red Hat OpenShift Cluster Ingress Operator", Actions: append(slices.Clone(network), "Microsoft.Network/dnsZones/A/write", "Microsoft.Network/dnsZones/A/delete")},
 		{ID: "5b7237c5-45e1-49d6-bc18-a1f62f400748", Name: "Azure Red Hat OpenShift Disk Storage Operator", Actions: []string{"Microsoft.Compute/disks/read", "Microsoft.Compute/disks/write", "Microsoft.Compute/disks/delete"}},
