@@ -40,7 +40,7 @@ func (s *Store) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
 			defer cancel()
-			failing = s.report(last, failing, s.export(last))
+			s.report(last, failing, s.export(last))
 			_ = s.lock.Close()
 			return
 		case <-s.changed:
