@@ -19,7 +19,7 @@ import (
 
 // otherForms are the pages that request what is no admin operation, by the names of admin's routes.
 var otherForms = map[string]string{
-	"silences.create": "POST /silences", "silences.end": "POST /silences/{silence}/end",
+	"accessSessions.end": "POST /access-sessions/{session}/end", "silences.create": "POST /silences", "silences.end": "POST /silences/{silence}/end",
 	"elevations.create": "POST /access/request", "elevations.approve": "POST /access/{elevation}/{transition}", "elevations.deny": "POST /access/{elevation}/{transition}",
 	"elevations.activate": "POST /access/{elevation}/{transition}", "elevations.review": "POST /access/{elevation}/{transition}", "elevations.end": "POST /access/{elevation}/{transition}",
 }
@@ -30,7 +30,6 @@ var notOffered = map[string]string{
 	adminv1.ActionAccessSessionRequest: "A session is used with a kubeconfig that gets tokens from hcpctl, which requests both.",
 	adminv1.ActionEgressLinkSet:        "The portal has no page of the links of the egress gateway yet: hcpctl egress link set.",
 	adminv1.ActionEgressLinkDelete:     "The portal has no page of the links of the egress gateway yet: hcpctl egress link delete.",
-	"accessSessions.end":               "The portal has no page of access sessions yet. The end of the elevation, which it offers, ends its sessions.",
 }
 
 // filledForm are values of the fields of all forms.
@@ -82,7 +81,7 @@ func TestEachChangeOfTheAPIIsOffered(t *testing.T) {
 		}
 		offered[a.Name] = true
 	}
-	forms := slices.Concat((&Portal{}).elevationPages(), (&Portal{}).alertPages())
+	forms := slices.Concat((&Portal{}).elevationPages(), (&Portal{}).alertPages(), (&Portal{}).sessionPages())
 	for _, name := range changes {
 		pattern, other := otherForms[name]
 		_, excepted := notOffered[name]
