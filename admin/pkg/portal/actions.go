@@ -69,7 +69,7 @@ func (e *fieldError) Error() string { return e.message }
 
 // actions lists the actions that the portal offers. A test compares them with the routes of admin.
 func actions() []action {
-	return slices.Concat(clusterActions(), nodePoolActions(), deletionActions(), credentialActions(), upgradeActions(), shardActions(), regionActions())
+	return slices.Concat(clusterActions(), nodePoolActions(), deletionActions(), credentialActions(), upgradeActions(), shardActions(), egressLinkActions(), regionActions())
 }
 
 // offer is an action that a page offers.

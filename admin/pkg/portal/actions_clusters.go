@@ -228,7 +228,7 @@ func clusterOffers(cluster adminv1.Cluster) []offer {
 	if cluster.DeleteTime != nil || cluster.Phase == "Deleting" {
 		return offersOf(kindCluster, cluster.UID, "retry-deletion")
 	}
-	paths := []string{"retry", "pause", "resume", "set-size", "set-placement", "remove-placement", "accept-control-plane"}
+	paths := []string{"retry", "pause", "resume", "set-size", "set-placement", "remove-placement", "set-egress-link", "accept-control-plane"}
 	if cluster.Phase != "Ready" {
 		paths = append(paths, "force-step")
 	}

@@ -28,13 +28,11 @@ var otherForms = map[string]string{
 var notOffered = map[string]string{
 	adminv1.ActionCredentialRequest:    "The private key of a certificate must not leave the machine of the engineer: hcpctl creates it there.",
 	adminv1.ActionAccessSessionRequest: "A session is used with a kubeconfig that gets tokens from hcpctl, which requests both.",
-	adminv1.ActionEgressLinkSet:        "The portal has no page of the links of the egress gateway yet: hcpctl egress link set.",
-	adminv1.ActionEgressLinkDelete:     "The portal has no page of the links of the egress gateway yet: hcpctl egress link delete.",
 }
 
 // filledForm are values of the fields of all forms.
 var filledForm = url.Values{"duration": {"30m"}, "size": {"large"}, "step": {"hosted-cluster"}, "strategy": {"spread"}, "pool": {"workers"}, "replicas": {"3"}, "finalizers": {"backup.example.com/hook"}, "class": {"sre"},
-	"credential": {"credential-1"}, "version": {"4.21.4"}, "nodePools": {"all"}, "gate": {"minor-version"}, "name": {"name"}, "maxConcurrent": {"1"}, "capacity": {"70"}, "settings": {"capacity"}, "clusters": {"5"}}
+	"credential": {"credential-1"}, "version": {"4.21.4"}, "nodePools": {"all"}, "gate": {"minor-version"}, "name": {"name"}, "maxConcurrent": {"1"}, "capacity": {"70"}, "settings": {"capacity"}, "clusters": {"5"}, "link": {"4001"}, "hosts": {"quay.io"}}
 
 // TestEachChangeOfTheAPIIsOffered compares the routes of admin that change something with the actions of the portal. Each must be offered, or be
 // named with a reason. The request of each action must be one of the route with its name.
@@ -49,7 +47,7 @@ func TestEachChangeOfTheAPIIsOffered(t *testing.T) {
 		routes.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Route", route.Name) })
 	}
 	offered := map[string]bool{}
-	o := object{ID: "id", Shard: &clusterservicev1.ProvisionShard{}}
+	o := object{ID: "id", Cluster: "id", Shard: &clusterservicev1.ProvisionShard{}}
 	for _, a := range actions() {
 		form := filledForm
 		if a.Kind == kindShard {
@@ -135,7 +133,7 @@ func TestFormsOfAllActions(t *testing.T) {
 }
 
 // objectOfKind are objects of the tests.
-var objectOfKind = map[string]string{kindCluster: testUID, kindUpgrade: testUpgrade, kindPolicy: "nightly", kindShard: "mgmt-1", kindARMOperation: "o", kindOrphan: "orphan-1", kindDrift: "drifted-1", kindSubscription: "00000000-0000-0000-0000-0000000000aa"}
+var objectOfKind = map[string]string{kindCluster: testUID, kindUpgrade: testUpgrade, kindPolicy: "nightly", kindShard: "mgmt-1", kindARMOperation: "o", kindOrphan: "orphan-1", kindDrift: "drifted-1", kindSubscription: "00000000-0000-0000-0000-0000000000aa", kindEgressLink: "4001"}
 
 // formValues returns what a browser sends of the form of an action without a change.
 func formValues(t *testing.T, page string) url.Values {

@@ -24,6 +24,7 @@ const (
 	kindOrphan       = "orphans"
 	kindDrift        = "drift"
 	kindSubscription = "subscriptions"
+	kindEgressLink   = "egress-links"
 )
 
 // objectKind is a kind of objects on which engineers act.
@@ -65,6 +66,7 @@ func objectKinds() []objectKind {
 		{Path: kindOrphan, Section: "/drift", List: crumb{"Orphans", "/orphans"}, read: readOrphan},
 		{Path: kindDrift, Section: "/drift", List: crumb{"Drift", "/drift"}, read: readDrift},
 		{Path: kindSubscription, Section: "/clusters", List: crumb{"Clusters", "/clusters"}, read: readSubscription},
+		{Path: kindEgressLink, Section: "/egress-links", List: crumb{"Egress links", "/egress-links"}, read: readEgressLink},
 	}
 }
 

@@ -142,6 +142,7 @@ func (f *fakeAPI) fill(text string) {
 	f.fillDrift(text, cluster)
 	f.fillAlerts(text)
 	f.fillSessions(text)
+	f.fillEgressLinks(text)
 	if text != hostile {
 		explained := f.responses[path+"/explanation"].(adminv1.Explanation)
 		explained.Items, explained.Facts = explained.Items[:1], explained.Facts[:1]
@@ -161,6 +162,7 @@ var readPages = map[string]string{
 	"start-upgrade": "/clusters/" + testUID + "/actions/upgrade?version=4.21.4&nodePools=all", "acknowledge": "/upgrades/" + testUpgrade + "/actions/acknowledge?gate=minor-version", "apply-policy": "/upgrade-policies/nightly/actions/apply",
 	"alerts": "/alerts", "silence": "/silences/new?alert=AgentSilent&labels=shard%3Dmgmt-1", "silence-end": "/silences/" + testSilence + "/end",
 	"access-sessions": "/access-sessions?show=all&cluster=" + testUID, "access-session": "/access-sessions/" + testSession, "recordings": "/recordings",
+	"egress-links": "/egress-links", "set-egress-link": "/egress-links/4001/actions/set", "assign-egress-link": "/clusters/" + testUID + "/actions/set-egress-link",
 	"drift": "/drift", "orphans": "/orphans", "leftovers": "/leftovers", "works": "/clusters/" + testUID + "/works",
 	"drain": "/shards/mgmt-1/actions/drain", "force-deletion-step": "/clusters/" + testDeleting + "/actions/force-deletion-step?step=hosted-cluster", "set-placement": "/clusters/" + testUID + "/actions/set-placement",
 	"set-shard": "/shards/mgmt-1/actions/set", "delete-drift": "/drift/drifted-1/actions/delete", "set-quota": "/subscriptions/00000000-0000-0000-0000-0000000000aa/actions/set-quota", "elevation-emergency": "/access/emergency",

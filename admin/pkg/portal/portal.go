@@ -112,7 +112,7 @@ func (p *Portal) routes() http.Handler {
 	open("GET /held-form", "held-form", p.withSession(p.showHeldForm))
 	open("POST /sign-out", "sign-out", p.signOut)
 	open("POST /theme", "theme", p.setTheme)
-	for _, page := range slices.Concat(p.signedInPages(), p.upgradePages(), p.driftPages(), p.alertPages(), p.sessionPages(), p.actionPages(), p.elevationPages()) {
+	for _, page := range slices.Concat(p.signedInPages(), p.upgradePages(), p.driftPages(), p.alertPages(), p.sessionPages(), p.egressLinkPages(), p.actionPages(), p.elevationPages()) {
 		open(page.pattern, page.name, p.withSession(page.handle))
 	}
 	for _, stream := range p.livePages() { // streams last longer than pages

@@ -70,7 +70,7 @@ type navEntry struct {
 // navigation lists the sections of the portal.
 var navigation = []navEntry{
 	{Title: "Region", URL: "/"}, {Title: "Clusters", URL: "/clusters"}, {Title: "Operations", URL: "/operations"}, {Title: "Upgrades", URL: "/upgrades"}, {Title: "Deletions", URL: "/deletions"},
-	{Title: "Shards", URL: "/shards"}, {Title: "Alerts", URL: "/alerts"}, {Title: "Drift", URL: "/drift"}, {Title: "Access", URL: "/access"}, {Title: "Audit", URL: "/audit"},
+	{Title: "Shards", URL: "/shards"}, {Title: "Alerts", URL: "/alerts"}, {Title: "Drift", URL: "/drift"}, {Title: "Egress links", URL: "/egress-links"}, {Title: "Access", URL: "/access"}, {Title: "Audit", URL: "/audit"},
 }
 
 // pages are the parsed templates by name.
