@@ -18,7 +18,7 @@ func (f *fakeAPI) fillEgressLinks(text string) {
 	f.responses["/egress-links"] = adminv1.EgressLinkList{Items: []adminv1.EgressLink{
 		{LinkID: "4001", Cluster: cluster, Hosts: []string{"quay.io", text}, OperationID: testOperation, RequestTime: ago(time.Hour)},
 		{LinkID: "4002", Cluster: cluster, OperationID: testOperation, RequestTime: ago(time.Hour), RemovedTime: &removed, ReusableTime: &reusable},
-		{LinkID: text, OperationID: text}}}
+		{LinkID: text, Cluster: cluster, OperationID: testOperation}}}
 	f.responses["PUT /clusters/"+testUID+"/egress-links/4001"] = f.responses["/operations/"+testOperation]
 }
 

@@ -90,7 +90,7 @@ var statusKinds = map[string]string{
 	"unresponsive": "danger", "notready": "warning", "diskfull": "danger", "critical": "danger", "refused": "danger",
 	"waiting": "warning", "requested": "warning", "cordoned": "warning", "draining": "warning", "paused": "warning", "silent": "warning", "warning": "warning", "pending": "warning",
 	"deleting": "info", "running": "info", "accepted": "info", "approved": "info", "updating": "info", "provisioning": "info", "installing": "info", "upgrading": "info", "forced": "warning",
-	"controlplane": "info", "nodepools": "info", "rollingout": "info", "passed": "success", "acknowledged": "warning", "aborted": "warning", "open": "success", "applied": "success", "repairedbyitself": "info", "needsadecision": "warning", "notapplied": "warning", "page": "danger", "ticket": "warning", "removed": "warning",
+	"controlplane": "info", "nodepools": "info", "rollingout": "info", "passed": "success", "acknowledged": "warning", "aborted": "warning", "open": "success", "applied": "success", "repairedbyitself": "info", "needsadecision": "warning", "notapplied": "warning", "page": "danger", "ticket": "warning", "removed": "warning", "complete": "success", "interrupted": "warning", "inprogress": "info", "inuse": "success",
 }
 
 // statusIcons are the icons of the kinds.
