@@ -39,6 +39,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -52,7 +53,7 @@ type harness struct {
 	works  *works
 	url    string
 	client *http.Client
-	log    *journal
+	log    *logtest.Log
 	trail  *audittest.Trail
 	// metrics has the metrics of the watcher of elevations.
 	metrics *prometheus.Registry
@@ -60,24 +61,6 @@ type harness struct {
 	intents *intent.Verifier
 	// gateway opens the keys of access sessions.
 	gateway *seal.PrivateKeys
-}
-
-// journal is a log with concurrent writers.
-type journal struct {
-	mu      sync.Mutex
-	content strings.Builder
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.content.Write(line)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.content.String()
 }
 
 // engineers authenticates callers: the token is the name of the engineer.
@@ -118,7 +101,7 @@ func newHarness(t testing.TB) *harness {
 	if err := db.EnsureSchema(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
+	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &logtest.Log{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
 	signer := intenttest.New(t)
 	seals, err := elevation.NewSealer()
 	if err != nil {

@@ -47,6 +47,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 )
 
 func TestMain(m *testing.M) {
@@ -130,7 +131,7 @@ type region struct {
 	signer  *x509.Certificate
 	key     *ecdsa.PrivateKey
 	api     *httptest.Server
-	log     *lines
+	log     *logtest.Log
 	// endpoint is the URL of the API server, and authorities verify it: those of api, unless the test has a real one.
 	endpoint, authorities string
 	// recordingKeys seals recordings, and reading opens them. recorded is the folder of their sink.
@@ -150,27 +151,9 @@ type region struct {
 	seen []*http.Request
 }
 
-// lines is a log with concurrent writers.
-type lines struct {
-	mu      sync.Mutex
-	content strings.Builder
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.content.Write(line)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.content.String()
-}
-
 func newRegion(t testing.TB) *region {
 	t.Helper()
-	r := &region{t: t, fleet: &fleet{changed: make(chan struct{})}, trail: audittest.New(t, "gateway-access", 0), log: &lines{}}
+	r := &region{t: t, fleet: &fleet{changed: make(chan struct{})}, trail: audittest.New(t, "gateway-access", 0), log: &logtest.Log{}}
 	r.db, r.cosmos = databasetest.New(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -65,30 +66,12 @@ type harness struct {
 	public  *seal.PublicKeys
 	private *seal.PrivateKeys
 	change  func(*Options)
-	log     *lines
-}
-
-// lines is a log with concurrent writers.
-type lines struct {
-	mu      sync.Mutex
-	content strings.Builder
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.content.Write(line)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.content.String()
+	log     *logtest.Log
 }
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	h := &harness{t: t, dir: t.TempDir(), sink: t.TempDir(), index: &memoryIndex{known: map[string]Description{}}, log: &lines{}}
+	h := &harness{t: t, dir: t.TempDir(), sink: t.TempDir(), index: &memoryIndex{known: map[string]Description{}}, log: &logtest.Log{}}
 	var err error
 	if h.public, h.private, err = seal.NewPair(); err != nil {
 		t.Fatal(err)
