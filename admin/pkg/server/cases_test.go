@@ -28,6 +28,7 @@ func TestCases(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
 	h.observe(t)
+	recorded := h.record(t, 1, "session", true)
 	record := servertest.New(h.client.Transport)
 	target := httpcase.Target{
 		BaseURL: h.url, Client: &http.Client{Transport: record}, Timeout: time.Minute, ProcessOperations: h.execute,
@@ -35,6 +36,7 @@ func TestCases(t *testing.T) {
 		Variables: map[string]string{
 			"domain": "example.com", "cluster": uid, "subscription": subscription, "name": "Alpha", "cluster-id": clusterID, "pool": "pool", "deleting": uid, "operation": "op-of-alpha",
 			"credential": "sre", "orphan": "of-another", "drifted": drifted, "upgrade": "upgrade", "version": "4.20.16", "gate": "upgradeable", "csr": csr, "outcome": "Succeeded",
+			"recording": recorded.RecordingID,
 		},
 	}
 	for _, c := range cases {

@@ -32,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -61,6 +62,9 @@ type harness struct {
 	intents *intent.Verifier
 	// gateway opens the keys of access sessions.
 	gateway *seal.PrivateKeys
+	// recordings is the folder of recordings, and sealing encrypts them.
+	recordings string
+	sealing    *seal.PublicKeys
 }
 
 // engineers authenticates callers: the token is the name of the engineer.
@@ -125,6 +129,12 @@ func newHarness(t testing.TB) *harness {
 		t.Fatal(err)
 	}
 	h.config.Gateway, h.gateway = &server.Gateway{URL: "https://gateway.example.com", Keys: sealing}, opening
+	sealing, opening, err = seal.NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.recordings, h.sealing = t.TempDir(), sealing
+	h.config.Recordings = &server.Recordings{Storage: sink.FileAt(h.recordings), Keys: opening}
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

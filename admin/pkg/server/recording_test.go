@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,58 +13,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
-	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // secretInput is what an engineer typed. Only the content of a recording may have it.
 const secretInput = "a-typed-password"
 
-// recorded is a region with recordings: a harness whose admin reads them from a folder.
-type recorded struct {
-	*harness
-	t       *testing.T
-	dir     string
-	sealing *seal.PublicKeys
-	api     http.Handler
-}
-
-func newRecorded(t *testing.T) *recorded {
-	t.Helper()
-	r := &recorded{harness: newHarness(t), t: t, dir: t.TempDir()}
-	r.populate(t)
-	sealing, opening, err := seal.NewPair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.sealing = sealing
-	r.config.Recordings = &server.Recordings{Storage: sink.FileAt(r.dir), Keys: opening}
-	r.api = r.another(r.db)
-	return r
-}
-
 // recordingID returns the ID of a recording.
 func recordingID(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }
 
 // file returns the log of a recording.
-func (r *recorded) file(id string) string {
-	return filepath.Join(r.dir, recording.LogName(id)+".jsonl")
+func (h *harness) recordingFile(id string) string {
+	return filepath.Join(h.recordings, recording.LogName(id)+".jsonl")
 }
 
-// record stores a recording that started some minutes after a fixed time, and returns its description.
-func (r *recorded) record(number int, session string, end bool) database.AccessRecordingDocument {
-	r.t.Helper()
+// record stores a recording of the cluster that started some minutes after a fixed time, and returns its description.
+func (h *harness) record(t *testing.T, number int, session string, end bool) database.AccessRecordingDocument {
+	t.Helper()
 	start := time.Date(2026, 11, 25, 4, number, 0, 0, time.UTC)
 	facts := recording.Facts{ID: recordingID(number), SessionID: session, ClusterUID: uid, ResourceID: resourceID, Owner: recording.Person{Name: "oncall", ObjectID: "object-of-oncall"},
 		Reason: "a pod hangs", Ticket: "INC-1", Start: start, Kind: "pods/exec", Namespace: "default", Pod: "<script>alert(1)</script>"}
-	w, log, err := recording.NewWriter(r.sealing, facts, []string{"cat"})
+	w, log, err := recording.NewWriter(h.sealing, facts, []string{"cat"})
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	log = append(log, w.Data(start.Add(time.Second), recording.Stdin, []byte(secretInput+"\n"))...)
 	for range 100 {
@@ -79,26 +52,26 @@ func (r *recorded) record(number int, session string, end bool) database.AccessR
 		document.EndTime, document.EndReason, document.Complete = &ended, "The client has closed the connection.", true
 	}
 	document.Bytes = int64(len(log))
-	if err := os.WriteFile(r.file(facts.ID), log, 0o600); err != nil {
-		r.t.Fatal(err)
+	if err := os.WriteFile(h.recordingFile(facts.ID), log, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if err := r.db.PutAccessRecording(r.t.Context(), document); err != nil {
-		r.t.Fatal(err)
+	if err := h.db.PutAccessRecording(t.Context(), document); err != nil {
+		t.Fatal(err)
 	}
 	return document
 }
 
 // content reads the content of a recording over a connection. err is that of an aborted response.
-func (r *recorded) content(who, id string) (status int, header http.Header, body string, err error) {
-	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+adminv1.Root+"/recordings/"+id+"/content", nil)
+func (h *harness) content(t *testing.T, who, id string) (status int, header http.Header, body string, err error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+adminv1.Root+"/recordings/"+id+"/content", nil)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+who)
-	response, err := r.client.Do(request)
+	response, err := h.client.Do(request)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(response.Body)
@@ -107,15 +80,17 @@ func (r *recorded) content(who, id string) (status int, header http.Header, body
 
 // TestRecordingsAreListed lists recordings, of a cluster and of a session, the newest first. The descriptions have nothing of the content.
 func TestRecordingsAreListed(t *testing.T) {
-	r := newRecorded(t)
-	r.record(1, "session-1", true)
-	r.record(2, "session-2", true)
-	r.record(3, "session-1", false)
+	h := newHarness(t)
+	h.populate(t)
+	api := h.another(h.db)
+	h.record(t, 1, "session-1", true)
+	h.record(t, 2, "session-2", true)
+	h.record(t, 3, "session-1", false)
 	for query, want := range map[string][]string{
 		"": {recordingID(3), recordingID(2), recordingID(1)}, "?cluster=" + uid: {recordingID(3), recordingID(2), recordingID(1)},
 		"?session=session-1": {recordingID(3), recordingID(1)}, "?session=none": nil,
 	} {
-		answer := ask(r.api, "reader", "", http.MethodGet, "/recordings"+query, "")
+		answer := ask(api, "reader", "", http.MethodGet, "/recordings"+query, "")
 		var list adminv1.RecordingList
 		if answer.Code != http.StatusOK || json.Unmarshal(answer.Body.Bytes(), &list) != nil {
 			t.Fatalf("%s: %d: %s", query, answer.Code, answer.Body)
@@ -131,14 +106,14 @@ func TestRecordingsAreListed(t *testing.T) {
 			t.Errorf("the list has the content: %s", answer.Body)
 		}
 	}
-	answer := ask(r.api, "reader", "", http.MethodGet, "/recordings/"+strings.ToUpper(recordingID(1)), "")
+	answer := ask(api, "reader", "", http.MethodGet, "/recordings/"+strings.ToUpper(recordingID(1)), "")
 	var one adminv1.Recording
 	if answer.Code != http.StatusOK || json.Unmarshal(answer.Body.Bytes(), &one) != nil || one.Pod != "<script>alert(1)</script>" || one.Cluster.UID != uid || !one.Complete || one.EndTime == nil {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}
 	for path, status := range map[string]int{"/recordings/" + recordingID(9): http.StatusNotFound, "/recordings/none": http.StatusNotFound, "/recordings/" + recordingID(9) + "/content": http.StatusNotFound,
 		"/recordings?cluster=none": http.StatusNotFound, "/recordings?pod=none": http.StatusBadRequest} {
-		if answer := ask(r.api, "oncall", "", http.MethodGet, path, ""); answer.Code != status {
+		if answer := ask(api, "oncall", "", http.MethodGet, path, ""); answer.Code != status {
 			t.Errorf("%s: %d: %s", path, answer.Code, answer.Body)
 		}
 	}
@@ -146,11 +121,11 @@ func TestRecordingsAreListed(t *testing.T) {
 
 // TestRecordingIsRead reads a recording. Only the role break-glass may do that, and the audit has it. Nothing of the content is in the audit or the log.
 func TestRecordingIsRead(t *testing.T) {
-	r := newRecorded(t)
-	r.serveRecordings()
-	one, running := r.record(1, "session-1", true), r.record(2, "session-1", false)
+	h := newHarness(t)
+	h.populate(t)
+	one, running := h.record(t, 1, "session-1", true), h.record(t, 2, "session-1", false)
 	for _, id := range []string{one.RecordingID, running.RecordingID} {
-		status, header, body, err := r.content("oncall", id)
+		status, header, body, err := h.content(t, "oncall", id)
 		if err != nil || status != http.StatusOK || header.Get("Content-Type") != adminv1.AsciicastType || header.Get("Cache-Control") != "no-store" {
 			t.Fatalf("%d: %v: %v", status, header, err)
 		}
@@ -158,11 +133,11 @@ func TestRecordingIsRead(t *testing.T) {
 			t.Errorf("the content has %d bytes: %.200s", len(body), body)
 		}
 	}
-	if status, _, body, _ := r.content("operator", one.RecordingID); status != http.StatusForbidden {
+	if status, _, body, _ := h.content(t, "operator", one.RecordingID); status != http.StatusForbidden {
 		t.Errorf("an operator gets %d: %s", status, body)
 	}
 	outcomes := map[string]int{}
-	for _, record := range r.trail.Records(t) {
+	for _, record := range h.trail.Records(t) {
 		if record.Action == "recordings.content" && record.Object.ID == one.RecordingID && record.Object.Cluster == uid {
 			outcomes[record.Outcome]++
 		}
@@ -173,34 +148,27 @@ func TestRecordingIsRead(t *testing.T) {
 	if outcomes[audit.Succeeded] != 1 {
 		t.Errorf("the audit has the outcomes %v", outcomes)
 	}
-	if strings.Contains(r.log.String(), secretInput) {
+	if strings.Contains(h.log.String(), secretInput) {
 		t.Error("the log has the content")
 	}
-}
-
-// serveRecordings serves an admin with recordings in place of that of the harness.
-func (r *recorded) serveRecordings() {
-	api := httptest.NewServer(r.api)
-	r.t.Cleanup(api.Close)
-	r.url, r.client = api.URL, api.Client()
 }
 
 // TestChangedRecordingIsAborted changes recordings in the storage. The client gets an error, or a response that does not end, and never a changed recording
 // as a whole one.
 func TestChangedRecordingIsAborted(t *testing.T) {
-	r := newRecorded(t)
-	r.serveRecordings()
+	h := newHarness(t)
+	h.populate(t)
 	change := func(number int, change func(lines []string) []string) string {
 		t.Helper()
-		document := r.record(number, "session-1", true)
-		text, err := os.ReadFile(r.file(document.RecordingID))
+		document := h.record(t, number, "session-1", true)
+		text, err := os.ReadFile(h.recordingFile(document.RecordingID))
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines := change(strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n"))
 		content := strings.Join(lines, "")
 		content += strings.Repeat("\n", max(0, len(text)-len(content))) // the length stays
-		if err := os.WriteFile(r.file(document.RecordingID), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(h.recordingFile(document.RecordingID), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return document.RecordingID
@@ -210,7 +178,7 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 		"the end is missing":  change(2, func(lines []string) []string { return lines[:len(lines)-1] }),
 		"lines are exchanged": change(3, func(lines []string) []string { lines[60], lines[61] = lines[61], lines[60]; return lines }),
 	} {
-		status, _, body, err := r.content("oncall", id)
+		status, _, body, err := h.content(t, "oncall", id)
 		if err == nil && status == http.StatusOK {
 			t.Errorf("%s: the response of %d bytes is complete", name, len(body))
 		}
@@ -219,46 +187,48 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 		lines[0] = strings.Replace(lines[0], "a pod hangs", "a pod waits", 1)
 		return lines
 	})
-	cut := r.record(5, "session-1", true)
-	if err := os.Truncate(r.file(cut.RecordingID), cut.Bytes/2); err != nil {
+	cut := h.record(t, 5, "session-1", true)
+	if err := os.Truncate(h.recordingFile(cut.RecordingID), cut.Bytes/2); err != nil {
 		t.Fatal(err)
 	}
 	another := change(6, func([]string) []string {
-		text, err := os.ReadFile(r.file(r.record(7, "session-1", true).RecordingID))
+		text, err := os.ReadFile(h.recordingFile(h.record(t, 7, "session-1", true).RecordingID))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return []string{string(text)}
 	})
 	for name, id := range map[string]string{"other facts": facts, "half a recording": cut.RecordingID, "another recording": another} {
-		if status, _, body, err := r.content("oncall", id); err != nil || status != http.StatusConflict || !strings.Contains(body, "was changed") {
+		if status, _, body, err := h.content(t, "oncall", id); err != nil || status != http.StatusConflict || !strings.Contains(body, "was changed") {
 			t.Errorf("%s: %d: %s: %v", name, status, body, err)
 		}
 	}
-	if strings.Count(r.log.String(), "a recording was changed") != 6 {
-		t.Errorf("the log does not have each change: %s", r.log.String())
+	if strings.Count(h.log.String(), "a recording was changed") != 6 {
+		t.Errorf("the log does not have each change: %s", h.log.String())
 	}
 }
 
 // TestRecordingsAway reads recordings that are not exported, from storage that is away, and from an admin that reads none.
 func TestRecordingsAway(t *testing.T) {
-	r := newRecorded(t)
-	waiting := r.record(1, "session-1", false)
-	if err := os.Remove(r.file(waiting.RecordingID)); err != nil {
+	h := newHarness(t)
+	h.populate(t)
+	api := h.another(h.db)
+	waiting := h.record(t, 1, "session-1", false)
+	if err := os.Remove(h.recordingFile(waiting.RecordingID)); err != nil {
 		t.Fatal(err)
 	}
 	path := "/recordings/" + waiting.RecordingID + "/content"
-	if answer := ask(r.api, "oncall", "", http.MethodGet, path, ""); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "is exported yet") {
+	if answer := ask(api, "oncall", "", http.MethodGet, path, ""); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "is exported yet") {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}
-	if err := os.Rename(r.dir, r.dir+".away"); err != nil {
+	if err := os.Rename(h.recordings, h.recordings+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if answer := ask(r.api, "oncall", "", http.MethodGet, path, ""); answer.Code != http.StatusServiceUnavailable {
+	if answer := ask(api, "oncall", "", http.MethodGet, path, ""); answer.Code != http.StatusServiceUnavailable {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}
-	r.config.Recordings = nil
-	if answer := ask(r.another(r.db), "oncall", "", http.MethodGet, path, ""); !strings.Contains(answer.Body.String(), "--recording-sink-dir") {
+	h.config.Recordings = nil
+	if answer := ask(h.another(h.db), "oncall", "", http.MethodGet, path, ""); !strings.Contains(answer.Body.String(), "--recording-sink-dir") {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}
 }

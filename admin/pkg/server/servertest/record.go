@@ -35,7 +35,9 @@ type answer struct {
 	// route is a method and a pattern; who is the engineer, empty for a request without a token.
 	route, who string
 	status     int
-	body       []byte
+	// contentType is the media type of the body.
+	contentType string
+	body        []byte
 }
 
 // New returns a Record of the responses of next.
@@ -62,7 +64,7 @@ func (r *Record) RoundTrip(request *http.Request) (*http.Response, error) {
 	_, route := r.routes.Handler(request)
 	who := strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")
 	r.mu.Lock()
-	r.answers = append(r.answers, answer{route, who, response.StatusCode, body})
+	r.answers = append(r.answers, answer{route, who, response.StatusCode, response.Header.Get("Content-Type"), body})
 	r.mu.Unlock()
 	return response, nil
 }
@@ -128,6 +130,13 @@ func (r *Record) EveryAnswer(t *testing.T) {
 		if a.status < http.StatusBadRequest {
 			at = "#/paths/" + strings.NewReplacer("{", "%7B", "}", "%7D").Replace(escape.Replace(path)) + "/" + strings.ToLower(method) + "/responses/" +
 				strconv.Itoa(a.status) + "/content/application~1json/schema"
+		}
+		if a.contentType != "application/json" {
+			at = strings.Replace(at, "application~1json", escape.Replace(a.contentType), 1)
+			if _, err := compiler.Compile("https://admin.invalid/document" + at); err != nil {
+				t.Errorf("%s %d has the type %s: %v", a.route, a.status, a.contentType, err)
+			}
+			continue
 		}
 		schema, err := compiler.Compile("https://admin.invalid/document" + at)
 		if err != nil {
