@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net"
 	"strconv"
+	"time"
 )
 
 // PortRange is an inclusive range of loopback ports, written as "21000-25999". It should be outside the kernel's
@@ -34,6 +35,28 @@ func portFree(port int32) bool {
 		return false
 	}
 	return listener.Close() == nil
+}
+
+// portWait is how long a server waits for its own port before it takes another one, and portPause the pause between two attempts.
+const (
+	portWait  = 5 * time.Second
+	portPause = 20 * time.Millisecond
+)
+
+// awaitPort waits until a port is free, for at most portWait. The API server of a runtime that was killed can hold its port for half a second after
+// its process cannot be found any more: the kernel closes its sockets last. It returns errStopped if stop is closed meanwhile.
+func awaitPort(port int32, stop <-chan struct{}) (free bool, err error) {
+	for deadline := time.Now().Add(portWait); !portFree(port); {
+		if time.Now().After(deadline) {
+			return false, nil
+		}
+		select {
+		case <-stop:
+			return false, errStopped
+		case <-time.After(portPause):
+		}
+	}
+	return true, nil
 }
 
 var errNoPort = errors.New("all ports of the range for hosted API servers are in use")

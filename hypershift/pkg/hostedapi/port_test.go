@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"time"
 )
 
 func TestPortRange(t *testing.T) {
@@ -14,6 +15,28 @@ func TestPortRange(t *testing.T) {
 		} else if good && r.String() != text {
 			t.Errorf("%q became %q", text, r.String())
 		}
+	}
+}
+
+// TestPortIsAwaited waits for a port that another process holds for a moment, and ends the wait when the server is stopped.
+func TestPortIsAwaited(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := int32(listener.Addr().(*net.TCPAddr).Port)
+	stop := make(chan struct{})
+	time.AfterFunc(5*portPause, func() { _ = listener.Close() })
+	if free, err := awaitPort(port, stop); !free || err != nil {
+		t.Errorf("the port was not awaited: %v", err)
+	}
+	if listener, err = net.Listen("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	close(stop)
+	if free, err := awaitPort(port, stop); free || !errors.Is(err, errStopped) {
+		t.Errorf("a stopped server waits for its port: %t, %v", free, err)
 	}
 }
 

@@ -211,6 +211,9 @@ func (s *server) runOnce() error {
 		return err
 	}
 	command, logFile, err := s.command(etcd)
+	if errors.Is(err, errStopped) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -289,7 +292,7 @@ func (s *server) runOnce() error {
 	}
 }
 
-// errStopped is returned by grantEtcd if shutDown stopped the server meanwhile.
+// errStopped is returned by grantEtcd and awaitPort if shutDown stopped the server meanwhile.
 var errStopped = errors.New("stopped")
 
 // grantEtcd gives the server access to its keys in etcd.
@@ -319,7 +322,11 @@ func (s *server) command(etcd kubeapi.EtcdTLS) (*exec.Cmd, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if port := s.port.Load(); !portFree(port) {
+	free, err := awaitPort(s.port.Load(), s.stop)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !free {
 		s.supervisor.mu.Lock()
 		next, err := s.supervisor.options.Ports.pick(spec.Name, s.supervisor.taken)
 		if err == nil {

@@ -149,14 +149,14 @@ func (s *Supervisor) Ensure(spec Spec) (State, error) {
 	return srv.snapshot(), nil
 }
 
-// port returns the previous port of the control plane, or picks one. The caller holds the lock.
+// port returns the previous port of the control plane, or picks one. The start of the server waits until it is free. The caller holds the lock.
 func (s *Supervisor) port(dir string, spec *Spec) (int32, error) {
 	if text, err := os.ReadFile(filepath.Join(dir, "port")); err == nil {
 		if port, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32); err == nil && !s.taken(int32(port)) {
 			return int32(port), nil
 		}
 	}
-	if spec.Port != 0 && !s.taken(spec.Port) && portFree(spec.Port) {
+	if spec.Port != 0 && !s.taken(spec.Port) {
 		return spec.Port, writePort(dir, spec.Port)
 	}
 	port, err := s.options.Ports.pick(spec.Name, s.taken)
