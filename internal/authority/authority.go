@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Names of the files in an authority's folder.
@@ -185,11 +187,7 @@ func WriteDurably(path string, data []byte, mode fs.FileMode) error {
 	if err := write(path, data, mode, (*os.File).Sync); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.Path(filepath.Dir(path))
 }
 
 func write(path string, data []byte, mode fs.FileMode, sync func(*os.File) error) error {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -495,7 +496,7 @@ func TestFailedSyncEndsRecording(t *testing.T) {
 			if broken.Load() {
 				return io.ErrUnexpectedEOF
 			}
-			return datasync(file)
+			return durable.Data(file)
 		}
 	}
 	s, _ := h.run()

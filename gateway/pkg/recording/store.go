@@ -32,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -77,7 +78,7 @@ type Options struct {
 	Log                *slog.Logger
 	Metrics            prometheus.Registerer
 
-	// sync makes the content of a file durable; nil is fdatasync.
+	// sync makes the content of a file durable; nil is durable.Data.
 	sync func(*os.File) error
 }
 
@@ -118,7 +119,7 @@ func Open(options Options) (*Store, error) {
 	options.MaxBytes, options.MaxTotal = cmp.Or(options.MaxBytes, DefaultMaxBytes), cmp.Or(options.MaxTotal, DefaultMaxTotal)
 	options.MaxOpen = cmp.Or(options.MaxOpen, MaxOpen)
 	if options.sync == nil {
-		options.sync = datasync
+		options.sync = durable.Data
 	}
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of recordings: %w", err)
@@ -338,21 +339,4 @@ func (s *Store) all() []*Recording {
 
 func (s *Store) logFailure(ctx context.Context, message, id string, err error) {
 	s.options.Log.ErrorContext(ctx, message, logkey.RequestID, id, logkey.Error, err)
-}
-
-// datasync makes the content of a file durable, and its size.
-func datasync(file *os.File) error {
-	for {
-		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

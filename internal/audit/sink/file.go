@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 const logSuffix = ".jsonl"
@@ -105,7 +106,7 @@ func (f *File) Append(_ context.Context, writer string, offset int64, content []
 	if offset > 0 {
 		return nil
 	}
-	return syncDir(f.dir)
+	return durable.Path(f.dir)
 }
 
 // Writers implements Reader.
@@ -165,12 +166,4 @@ func lock(file *os.File, how int) error {
 			return fmt.Errorf("locking a file of the audit sink: %w", err)
 		}
 	}
-}
-
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 const checkpointSuffix = ".checkpoint"
@@ -54,7 +55,7 @@ func (w *FileWitness) Put(_ context.Context, writer string, line []byte) error {
 	if err := os.Rename(part.Name(), filepath.Join(w.dir, writer+checkpointSuffix)); err != nil {
 		return fmt.Errorf("writing to the audit witness: %w", err)
 	}
-	return syncDir(w.dir)
+	return durable.Path(w.dir)
 }
 
 // Checkpoints implements WitnessReader.

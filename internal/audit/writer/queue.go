@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // The files of a queue's folder besides its segments.
@@ -137,7 +138,7 @@ func (q *queue) recover() error {
 	}
 	// A process that was killed leaves lines in the memory of the file system. They are durable after this, as the next line states.
 	for _, s := range segments {
-		if err := syncPath(s.path); err != nil {
+		if err := durable.Path(s.path); err != nil {
 			return fmt.Errorf("opening the audit queue: %w", err)
 		}
 	}
@@ -253,15 +254,6 @@ func (q *queue) repair() error {
 	return nil
 }
 
-// datasync makes the content of a file durable, and its size.
-func datasync(file *os.File) error {
-	for {
-		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
 // begin creates a new last segment. All lines must be durable.
 func (q *queue) begin() error {
 	offset := q.position().Offset
@@ -270,7 +262,7 @@ func (q *queue) begin() error {
 	if err != nil {
 		return fmt.Errorf("creating a segment of the audit queue: %w", err)
 	}
-	if err := syncDir(q.dir); err != nil {
+	if err := durable.Path(q.dir); err != nil {
 		return errors.Join(fmt.Errorf("creating a segment of the audit queue: %w", err), file.Close(), os.Remove(path))
 	}
 	if q.file != nil {
@@ -395,15 +387,5 @@ func replaceFile(path string, content []byte) error {
 	if err := errors.Join(err, part.Sync(), part.Close(), os.Rename(part.Name(), path)); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error { return syncPath(dir) }
-
-func syncPath(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
+	return durable.Path(filepath.Dir(path))
 }

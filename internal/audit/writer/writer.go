@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 const (
@@ -63,7 +64,7 @@ type Config struct {
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer
 
-	// sync makes the content of a file durable; nil is datasync.
+	// sync makes the content of a file durable; nil is durable.Data.
 	sync func(*os.File) error
 }
 
@@ -98,7 +99,7 @@ func Open(config Config) (*Writer, error) {
 	}
 	w := &Writer{config: config, queue: q, entries: make(chan *entry, maxBatch), durable: make(chan struct{}, 1), stopped: make(chan struct{})}
 	if w.config.sync == nil {
-		w.config.sync = datasync
+		w.config.sync = durable.Data
 	}
 	if w.left, err = leftOpen(q.open); err != nil {
 		return nil, errors.Join(err, q.close())

@@ -26,6 +26,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // MaxManifest is the maximum size of a manifest in bytes, as the OCI specification recommends.
@@ -153,7 +155,7 @@ func moveInto(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(to))
+	return durable.Path(filepath.Dir(to))
 }
 
 // makeFolder creates a folder and its parents, and makes their names durable.
@@ -167,15 +169,7 @@ func makeFolder(folder string) error {
 	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncFolder(filepath.Dir(folder))
-}
-
-func syncFolder(folder string) error {
-	opened, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(opened.Sync(), opened.Close())
+	return durable.Path(filepath.Dir(folder))
 }
 
 func writeJSON(value any) []byte {

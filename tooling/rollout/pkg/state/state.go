@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
 
@@ -197,9 +198,5 @@ func replace(name string, text []byte) error {
 	if err := os.Rename(name+".new", name); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.Path(filepath.Dir(name))
 }
