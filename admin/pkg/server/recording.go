@@ -14,10 +14,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
-	"github.com/hcpmesh/hcpmesh/internal/recording/logs"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
@@ -30,7 +30,7 @@ const (
 
 // Recordings has the recordings of commands in access sessions.
 type Recordings struct {
-	Storage logs.Storage
+	Storage blobsink.Storage
 	// Keys opens them.
 	Keys *seal.PrivateKeys
 }

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
-	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 )
 
@@ -79,48 +76,9 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// storage is the sink of a service, which can be read too.
-type storage interface {
-	sink.Log
-	sink.Reader
-}
-
-// sink returns the sink.
-func (o *Options) sink() (storage, error) {
-	if o.SinkURL == "" {
-		return sink.FileAt(o.SinkDir), nil
-	}
-	credential, err := workloadCredential()
-	if err != nil {
-		return nil, err
-	}
-	return blobsink.New(blobsink.Config{URL: o.SinkURL, Credential: credential})
-}
-
-func (o *Options) witness() (sink.Witness, error) {
-	if o.WitnessURL == "" {
-		return sink.FileWitnessAt(o.WitnessDir), nil
-	}
-	credential, err := workloadCredential()
-	if err != nil {
-		return nil, err
-	}
-	return blobsink.NewWitness(blobsink.Config{URL: o.WitnessURL, Credential: credential})
-}
-
-// workloadCredential returns the credential of this process's workload identity. Its environment has the settings of Azure workload
-// identity.
-func workloadCredential() (azcore.TokenCredential, error) {
-	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{DisableInstanceDiscovery: true})
-	if err != nil {
-		return nil, fmt.Errorf("the workload identity of this process for the audit's storage: %w", err)
-	}
-	return credential, nil
-}
-
 // History returns a reader of the sink.
 func (o *Options) History() (*history.Reader, error) {
-	log, err := o.sink()
+	log, err := blobsink.Open(o.SinkDir, o.SinkURL)
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +92,11 @@ func (o *Options) Recorder(ctx context.Context, service string, log *slog.Logger
 	if err != nil {
 		return nil, fmt.Errorf("--audit-signing-key-file: %w", err)
 	}
-	records, err := o.sink()
+	records, err := blobsink.Open(o.SinkDir, o.SinkURL)
 	if err != nil {
 		return nil, err
 	}
-	checkpoints, err := o.witness()
+	checkpoints, err := blobsink.OpenWitness(o.WitnessDir, o.WitnessURL)
 	if err != nil {
 		return nil, err
 	}

@@ -7,9 +7,6 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-
-	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 )
 
@@ -44,20 +41,5 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Storage is a sink that can be read.
-type Storage interface {
-	sink.Log
-	sink.Reader
-}
-
-// Open returns the storage. A missing folder is storage that is not mounted, and counts as away.
-func (o *Options) Open() (Storage, error) {
-	if o.URL == "" {
-		return sink.FileAt(o.Dir), nil
-	}
-	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{DisableInstanceDiscovery: true})
-	if err != nil {
-		return nil, fmt.Errorf("the workload identity of this process for the storage of recordings: %w", err)
-	}
-	return blobsink.New(blobsink.Config{URL: o.URL, Credential: credential})
-}
+// Open returns the storage, as blobsink.Open does.
+func (o *Options) Open() (blobsink.Storage, error) { return blobsink.Open(o.Dir, o.URL) }
