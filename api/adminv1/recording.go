@@ -33,6 +33,28 @@ type Recording struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// RecordingState is the state of a recording.
+type RecordingState string
+
+// The states.
+const (
+	RecordingInProgress RecordingState = "in progress"
+	// RecordingInterrupted has ended, and its last messages may be missing.
+	RecordingInterrupted RecordingState = "interrupted"
+	RecordingComplete    RecordingState = "complete"
+)
+
+// State returns the state of the recording.
+func (r Recording) State() RecordingState {
+	switch {
+	case r.EndTime == nil:
+		return RecordingInProgress
+	case !r.Complete:
+		return RecordingInterrupted
+	}
+	return RecordingComplete
+}
+
 // RecordingList lists recordings, newest first.
 type RecordingList struct {
 	Items []Recording `json:"items"`

@@ -108,14 +108,3 @@ func (p *Portal) recordings(w http.ResponseWriter, v *view) {
 	}
 	v.render(w, http.StatusOK, "recordings", page{Title: "Recordings", Section: "/access", Body: body, Crumbs: []crumb{{"Access", "/access"}}})
 }
-
-// recordingState returns the state of a recording.
-func recordingState(r adminv1.Recording) string {
-	switch {
-	case r.EndTime == nil:
-		return "In progress"
-	case !r.Complete:
-		return "Interrupted"
-	}
-	return "Complete"
-}

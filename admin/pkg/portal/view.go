@@ -87,7 +87,7 @@ func loadPages(a *assets) (*pages, error) {
 			return url, nil
 		},
 		"icon": icon, "age": ageElement, "at": timeElement, "status": statusOf, "shortID": shortID, "list": func(items ...any) []any { return items },
-		"join": strings.Join, "percent": percent, "words": words, "lower": strings.ToLower, "title": actionTitle, "requester": requester, "gate": gateOffer, "scope": policyScope, "windows": policyWindows, "policyState": policyState, "follow": followName, "applied": appliedState, "objects": manifestObjects, "driftOffer": driftOffer, "offer": offerOf, "query": query, "labels": labelText, "alertLabels": alertLabels, "silenceURL": silenceURL, "recordingState": recordingState, "deletionOffers": deletionOffers, "armOffers": armOffers, "stuck": stuckStep, "step": currentStep, "name": lastSegment,
+		"join": strings.Join, "percent": percent, "words": words, "lower": strings.ToLower, "title": actionTitle, "requester": requester, "gate": gateOffer, "scope": policyScope, "windows": policyWindows, "policyState": policyState, "follow": followName, "applied": appliedState, "objects": manifestObjects, "driftOffer": driftOffer, "offer": offerOf, "query": query, "labels": labelText, "alertLabels": alertLabels, "silenceURL": silenceURL, "deletionOffers": deletionOffers, "armOffers": armOffers, "stuck": stuckStep, "step": currentStep, "name": lastSegment,
 	}
 	names, err := fs.Glob(templates, "templates/*.html")
 	if err != nil {

@@ -148,7 +148,7 @@ func (s *Server) openRecording(ctx context.Context, rq *request) (any, error) {
 		_ = log.Close()
 		return nil, s.recordingFailure(ctx, found.RecordingID, err)
 	}
-	return &recordingContent{log: log, reader: reader, complete: found.Complete, failure: func(err error) error { return s.recordingFailure(ctx, found.RecordingID, err) }}, nil
+	return &recordingContent{server: s, described: found, log: log, reader: reader}, nil
 }
 
 // recordingFailure returns the error of a recording that cannot be read. A change is logged, because somebody may have tampered with the storage.
@@ -162,20 +162,20 @@ func (s *Server) recordingFailure(ctx context.Context, id string, err error) err
 
 // recordingContent is the response with the content of a recording.
 type recordingContent struct {
-	log    io.Closer
-	reader *recording.Reader
-	// complete is set if the recording must have its end.
-	complete bool
-	failure  func(error) error
+	server    *Server
+	described *database.AccessRecordingDocument
+	log       io.Closer
+	reader    *recording.Reader
 }
 
 // writeTo implements streamed.
-func (c *recordingContent) writeTo(w io.Writer) error {
-	if err := c.reader.WriteAsciicast(w); err != nil {
-		return c.failure(err)
+func (c *recordingContent) writeTo(ctx context.Context, w io.Writer) error {
+	err := c.reader.WriteAsciicast(w)
+	if err == nil && c.described.Complete && c.reader.End() == nil {
+		err = fmt.Errorf("%w: its end is missing", recording.ErrChanged)
 	}
-	if c.complete && c.reader.End() == nil {
-		return c.failure(fmt.Errorf("%w: its end is missing", recording.ErrChanged))
+	if err != nil {
+		return c.server.recordingFailure(ctx, c.described.RecordingID, err)
 	}
 	return nil
 }
@@ -186,18 +186,18 @@ func (c *recordingContent) close() { _ = c.log.Close() }
 // streamed is a response that is not JSON.
 type streamed interface {
 	// writeTo writes the response. After an error the response is not complete.
-	writeTo(w io.Writer) error
+	writeTo(ctx context.Context, w io.Writer) error
 	close()
 }
 
 // stream sends a response that is not JSON. It aborts the connection if the response cannot be completed, so that the client notices.
-func (s *Server) stream(rq *request, route *Route, body streamed) {
+func (s *Server) stream(ctx context.Context, rq *request, route *Route, body streamed) {
 	rq.status = route.Status
 	rq.w.Header().Set("Content-Type", route.ContentType)
 	rq.w.Header().Set("X-Content-Type-Options", "nosniff")
 	_ = http.NewResponseController(rq.w).SetWriteDeadline(time.Now().Add(route.Timeout)) // a server without deadlines needs none
 	rq.w.WriteHeader(rq.status)
-	if err := body.writeTo(rq.w); err != nil {
+	if err := body.writeTo(ctx, rq.w); err != nil {
 		rq.cause, rq.aborted = err, true
 	}
 }

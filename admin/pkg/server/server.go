@@ -231,7 +231,7 @@ func (s *Server) serve(route Route) http.Handler {
 		case err != nil:
 			s.fail(rq, err)
 		case isStream:
-			s.stream(rq, &route, body)
+			s.stream(ctx, rq, &route, body)
 		default:
 			s.respond(rq, route.Status, answer)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
@@ -33,7 +32,7 @@ they showed: 'hcpctl access recording ID' has both.`},
 			return e.printAs(recordings, func() error {
 				var rows [][]string
 				for _, r := range recordings {
-					rows = append(rows, []string{r.ID, r.StartTime.Local().Format(time.DateTime), recordingState(&r), r.Name, r.Kind, r.Namespace + "/" + r.Pod, r.Cluster.UID, r.SessionID, r.Ticket})
+					rows = append(rows, []string{r.ID, r.StartTime.Local().Format(time.DateTime), string(r.State()), r.Name, r.Kind, r.Namespace + "/" + r.Pod, r.Cluster.UID, r.SessionID, r.Ticket})
 				}
 				return display.Table(e.out, []string{"ID", "START", "STATE", "NAME", "KIND", "POD", "CLUSTER", "SESSION", "TICKET"}, rows)
 			})
@@ -42,17 +41,6 @@ they showed: 'hcpctl access recording ID' has both.`},
 	c.Flags().StringVar(&session, "session", "", "only recordings of the access session with an `ID`")
 	e.addOutputFlag(c)
 	return c
-}
-
-// recordingState returns the state of a recording, for people.
-func recordingState(r *adminv1.Recording) string {
-	switch {
-	case r.EndTime == nil:
-		return "in progress"
-	case !r.Complete:
-		return "interrupted"
-	}
-	return "complete"
 }
 
 func (e *environment) accessRecording() *cobra.Command {
@@ -75,7 +63,7 @@ break-glass, and is audited. With --file, store it as an asciicast of version 2.
 				err = e.showRecording(ctx, client, args[0])
 			}
 			if err == nil && !described.Complete {
-				fmt.Fprintf(e.err, "the recording has no end: it is %s\n", recordingState(described))
+				fmt.Fprintf(e.err, "the recording has no end: it is %s\n", described.State())
 			}
 			return err
 		})
