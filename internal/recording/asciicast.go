@@ -24,7 +24,7 @@ const (
 	Marker Code = "m"
 )
 
-// The size of a terminal whose size is unknown.
+// The size of a terminal before the first Resize event.
 const (
 	DefaultWidth  = 80
 	DefaultHeight = 24

@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-// ErrChanged is the error for a Log of which something was changed, removed or exchanged, or whose key the reader does not have.
+// ErrChanged is returned for a Log that was changed after it was written, and for one that no key of the reader opens.
 var ErrChanged = errors.New("the recording was changed, or it was sealed with another key")
 
 // Line is what a line of a Log states in clear text.

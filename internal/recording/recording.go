@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Person is the engineer whose session is recorded.
+// Person identifies the engineer who owns the session.
 type Person struct {
 	Name     string `json:"name"`
 	ObjectID string `json:"objectId"`

@@ -109,7 +109,7 @@ func TestRecordingIsAsciicast(t *testing.T) {
 	}
 }
 
-// TestLongMessages records messages of more than an event, of the characters whose encoding is longest.
+// TestLongMessages records messages that need several events. Their characters have the longest encoding.
 func TestLongMessages(t *testing.T) {
 	public, private := newPair(t)
 	for name, text := range map[string]string{"text": strings.Repeat("0123456789", 20_000), "zeros": strings.Repeat("\x00", 200_000), "characters": strings.Repeat("x€", 50_000)} {
@@ -233,7 +233,7 @@ func TestChangesAreNoticed(t *testing.T) {
 func TestNamesOfLogs(t *testing.T) {
 	name := recording.LogName(facts.ID)
 	if !audit.ValidWriter(name) {
-		t.Errorf("%s is no name of a sink", name)
+		t.Errorf("%s is not a valid name of a log", name)
 	}
 	if id, err := recording.IDOf(name); err != nil || id != facts.ID {
 		t.Errorf("the ID of %s is %s: %v", name, id, err)

@@ -141,7 +141,7 @@ func (r *Recording) Discard() {
 	r.store.forget(r, size+endReserve, true)
 }
 
-// forget removes a recording whose file is deleted. ending is set if it was in progress.
+// forget removes a recording whose file was deleted. ending is true for a recording in progress.
 func (s *Store) forget(r *Recording, bytes int64, ending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
