@@ -4,17 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 )
 
 // watches is a Cluster Service that ends its watches in a fixed order.
@@ -64,21 +63,7 @@ func (e *events) CaughtUp()                                 { *e = append(*e, "c
 // serve serves a Cluster Service until the test ends.
 func serve(t *testing.T, service clusterservicev1.ClusterServiceServer) *grpc.ClientConn {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(server, service)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-served })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close() })
-	return connection
+	return grpctest.Dial(t, grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, service) }))
 }
 
 // TestFollowerResumesAndRestarts breaks watches: one that has caught up resumes, and others start again.

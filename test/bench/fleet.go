@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
 // idleTime is the duration of the measurement without load.

@@ -17,8 +17,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/cpuprofile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
 // measureFrontend measures the cost of validation and the CPU time of the frontend per request.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
 // hostedControlPlanes is the number of real control planes that are created, one after the other.

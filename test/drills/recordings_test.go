@@ -142,7 +142,11 @@ func (s *session) exec(ctx context.Context, command ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var output bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &output, Stderr: &output})
+	// The executor writes both at the same time.
+	var output, complaint bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &output, Stderr: &complaint})
+	if complaint.Len() > 0 {
+		err = errors.Join(err, errors.New(complaint.String()))
+	}
 	return output.String(), err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 )
 
 // listen serves one connection after another with serve until the test ends, and returns the address.
@@ -36,17 +37,6 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 		}
 	}()
 	t.Cleanup(func() { _ = listener.Close(); <-ended })
-	return listener.Addr().String()
-}
-
-// stopped returns the address of a listener that is closed.
-func stopped(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = listener.Close()
 	return listener.Addr().String()
 }
 
@@ -111,13 +101,13 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 		"slow readiness check":  {of(service(t, 0, "", true)), adminv1.ComponentNotReady, "readiness check"},
 		"hung":                  {of("http://" + hung(t)), adminv1.ComponentUnresponsive, "no response"},
 		"hung, only ready":      {Target{Ready: "http://" + hung(t)}, adminv1.ComponentUnresponsive, "no response"},
-		"stopped":               {of("http://" + stopped(t)), adminv1.ComponentUnreachable, "no connection"},
+		"stopped":               {of("http://" + closedport.Address(t)), adminv1.ComponentUnreachable, "no connection"},
 		"PostgreSQL with TLS":   {Target{PostgreSQL: postgresWithTLS}, adminv1.ComponentReady, ""},
 		"PostgreSQL ends":       {Target{PostgreSQL: postgres("S")}, adminv1.ComponentNotReady, "EOF"},
 		"PostgreSQL":            {Target{PostgreSQL: postgres("N")}, adminv1.ComponentReady, ""},
 		"PostgreSQL rejects":    {Target{PostgreSQL: postgres("E")}, adminv1.ComponentNotReady, "rejects"},
 		"PostgreSQL hung":       {Target{PostgreSQL: hung(t)}, adminv1.ComponentUnresponsive, "no response"},
-		"PostgreSQL is stopped": {Target{PostgreSQL: stopped(t)}, adminv1.ComponentUnreachable, "no connection"},
+		"PostgreSQL is stopped": {Target{PostgreSQL: closedport.Address(t)}, adminv1.ComponentUnreachable, "no connection"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +138,7 @@ func TestHostedAPIServerNeedsNoCredentials(t *testing.T) {
 	if err := HostedAPIServer(t.Context(), server.URL); err != nil {
 		t.Errorf("a response with status 401 proves that it works: %v", err)
 	}
-	if state, _ := Classify(HostedAPIServer(t.Context(), "https://"+stopped(t))); state != adminv1.ComponentUnreachable {
+	if state, _ := Classify(HostedAPIServer(t.Context(), "https://"+closedport.Address(t))); state != adminv1.ComponentUnreachable {
 		t.Errorf("%s", state)
 	}
 }

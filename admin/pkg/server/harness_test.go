@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -39,6 +38,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -283,11 +283,7 @@ func (f *fleet) ListUpgradePolicies(context.Context, *clusterservicev1.ListUpgra
 
 func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	return grpctest.Dial(t, grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, f) }, grpc.UnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		if f.asked != nil {
 			f.asked(ctx, path.Base(info.FullMethod))
 		}
@@ -297,17 +293,7 @@ func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
 			}
 		}
 		return handle(ctx, r)
-	}))
-	clusterservicev1.RegisterClusterServiceServer(server, f)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-served })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close() })
-	return connection
+	})))
 }
 
 func (f *fleet) GetCluster(_ context.Context, r *clusterservicev1.GetClusterRequest) (*clusterservicev1.Cluster, error) {

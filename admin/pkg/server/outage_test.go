@@ -24,6 +24,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 )
 
 // The faults of a dependency.
@@ -91,11 +92,10 @@ func (o *outage) target(t *testing.T, layer, shard string) layers.Target {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
+	t.Cleanup(answer.Close)
 	base := answer.URL
 	if layer == o.layer && shard != "mgmt-2" && o.fault == refuses {
-		answer.Close()
-	} else {
-		t.Cleanup(answer.Close)
+		base = "http://" + closedport.Address(t)
 	}
 	return layers.Target{Name: strings.TrimPrefix(shard+"-component-"+layer, "-"), Layer: layer, ProvisionShard: shard, Ready: base + "/readyz", Alive: base + "/healthz"}
 }

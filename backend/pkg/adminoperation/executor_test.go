@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -28,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
 
@@ -79,18 +77,7 @@ func (f *fleet) RetryCluster(_ context.Context, r *clusterservicev1.RetryCluster
 func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
 	t.Helper()
 	f.effects, f.actors = map[string]int{}, map[string]*clusterservicev1.Actor{}
-	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(server, f)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	connection, err := grpc.NewClient("passthrough:///fleet", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close(); server.Stop(); <-served })
-	return connection
+	return grpctest.Dial(t, grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, f) }))
 }
 
 // environment is a store and a Cluster Service.

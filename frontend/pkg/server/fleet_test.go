@@ -9,20 +9,19 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 )
 
 // fleet is a Cluster Service that stores UIDs and generations with the real service's guarantees. It only signs
@@ -70,24 +69,7 @@ func newFleet(t testing.TB) *fleet {
 
 func (f *fleet) serve(t testing.TB, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	grpcServer := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(grpcServer, f)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = grpcServer.Serve(listener) })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = connection.Close()
-		grpcServer.Stop()
-		wg.Wait()
-	})
-	return connection
+	return grpctest.Dial(t, grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, f) }), options...)
 }
 
 func (f *fleet) apply(uid string, generation int64) error {

@@ -5,13 +5,14 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 )
 
 // BenchmarkCreate measures the time from the response to the creation of a HostedCluster until a watch shows it
@@ -98,7 +99,7 @@ func BenchmarkBurst(b *testing.B) {
 		}
 		created = append(created, samples...)
 	}
-	b.ReportMetric(float64(residentMiB()), "MiB-resident")
+	b.ReportMetric(float64(procfs.Resident(os.Getpid())>>20), "MiB-resident")
 	deleteAll(b, created)
 }
 
@@ -166,19 +167,4 @@ func (w *availableWatch) await(b *testing.B, s *sample) time.Time {
 			b.Fatalf("HostedCluster %s is not Available", s.key())
 		}
 	}
-}
-
-// residentMiB returns the resident memory of this process, which includes the runtime and the benchmark.
-func residentMiB() int {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		var kib int
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
-			return kib >> 10
-		}
-	}
-	return 0
 }

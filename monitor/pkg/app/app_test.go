@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probetest"
@@ -100,16 +100,7 @@ func newRegion(t *testing.T) *region {
 	t.Helper()
 	r := &region{t: t, farm: probetest.New(t), fleet: &fleet{changed: make(chan struct{})}}
 	r.db, r.cosmos = databasetest.New(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(server, r.fleet)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-served })
-	r.target = listener.Addr().String()
+	r.target = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, r.fleet) })
 	return r
 }
 
