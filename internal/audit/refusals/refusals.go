@@ -1,6 +1,7 @@
 // Package refusals stores audit records of refused calls, and bounds their number: a caller that repeats a refused call must not fill
 // the disk. The first refusal of a kind in a window has a record at once. Those that follow in the window are counted and have one record
-// together. A kind is the caller, the person, the action and the code.
+// together. A kind is the caller, the action and the code. The number of kinds is limited for each caller, so that a caller with many kinds
+// does not hide the refusals of another.
 package refusals
 
 import (
@@ -14,17 +15,24 @@ import (
 const (
 	// Window is the time for which refusals are counted.
 	Window = time.Minute
-	// maxKinds is the maximum number of kinds in a window. Callers choose the paths of HTTP requests, so that kinds are not bounded
-	// otherwise. Further ones of a caller are counted together.
-	maxKinds = 256
+	// maxKinds is the maximum number of kinds of a caller in a window. Callers choose the paths of HTTP requests, so that kinds are not
+	// bounded otherwise. Further ones of the caller are counted together.
+	maxKinds = 128
 	// OtherAction is the action of the record of refusals that are counted together.
 	OtherAction = "other"
 	// appendTimeout limits the wait for the disk.
 	appendTimeout = 5 * time.Second
 )
 
+// caller is a workload, an engineer, or a workload that an engineer asked for the call. Servers authenticate both, so that their number is
+// bounded.
+type caller struct{ peer, person, objectID string }
+
 // kind identifies refusals that are counted together.
-type kind struct{ peer, person, objectID, action, code string }
+type kind struct {
+	caller
+	action, code string
+}
 
 // repeats is the last refusal of a kind, and the number of refusals without a record.
 type repeats struct {
@@ -38,11 +46,13 @@ type Aggregator struct {
 
 	mu    sync.Mutex
 	kinds map[kind]*repeats
+	// recorded is the number of kinds of each caller, without OtherAction.
+	recorded map[caller]int
 }
 
 // New returns an Aggregator that stores its records with a Recorder. Run must be called.
 func New(records audit.Recorder) *Aggregator {
-	return &Aggregator{records: records, kinds: map[kind]*repeats{}}
+	return &Aggregator{records: records, kinds: map[kind]*repeats{}, recorded: map[caller]int{}}
 }
 
 // Refused stores the record of a refusal, or counts it. A record that cannot be stored is counted and stored at the end of the window.
@@ -70,23 +80,24 @@ func (a *Aggregator) Refused(ctx context.Context, r audit.Record) {
 func (a *Aggregator) find(r audit.Record) (of kind, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	of = kind{r.Peer, r.Person.Name, r.Person.ObjectID, r.Action, r.Code}
-	if a.kinds[of] == nil && len(a.kinds) >= maxKinds {
-		of = kind{peer: r.Peer, action: OtherAction}
-		r.Person, r.Action, r.Code = audit.Person{}, OtherAction, ""
-		if a.kinds[of] == nil {
-			a.kinds[of] = &repeats{record: r}
+	of = kind{caller{r.Peer, r.Person.Name, r.Person.ObjectID}, r.Action, r.Code}
+	known := a.kinds[of]
+	if known == nil && a.recorded[of.caller] < maxKinds {
+		a.kinds[of] = &repeats{record: r}
+		a.recorded[of.caller]++
+		return of, true
+	}
+	if known == nil {
+		of.action, of.code = OtherAction, ""
+		r.Action, r.Code = OtherAction, ""
+		if known = a.kinds[of]; known == nil {
+			known = &repeats{}
+			a.kinds[of] = known
 		}
-		a.kinds[of].count++
-		return of, false
 	}
-	if known := a.kinds[of]; known != nil {
-		known.record = r
-		known.count++
-		return of, false
-	}
-	a.kinds[of] = &repeats{record: r}
-	return of, true
+	known.record = r
+	known.count++
+	return of, false
 }
 
 // Run stores the counts at the end of each window, until ctx ends. Then it stores the last ones.
@@ -108,7 +119,7 @@ func (a *Aggregator) Run(ctx context.Context) {
 func (a *Aggregator) flush(ctx context.Context) {
 	a.mu.Lock()
 	ended := a.kinds
-	a.kinds = map[kind]*repeats{}
+	a.kinds, a.recorded = map[kind]*repeats{}, map[caller]int{}
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 	defer cancel()

@@ -86,17 +86,26 @@ func TestFloodHasTwoRecords(t *testing.T) {
 	})
 }
 
-// TestKindsAreBounded: a caller that invents actions does not get a record for each.
-func TestKindsAreBounded(t *testing.T) {
+// TestKindsOfCallerAreBounded: a caller that invents actions does not get a record for each, and does not hide the refusals of another
+// caller.
+func TestKindsOfCallerAreBounded(t *testing.T) {
 	run(t, func(t *testing.T, a *Aggregator, m *memory, _ func()) {
 		for n := range 5000 {
 			a.Refused(t.Context(), refusal("frontend", "", fmt.Sprint("GET /", n)))
 		}
-		a.Refused(t.Context(), refusal("backend", "", "GET /x"))
 		requireTotal(t, m, maxKinds, maxKinds)
+		a.Refused(t.Context(), refusal("backend", "", "GET /x"))
+		a.Refused(t.Context(), refusal("frontend", "ada", "GET /x"))
+		requireTotal(t, m, maxKinds+2, maxKinds+2)
 		time.Sleep(Window + time.Second)
 		synctest.Wait()
-		requireTotal(t, m, maxKinds+2, 5001)
+		requireTotal(t, m, maxKinds+3, 5002)
+		if last := m.records[len(m.records)-1]; last.Peer != "frontend" || last.Action != OtherAction {
+			t.Errorf("the record of the other refusals is %+v", last)
+		}
+		// The next window has as many kinds again.
+		a.Refused(t.Context(), refusal("frontend", "", "GET /0"))
+		requireTotal(t, m, maxKinds+4, 5003)
 	})
 }
 
