@@ -120,9 +120,12 @@ func (t *Tracing) Flush(ctx context.Context, within time.Duration) {
 const traceParent = "traceparent"
 
 // Reference returns the trace context of ctx as text, for storage with the results of a request; "" if ctx has none.
-func Reference(ctx context.Context) string {
+func Reference(ctx context.Context) string { return ReferenceTo(trace.SpanContextFromContext(ctx)) }
+
+// ReferenceTo returns the Reference of a context whose span is the given one; "" if the span is not valid.
+func ReferenceTo(span trace.SpanContext) string {
 	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), span), carrier)
 	return carrier.Get(traceParent)
 }
 

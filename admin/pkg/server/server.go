@@ -249,7 +249,7 @@ func (s *Server) serve(route Route) http.Handler {
 func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 	caller, err := s.Authenticator.Authenticate(ctx, rq.http)
 	if err != nil {
-		return nil, s.limitFailures(rq, err)
+		return nil, authn.LimitFailure(s.failures, rq.http.RemoteAddr, err)
 	}
 	rq.caller, rq.roles = caller, s.Access.Roles(caller)
 	required, err := s.rules.Engineer(rq.route.pattern())
@@ -279,18 +279,6 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		}
 	}
 	return rq.route.handle(ctx, rq)
-}
-
-// limitFailures returns the error of a failed authentication, or that of a peer with too many of them. A valid token is accepted from
-// every peer, because engineers may share an address with the attacker.
-func (s *Server) limitFailures(rq *request, failure error) error {
-	if apierror.KindOf(failure) != apierror.Unauthenticated {
-		return failure
-	}
-	if _, after := s.failures.Take(ratelimit.Peer(rq.http.RemoteAddr)); after > 0 {
-		return apierror.New(apierror.Throttled, "Too many failed authentications. Try again later.").WithRetryAfter(after).WithCause(failure)
-	}
-	return failure
 }
 
 // respond sends a body as JSON.
@@ -326,9 +314,7 @@ func (s *Server) fail(rq *request, err error) {
 	if challenge := authn.Challenge(err); challenge != "" {
 		rq.w.Header().Set("WWW-Authenticate", challenge)
 	}
-	if e.RetryAfter > 0 {
-		rq.w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
-	}
+	apierror.SetRetryAfter(rq.w.Header(), e.RetryAfter)
 	content, _ := json.Marshal(adminv1.Failure{Error: detail}) // strings
 	rq.status = e.Kind.HTTPStatus()
 	rq.w.Header().Set("Content-Type", "application/json")

@@ -287,7 +287,7 @@ func BenchmarkGet(b *testing.B) {
 // The functions that a GET uses in this process, by their names in a CPU profile: those that record and send spans and metrics, the server's
 // goroutines, and those of the store, of the collector and of the client. The connections to the store do not count as a part of the request.
 const (
-	telemetry = `go\.opentelemetry\.io/|internal/tracing\.|prometheus/client_golang/`
+	telemetry = `go\.opentelemetry\.io/|internal/tracing\.|prometheus/client_golang/|pkg/server\.\(\*metrics\)|pkg/server\.userAgent`
 	serving   = `net/http\.\(\*conn\)\.serve|` + telemetry
 	others    = `cosmos-emulator/|pkg/app_test\.`
 )

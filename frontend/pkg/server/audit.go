@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // logAudit logs one audit record for every request for a change: the calling workload, the caller, the action, the target and
@@ -34,7 +35,7 @@ func recordRefusal(s *Server, ctx context.Context, rq *request, next func(ctx co
 		return
 	}
 	s.Refused(ctx, audit.Record{Peer: mesh.ClientName(rq.http.Context()), Action: rq.action(), Object: audit.Object{ID: truncated(rq.http.URL.Path)},
-		Outcome: audit.Refused, Code: rq.w.Header().Get(armheader.ErrorCode), Request: rq.requestID, Trace: rq.traceParent})
+		Outcome: audit.Refused, Code: rq.w.Header().Get(armheader.ErrorCode), Request: rq.requestID, Trace: tracing.ReferenceTo(rq.span)})
 }
 
 // audited reports whether the request needs an audit record. Reads and preflights change nothing and have none.

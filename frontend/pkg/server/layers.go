@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"runtime/debug"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -56,6 +57,15 @@ func correlate(s *Server, ctx context.Context, rq *request, next func(ctx contex
 	next(ctx)
 }
 
+// spanOptions are the options of the spans of requests by known method.
+var spanOptions = func() map[string][]trace.SpanStartOption {
+	options := map[string][]trace.SpanStartOption{}
+	for _, method := range append(slices.Clone(knownMethods), otherMethod) {
+		options[method] = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(tracing.Method(method))}
+	}
+	return options
+}()
+
 // traced creates a span for the request in the caller's trace (W3C Trace Context), or in a new trace.
 func traced(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
 	name := rq.match.pattern
@@ -64,10 +74,8 @@ func traced(s *Server, ctx context.Context, rq *request, next func(ctx context.C
 	}
 	method := knownMethod(rq.http.Method)
 	ctx = s.Tracing.Propagator.Extract(ctx, propagation.HeaderCarrier(rq.http.Header))
-	ctx, span := s.Tracing.Start(ctx, method+" "+name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(tracing.Method(method)))
-	if of := span.SpanContext(); of.IsValid() {
-		rq.traceID, rq.traceParent = of.TraceID().String(), tracing.Reference(ctx)
-	}
+	ctx, span := s.Tracing.Start(ctx, method+" "+name, spanOptions[method]...)
+	rq.span = span.SpanContext()
 	defer func() {
 		if span.IsRecording() {
 			status := rq.responseStatus()

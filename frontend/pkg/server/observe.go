@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,9 +22,44 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	panics    prometheus.Counter
+	// known has the series of all labels that occurred. The search in the vectors costs several times more.
+	known memo[labels, series]
+	// agents has the names of User-Agent headers.
+	agents memo[string, string]
 	// waits observes how long requests wait for a seat, and refused counts those that get none, or are too frequent.
 	waits   prometheus.Histogram
 	refused *prometheus.CounterVec
+}
+
+// labels are the labels of a request's series.
+type labels struct {
+	version, method string
+	status          int
+	route           string
+	state           string
+	userAgent       string
+}
+
+// series are the series of requests with the same labels.
+type series struct {
+	requests  prometheus.Counter
+	durations prometheus.Observer
+}
+
+// seriesOf returns the series of labels.
+func (m *metrics) seriesOf(l labels) series {
+	return m.known.get(l, func() series {
+		code := strconv.Itoa(l.status)
+		return series{m.requests.WithLabelValues(l.version, l.method, code, l.route, l.state, l.userAgent), m.durations.WithLabelValues(l.version, l.method, code, l.route)}
+	})
+}
+
+// agentOf returns the name of a User-Agent header. Long headers are not remembered, because clients choose them.
+func (m *metrics) agentOf(header string) string {
+	if len(header) > maxHeader {
+		return userAgent(header)
+	}
+	return m.agents.get(header, func() string { return userAgent(header) })
 }
 
 func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache, healthy func() bool) *metrics {
@@ -89,9 +125,9 @@ func (s *Server) record(ctx context.Context, rq *request, took time.Duration) {
 	if rq.subscription != nil {
 		state = string(rq.subscription.State)
 	}
-	code, method := strconv.Itoa(status), knownMethod(rq.http.Method)
-	s.metrics.requests.WithLabelValues(version, method, code, rq.match.pattern, state, userAgent(rq.http.UserAgent())).Inc()
-	s.metrics.durations.WithLabelValues(version, method, code, rq.match.pattern).Observe(took.Seconds())
+	of := s.metrics.seriesOf(labels{version, knownMethod(rq.http.Method), status, rq.match.pattern, state, s.metrics.agentOf(rq.http.UserAgent())})
+	of.requests.Inc()
+	of.durations.Observe(took.Seconds())
 
 	level := slog.LevelInfo
 	switch {
@@ -117,8 +153,8 @@ func (rq *request) identity() []slog.Attr {
 		slog.String(logkey.RequestID, rq.requestID), slog.String(logkey.CorrelationID, rq.correlationID),
 		slog.String(logkey.ResourceID, rq.resourceID), slog.String(logkey.OperationID, rq.operationID), slog.String(logkey.APIVersion, rq.apiVersion()),
 	}
-	if rq.traceID != "" {
-		attributes = append(attributes, slog.String(logkey.TraceID, rq.traceID))
+	if rq.span.IsValid() {
+		attributes = append(attributes, slog.String(logkey.TraceID, rq.span.TraceID().String()))
 	}
 	return attributes
 }
@@ -179,12 +215,16 @@ func truncated(text string) string {
 	return text
 }
 
+// knownMethods are the methods that metrics and spans name. otherMethod stands for all others.
+var knownMethods = []string{http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodPost, http.MethodHead, http.MethodOptions}
+
+const otherMethod = "other"
+
 func knownMethod(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodPost, http.MethodHead, http.MethodOptions:
+	if slices.Contains(knownMethods, method) {
 		return method
 	}
-	return "other"
+	return otherMethod
 }
 
 // userAgent maps a User-Agent header to one of a short list, which bounds the number of time series.

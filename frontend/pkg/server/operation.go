@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // newOperation returns the document of an operation that a request starts.
@@ -36,7 +37,7 @@ func (s *Server) newOperation(rq *request, id string, kind database.OperationReq
 		ClientID:           rq.clientID,
 		CorrelationID:      rq.correlationID,
 		NotificationURI:    s.notificationURI(rq),
-		TraceParent:        rq.traceParent,
+		TraceParent:        tracing.ReferenceTo(rq.span),
 		APIVersion:         rq.apiVersion(),
 	}
 }
@@ -99,7 +100,7 @@ func (s *Server) setOperationHeaders(rq *request, operationID string, location b
 	if location {
 		header.Set("Location", s.operationURL(rq, "hcpOperationResults", operationID))
 	}
-	setRetryAfter(header, minRetryAfter)
+	apierror.SetRetryAfter(header, minRetryAfter)
 	if s.notificationURI(rq) != "" {
 		header.Set(asyncoperation.HeaderNotification, asyncoperation.NotificationEnabled)
 	}
@@ -141,7 +142,7 @@ func (s *Server) getOperationStatus(ctx context.Context, rq *request) error {
 		return err
 	}
 	if !operation.Status.Terminal() {
-		setRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
+		apierror.SetRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
 	}
 	return rq.w.json(http.StatusOK, rq.operationStatus(operation))
 }
@@ -188,7 +189,7 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 		}{failure})
 	}
 	rq.w.Header().Set("Location", s.operationURL(rq, "hcpOperationResults", operation.OperationID))
-	setRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
+	apierror.SetRetryAfter(rq.w.Header(), retryAfterOf(s.Now().Sub(operation.StartTime)))
 	rq.w.WriteHeader(http.StatusAccepted)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -34,9 +35,8 @@ type request struct {
 
 	requestID     string
 	correlationID string
-	// traceID and traceParent identify the request's span, if it has one.
-	traceID     string
-	traceParent string
+	// span identifies the request's span, if it has one.
+	span trace.SpanContext
 	// The subscription's tenant, and the caller's own tenant and object ID, as ARM authenticated them.
 	tenantID       string
 	clientTenantID string

@@ -134,16 +134,9 @@ func (s *Server) writeError(rq *request, err error) {
 	if retryAfter == 0 && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
 		retryAfter = time.Second
 	}
-	setRetryAfter(header, retryAfter)
+	apierror.SetRetryAfter(header, retryAfter)
 	if err := rq.w.json(status, errorBody{detail}); err != nil {
 		rq.w.WriteHeader(http.StatusInternalServerError)
-	}
-}
-
-// setRetryAfter rounds up to whole seconds. It sets nothing for 0.
-func setRetryAfter(header http.Header, after time.Duration) {
-	if after > 0 {
-		header.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
 	}
 }
 
