@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,13 @@ func engineer(t *testing.T, name string) *adminclient.Client {
 	return client
 }
 
-// TestEngineerPausesCluster checks that pausing needs a role and an elevation, survives a kill of the backend, takes effect on the
+// minorOf returns the first two parts of a version.
+func minorOf(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(len(parts), 2)], ".")
+}
+
+// TestEngineerPausesCluster checks that a cluster is listed by its version, and that pausing needs a role and an elevation, survives a kill of the backend, takes effect on the
 // management cluster and is audited. It does not run in parallel: other tests elevate the same engineer, who could then pause the
 // cluster without this test's elevation.
 func TestEngineerPausesCluster(t *testing.T) {
@@ -50,6 +57,16 @@ func TestEngineerPausesCluster(t *testing.T) {
 	}
 	if dump.ARM == nil || dump.ClusterService == nil || dump.Maestro == nil || len(dump.Maestro.Bundles) < 2 || strings.Contains(string(content), "PRIVATE KEY") {
 		t.Errorf("the dump is %.2000s", content)
+	}
+	for version, listed := range map[string]bool{dump.Cluster.Version: true, minorOf(dump.Cluster.Version): true, "3.11": false} {
+		clusters, _, err := reader.FleetClusters(ctx, adminclient.FleetFilter{Version: version}, 500)
+		if found := slices.ContainsFunc(clusters, func(c adminv1.Cluster) bool { return strings.EqualFold(c.ResourceID, id) }); err != nil || found != listed {
+			t.Errorf("the cluster is listed with version %s: %v, want %v, %v", version, found, listed, err)
+		}
+	}
+	var invalid *adminclient.Error
+	if _, _, err := reader.FleetClusters(ctx, adminclient.FleetFilter{Version: "newest"}, 500); !errors.As(err, &invalid) || invalid.Status != http.StatusBadRequest || invalid.Detail.Target != "version" {
+		t.Errorf("an invalid version: %v", err)
 	}
 	pause := func(client *adminclient.Client) (*adminv1.Operation, error) {
 		return client.Act(ctx, id, "pause", adminv1.PauseRequest{Duration: "1h"})

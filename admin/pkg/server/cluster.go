@@ -41,7 +41,7 @@ func (s *Server) listClusters(ctx context.Context, rq *request) (any, error) {
 		}
 		return s.listConcerns(ctx, rq, size, token)
 	}
-	for _, filter := range []string{"shard", "phase"} {
+	for _, filter := range []string{"shard", "phase", "version"} {
 		for _, name := range []string{"q", "subscription"} {
 			if query.Get(filter) != "" && query.Get(name) != "" {
 				return nil, apierror.New(apierror.InvalidParameter, "The parameter excludes %s.", name).WithTarget(filter)
@@ -55,7 +55,7 @@ func (s *Server) listClusters(ctx context.Context, rq *request) (any, error) {
 	if subscription := query.Get("subscription"); subscription != "" {
 		return s.finder.ListSubscription(ctx, subscription, token, size)
 	}
-	r := &clusterservicev1.ListClustersRequest{PageSize: int32(size), PageToken: token, ProvisionShard: query.Get("shard")}
+	r := &clusterservicev1.ListClustersRequest{PageSize: int32(size), PageToken: token, ProvisionShard: query.Get("shard"), Version: query.Get("version")}
 	if text := query.Get("phase"); text != "" {
 		if r.Phases, err = clusterPhases(text); err != nil {
 			return nil, err

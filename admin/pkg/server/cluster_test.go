@@ -360,14 +360,14 @@ func TestWaitingClustersAreListed(t *testing.T) {
 	h.populate(t)
 	var list adminv1.ClusterList
 	began := time.Now()
-	if status, body := h.get(t, "reader", "/clusters?notReady=true&olderThan=10m&concern=node-pool,control-plane/Waiting&shard=mgmt-1&pageSize=7&pageToken=t", &list); status != http.StatusOK {
+	if status, body := h.get(t, "reader", "/clusters?notReady=true&olderThan=10m&concern=node-pool,control-plane/Waiting&shard=mgmt-1&version=4.19&pageSize=7&pageToken=t", &list); status != http.StatusOK {
 		t.Fatalf("%d %s", status, body)
 	}
 	asked := h.fleet.concerns[0]
 	if at := asked.GetSinceBefore().AsTime(); at.Before(began.Add(-10*time.Minute)) || at.After(time.Now().Add(-10*time.Minute)) {
 		t.Errorf("since before %s", at)
 	}
-	if !slices.Equal(asked.GetConcerns(), []string{"node-pool", "control-plane/Waiting"}) || asked.GetProvisionShard() != "mgmt-1" || asked.GetPageSize() != 7 || asked.GetPageToken() != "t" {
+	if !slices.Equal(asked.GetConcerns(), []string{"node-pool", "control-plane/Waiting"}) || asked.GetProvisionShard() != "mgmt-1" || asked.GetVersion() != "4.19" || asked.GetPageSize() != 7 || asked.GetPageToken() != "t" {
 		t.Errorf("asked %v", asked)
 	}
 	if got := list.Items[0]; got.UID != uid || got.Name != "Alpha" || got.SubscriptionID != subscription || got.ProvisionShard != "mgmt-1" || got.Concern.State != "WaitingForNodes" ||
@@ -375,7 +375,7 @@ func TestWaitingClustersAreListed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for query, target := range map[string]string{
-		"olderThan=10m": "olderThan", "concern=azure": "concern", "shard=mgmt-1&q=a": "shard", "phase=Ready&subscription=a": "phase", "phase=Asleep": "phase", "phase=unspecified": "phase", "notReady=true&phase=Ready": "phase", "notReady=yes": "notReady", "notReady=true&q=a": "q",
+		"olderThan=10m": "olderThan", "concern=azure": "concern", "shard=mgmt-1&q=a": "shard", "phase=Ready&subscription=a": "phase", "phase=Asleep": "phase", "version=4.19&q=a": "version", "version=4.19&subscription=a": "version", "phase=unspecified": "phase", "notReady=true&phase=Ready": "phase", "notReady=yes": "notReady", "notReady=true&q=a": "q",
 		"notReady=true&subscription=a": "subscription", "notReady=true&olderThan=old": "olderThan", "notReady=true&olderThan=-1m": "olderThan",
 	} {
 		if status, body := h.get(t, "reader", "/clusters?"+query, nil); status != http.StatusBadRequest || !strings.Contains(body, `"target":"`+target+`"`) {

@@ -48,7 +48,7 @@ func (s *Server) explainRegion(ctx context.Context, _ *request) (any, error) {
 // listConcerns returns a page of the clusters that are not in their desired state, those that have waited longest first.
 func (s *Server) listConcerns(ctx context.Context, rq *request, size int, token string) (any, error) {
 	query := rq.http.URL.Query()
-	r := &clusterservicev1.ListClusterConcernsRequest{PageSize: int32(size), PageToken: token, ProvisionShard: query.Get("shard")}
+	r := &clusterservicev1.ListClusterConcernsRequest{PageSize: int32(size), PageToken: token, ProvisionShard: query.Get("shard"), Version: query.Get("version")}
 	if text := query.Get("olderThan"); text != "" {
 		age, err := time.ParseDuration(text)
 		if err != nil || age < 0 {

@@ -53,6 +53,7 @@ func (s *Server) clusterRoutes() []Route {
 				{Name: "olderThan", Type: "string", Description: "With notReady: only clusters that have waited at least this long, for example 10m."},
 				{Name: "concern", Type: "string", Description: "With notReady: only these concerns, separated by commas; each is a layer, or a layer and a state as in node-pool/WaitingForNodes."},
 				{Name: "shard", Type: "string", Description: "Only clusters on this provision shard; excludes q and subscription."},
+				{Name: "version", Type: "string", Description: "Only clusters that have this release or are being changed to it: a full version such as 4.19.3, or its first two parts; excludes q and subscription."},
 				{Name: "phase", Type: "string", Description: "Only clusters in these phases of Cluster Service, separated by commas, for example Installing,Failed; excludes q, subscription and notReady."},
 			}, paging...),
 		},

@@ -38,14 +38,14 @@ func TestStatusShowsLayersAndConditions(t *testing.T) {
 func TestListOfFleetIsFilteredByClusterService(t *testing.T) {
 	h := newHarness(t)
 	h.fleet.lists = nil
-	if status, body := h.get(t, "reader", "/clusters?shard=mgmt-1&phase=ready,Failed&pageSize=7", nil); status != http.StatusOK {
+	if status, body := h.get(t, "reader", "/clusters?shard=mgmt-1&phase=ready,Failed&version=4.19.3&pageSize=7", nil); status != http.StatusOK {
 		t.Fatalf("%d %s", status, body)
 	}
 	want := []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, clusterservicev1.ClusterPhase_CLUSTER_PHASE_FAILED}
 	if n := len(h.fleet.lists); n != 1 {
 		t.Fatalf("%d requests to Cluster Service, want one", n)
 	}
-	if asked := h.fleet.lists[0]; asked.GetProvisionShard() != "mgmt-1" || !slices.Equal(asked.GetPhases(), want) || asked.GetPageSize() != 7 {
+	if asked := h.fleet.lists[0]; asked.GetProvisionShard() != "mgmt-1" || !slices.Equal(asked.GetPhases(), want) || asked.GetVersion() != "4.19.3" || asked.GetPageSize() != 7 {
 		t.Errorf("asked %v", asked)
 	}
 }

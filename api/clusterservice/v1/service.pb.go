@@ -182,7 +182,10 @@ type ListClustersRequest struct {
 	// Only clusters with this host name or address in status.api_url. If it contains a port, the port must match, too.
 	ApiHost string `protobuf:"bytes,12,opt,name=api_host,json=apiHost,proto3" json:"api_host,omitempty"`
 	// Only clusters with one of these uids, at most 500.
-	Uids          []string `protobuf:"bytes,13,rep,name=uids,proto3" json:"uids,omitempty"`
+	Uids []string `protobuf:"bytes,13,rep,name=uids,proto3" json:"uids,omitempty"`
+	// Only clusters that have this release or are being changed to it: a full version such as `4.19.3`, or the first parts of one
+	// such as `4.19`. Uses an index.
+	Version       string `protobuf:"bytes,14,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +311,13 @@ func (x *ListClustersRequest) GetUids() []string {
 	return nil
 }
 
+func (x *ListClustersRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 type ListClustersResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Clusters []*Cluster             `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
@@ -381,8 +391,10 @@ type ListClusterConcernsRequest struct {
 	Concerns []string `protobuf:"bytes,4,rep,name=concerns,proto3" json:"concerns,omitempty"`
 	// Only clusters on this shard.
 	ProvisionShard string `protobuf:"bytes,5,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Only clusters with this version; see ListClustersRequest.version.
+	Version       string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListClusterConcernsRequest) Reset() {
@@ -446,6 +458,13 @@ func (x *ListClusterConcernsRequest) GetConcerns() []string {
 func (x *ListClusterConcernsRequest) GetProvisionShard() string {
 	if x != nil {
 		return x.ProvisionShard
+	}
+	return ""
+}
+
+func (x *ListClusterConcernsRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
 	}
 	return ""
 }
@@ -3319,7 +3338,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"must_exist\x18\x06 \x01(\bR\tmustExist\"%\n" +
 	"\x11GetClusterRequest\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xe4\x03\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xfe\x03\n" +
 	"\x13ListClustersRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3338,18 +3357,20 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	" \x01(\tR\tclusterId\x12,\n" +
 	"\x12base_domain_prefix\x18\v \x01(\tR\x10baseDomainPrefix\x12\x19\n" +
 	"\bapi_host\x18\f \x01(\tR\aapiHost\x12\x12\n" +
-	"\x04uids\x18\r \x03(\tR\x04uids\"\x9a\x01\n" +
+	"\x04uids\x18\r \x03(\tR\x04uids\x12\x18\n" +
+	"\aversion\x18\x0e \x01(\tR\aversion\"\x9a\x01\n" +
 	"\x14ListClustersResponse\x12>\n" +
 	"\bclusters\x18\x01 \x03(\v2\".hcpmesh.clusterservice.v1.ClusterR\bclusters\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xdc\x01\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xf6\x01\n" +
 	"\x1aListClusterConcernsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12=\n" +
 	"\fsince_before\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vsinceBefore\x12\x1a\n" +
 	"\bconcerns\x18\x04 \x03(\tR\bconcerns\x12'\n" +
-	"\x0fprovision_shard\x18\x05 \x01(\tR\x0eprovisionShard\"\x8c\x01\n" +
+	"\x0fprovision_shard\x18\x05 \x01(\tR\x0eprovisionShard\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\"\x8c\x01\n" +
 	"\x1bListClusterConcernsResponse\x12E\n" +
 	"\bconcerns\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.ClusterConcernR\bconcerns\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"J\n" +

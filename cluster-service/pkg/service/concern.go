@@ -23,7 +23,10 @@ func (s *Service) ListClusterConcerns(ctx context.Context, r *csv1.ListClusterCo
 	if err != nil {
 		return nil, s.answer(ctx, err)
 	}
-	f := store.ConcernFilter{Limit: paged.Limit, Concerns: r.GetConcerns(), Shard: r.GetProvisionShard()}
+	f := store.ConcernFilter{Limit: paged.Limit, Concerns: r.GetConcerns(), Shard: r.GetProvisionShard(), Version: r.GetVersion()}
+	if err := validVersion(f.Version); err != nil {
+		return nil, s.answer(ctx, err)
+	}
 	var c check
 	if r.GetSinceBefore() != nil {
 		f.SinceBefore = r.GetSinceBefore().AsTime()

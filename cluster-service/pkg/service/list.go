@@ -59,9 +59,11 @@ func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest)
 	if err != nil {
 		return nil, s.answer(ctx, err)
 	}
-	f.Shard, f.UIDs = r.GetProvisionShard(), r.GetUids()
-	if err := validUIDs("uids", f.UIDs); err != nil {
-		return nil, s.answer(ctx, err)
+	f.Shard, f.UIDs, f.Version = r.GetProvisionShard(), r.GetUids(), r.GetVersion()
+	for _, err := range []error{validUIDs("uids", f.UIDs), validVersion(f.Version)} {
+		if err != nil {
+			return nil, s.answer(ctx, err)
+		}
 	}
 	f.Identifiers = store.Identifiers{
 		ResourceID: r.GetResourceId(), ResourceIDPrefix: r.GetResourceIdPrefix(), Subscription: r.GetSubscriptionId(),

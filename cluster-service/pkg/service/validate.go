@@ -102,6 +102,18 @@ func validUIDs(field string, uids []string) error {
 	return apierror.InvalidFields(c.violations)
 }
 
+// versionFilter matches a version of OpenShift, or its first two parts.
+var versionFilter = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,6}(-[0-9A-Za-z.-]{1,64})?)?$`)
+
+// validVersion returns an error unless a version that selects clusters is empty, a version, or its first two parts.
+func validVersion(version string) error {
+	var c check
+	if version != "" && !versionFilter.MatchString(version) {
+		c.fail("version", "Invalid value: %q: must be a version such as 4.19.3, or its first two parts", version)
+	}
+	return apierror.InvalidFields(c.violations)
+}
+
 func validateIdentity(uid, resourceID string, generation int64) []apierror.Violation {
 	var c check
 	if _, err := uuid.Parse(uid); err != nil {

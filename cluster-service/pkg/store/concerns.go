@@ -35,6 +35,8 @@ type ConcernFilter struct {
 	// Concerns are layers, or layers with states as in `control-plane/EtcdWaitingForQuorum`.
 	Concerns []string
 	Shard    string
+	// Version selects clusters as Filter.Version does.
+	Version string
 	// AfterSince and AfterUID are those of the last concern of the previous page.
 	AfterSince time.Time
 	AfterUID   string
@@ -54,6 +56,9 @@ func (f *ConcernFilter) query() (string, []any) {
 	}
 	if f.Shard != "" {
 		w.add("c.shard = $%d", f.Shard)
+	}
+	if f.Version != "" {
+		w.add(versionCondition("c.release_version"), f.Version)
 	}
 	if f.AfterUID != "" {
 		w.args = append(w.args, f.AfterSince, f.AfterUID)

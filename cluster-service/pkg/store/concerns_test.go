@@ -83,6 +83,11 @@ func TestConcernsAreFoundByAge(t *testing.T) {
 	if none, _ := concernsOf(t, s, store.ConcernFilter{Limit: 2, Shard: "mgmt-9"}); len(none) > 0 {
 		t.Errorf("on another shard: %v", none)
 	}
+	for version, want := range map[string]int{"4.19": 200, "4.19.3": 200, "4.1": 0, "4.18": 0} {
+		if found, _ := concernsOf(t, s, store.ConcernFilter{Limit: count, Version: version}); len(found) != want {
+			t.Errorf("%d clusters with version %s wait, want %d", len(found), version, want)
+		}
+	}
 	_, last := concernsOf(t, s, store.ConcernFilter{Limit: 50})
 	page := store.ConcernFilter{Limit: 50, AfterSince: last.Since, AfterUID: last.UID}
 	if next, _ := concernsOf(t, s, page); !cmp.Equal(next, waiting[50:100]) {
@@ -97,8 +102,8 @@ func TestConcernsAreFoundByAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []store.ConcernGroup{
-		{Layer: "control-plane", State: "EtcdWaitingForQuorum", Clusters: 100, Oldest: began},
-		{Layer: "node-pool", State: "WaitingForNodes", Clusters: 100, Oldest: began.Add(10 * time.Minute)},
+		{Layer: "control-plane", State: "EtcdWaitingForQuorum", Version: "4.19.3", Clusters: 100, Oldest: began},
+		{Layer: "node-pool", State: "WaitingForNodes", Version: "4.19.3", Clusters: 100, Oldest: began.Add(10 * time.Minute)},
 	}
 	if diff := cmp.Diff(want, groups, cmp.Comparer(time.Time.Equal)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

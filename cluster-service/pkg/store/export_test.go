@@ -23,7 +23,7 @@ func (s *Store) ConcernRowsRead(ctx context.Context, f ConcernFilter) (rows floa
 func (s *Store) rowsRead(ctx context.Context, query string, args []any) (rows float64, plan string, err error) {
 	var answer []struct{ Plan node }
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "ANALYZE clusters, cluster_identifiers, cluster_concerns"); err != nil {
+		if _, err := tx.Exec(ctx, "ANALYZE clusters, cluster_identifiers, cluster_filters, cluster_concerns"); err != nil {
 			return err
 		}
 		if err := tx.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+query, args...).Scan(&plan); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // fleetOf makes clusters c-0000 and so on, 20 in each subscription but for the second half, which are all in one. Those with
-// even numbers have a port of their own at one address, the others a host name.
+// even numbers have a port of their own at one address, the others a host name. All have release 4.19.3, but every hundredth 4.18.1 and one 4.18.0-rc.1, and every thousandth has failed.
 func fleetOf(t testing.TB, s *store.Store, count int) (uids []string) {
 	t.Helper()
 	for i := range count {
@@ -31,12 +31,22 @@ func fleetOf(t testing.TB, s *store.Store, count int) (uids []string) {
 				if i >= count/2 {
 					subscription = "Sub-Large"
 				}
+				version, phase := "4.19.3", csv1.ClusterPhase_CLUSTER_PHASE_UNSPECIFIED
+				if i%1000 == 999 {
+					phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
+				}
+				switch {
+				case i == 42:
+					version = "4.18.0-rc.1"
+				case i%100 == 7:
+					version = "4.18.1"
+				}
 				if i%2 == 0 {
 					host = fmt.Sprintf("127.0.0.1:%d", 10000+i)
 				}
-				tx.Aggregates[uid].Cluster = &fleet.Cluster{UID: uid, Generation: 1, CreateTime: s.Now(), Spec: &csv1.ClusterSpec{},
+				tx.Aggregates[uid].Cluster = &fleet.Cluster{UID: uid, Generation: 1, CreateTime: s.Now(), Spec: &csv1.ClusterSpec{}, Release: fleet.Release{Version: version},
 					ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/Group-%d/providers/X/Clusters/C-%04d", subscription, i%4, i),
-					Status:     &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: fmt.Sprintf("p%d", i), ApiUrl: "https://" + host}}
+					Status:     &csv1.ClusterStatus{Phase: phase, ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: fmt.Sprintf("p%d", i), ApiUrl: "https://" + host}}
 			}
 			return nil
 		}); err != nil {
@@ -74,6 +84,17 @@ func TestClustersAreFoundByIndexes(t *testing.T) {
 		"host and its port":      {"which need not be said in the URL", store.Filter{Identifiers: store.Identifiers{APIHost: "api.p9.example.com:443"}}, uids[9:10], 1},
 		"another port":           {"is another's", store.Filter{Identifiers: store.Identifiers{APIHost: "api.p9.example.com:6443"}}, nil, 0},
 		"address and port":       {"of many at one address", store.Filter{Identifiers: store.Identifiers{APIHost: "127.0.0.1:10008"}}, uids[8:9], 1},
+		"version":                {"exactly", store.Filter{Version: "4.18.0-rc.1"}, uids[42:43], 1},
+		"minor version":          {"all of it", store.Filter{Version: "4.18", Limit: 4}, []string{uids[7], uids[42], uids[107], uids[207]}, 4},
+		"page of a version":      {"that nearly all have", store.Filter{Version: "4.19", After: uids[1006], Limit: 2}, uids[1008:1010], 2},
+		"unknown version":        {"not the beginning of a number", store.Filter{Version: "4.1"}, nil, 0},
+		"version and name":       {"both must match", store.Filter{Version: "4.18", Identifiers: store.Identifiers{NamePrefix: "c-010"}}, uids[107:108], 10},
+		"phase":                  {"of few", store.Filter{Phases: []int16{int16(csv1.ClusterPhase_CLUSTER_PHASE_FAILED)}}, []string{uids[999], uids[1999]}, 2},
+		"page of a phase":        {"of nearly all", store.Filter{Phases: []int16{0}, After: uids[997], Limit: 2}, []string{uids[998], uids[1000]}, 2},
+		"phases":                 {"of few", store.Filter{Phases: []int16{int16(csv1.ClusterPhase_CLUSTER_PHASE_FAILED), int16(csv1.ClusterPhase_CLUSTER_PHASE_DELETED)}}, []string{uids[999], uids[1999]}, 2},
+		"version and phase":      {"both must match", store.Filter{Version: "4.18", Phases: []int16{int16(csv1.ClusterPhase_CLUSTER_PHASE_FAILED)}}, nil, 21},
+		"first page":             {"of all", store.Filter{Limit: 10}, uids[:10], 10},
+		"last page":              {"of all", store.Filter{Limit: 10, After: uids[1994]}, uids[1995:], 5},
 		"two":                    {"both must match", store.Filter{Identifiers: store.Identifiers{Subscription: "sub-3", Name: "c-0001"}}, nil, 1},
 	}
 	for name, tc := range tests {
@@ -101,6 +122,34 @@ func TestClustersAreFoundByIndexes(t *testing.T) {
 				t.Errorf("%v rows were read to find %d of %d:\n%s", read, tc.matching, count, plan)
 			}
 		})
+	}
+}
+
+// TestFiltersFollowClusterChanges: a cluster is found by its current release and phase.
+func TestFiltersFollowClusterChanges(t *testing.T) {
+	s := openAsOwner(t)
+	uids := fleetOf(t, s, 1)
+	count := func(version string, phase csv1.ClusterPhase) int {
+		t.Helper()
+		found, _, err := s.ListClusters(t.Context(), store.Filter{Limit: 10, Version: version, Phases: []int16{int16(phase)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	created, updating := csv1.ClusterPhase_CLUSTER_PHASE_UNSPECIFIED, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
+	if count("4.19.3", created) != 1 || count("", created) != 1 || count("4.20", created) != 0 || count("", updating) != 0 {
+		t.Error("a new cluster is not found by its release and its phase")
+	}
+	if err := s.Update(t.Context(), uids, func(_ context.Context, tx *store.Tx) error {
+		cluster := tx.Aggregates[uids[0]].Cluster
+		cluster.Release.Version, cluster.Status.Phase = "4.20.0", updating
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if count("4.19.3", updating) != 0 || count("", created) != 0 || count("4.20", updating) != 1 || count("", updating) != 1 {
+		t.Error("a cluster is not found by its new release and its new phase")
 	}
 }
 
@@ -156,5 +205,35 @@ func TestIdentifiersFollowClusterChanges(t *testing.T) {
 	change(func(c *fleet.Cluster) { c.DeleteTime, c.GoneTime = s.Now(), s.Now() })
 	if err := s.Purge(ctx, s.Now().Add(time.Second)); err != nil {
 		t.Error(err)
+	}
+}
+
+// BenchmarkListClusters lists pages of fleets of two sizes, with the filters of the list of the fleet. The time of a page must not grow with the fleet:
+// compare the two sizes.
+func BenchmarkListClusters(b *testing.B) {
+	for _, count := range []int{1000, 10000} {
+		s := openAsOwner(b)
+		uids := fleetOf(b, s, count)
+		if _, _, err := s.RowsRead(b.Context(), store.Filter{Limit: 1}); err != nil { // with statistics, as PostgreSQL has after a while
+			b.Fatal(err)
+		}
+		for name, filter := range map[string]store.Filter{
+			"first page":  {},
+			"last page":   {After: uids[count-51]},
+			"version":     {Version: "4.19.3"},
+			"old version": {Version: "4.18.0-rc.1"},
+			"phase":       {Phases: []int16{0}},
+			"no phase":    {Phases: []int16{int16(csv1.ClusterPhase_CLUSTER_PHASE_PENDING)}},
+			"no shard":    {Shard: "mgmt-9"},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, count), func(b *testing.B) {
+				filter.Limit = 50
+				for b.Loop() {
+					if _, _, err := s.ListClusters(b.Context(), filter); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

@@ -53,7 +53,9 @@ type Filter struct {
 	// Shard, UIDs and Identifiers select clusters. ClusterUID selects children of a cluster.
 	Shard, ClusterUID string
 	UIDs              []string
-	Identifiers       Identifiers
+	// Version selects clusters by their release: a full version, or its first two parts.
+	Version     string
+	Identifiers Identifiers
 }
 
 // ListClusters returns a page of clusters and the revision up to which the page is complete.
@@ -62,25 +64,52 @@ func (s *Store) ListClusters(ctx context.Context, f Filter) ([]*fleet.Cluster, i
 	return list(ctx, s, query, args, scanCluster)
 }
 
-// clustersQuery first finds the UIDs by the identifiers, if there are any, and then each cluster by its UID. OFFSET 0 keeps
-// PostgreSQL from scanning all clusters instead, which it estimates to be cheaper for a small fleet.
+// clustersQuery first finds the UIDs by the identifiers, the version or the phases, if there are any, and then each cluster by its UID.
+// OFFSET 0 keeps PostgreSQL from scanning all clusters instead, which it estimates to be cheaper for a small fleet.
 func clustersQuery(f Filter) (string, []any) {
 	w := where(f, "shard", f.Shard)
 	if len(f.UIDs) > 0 {
 		w.add("uid = ANY ($%d)", f.UIDs)
 	}
-	if f.Identifiers == (Identifiers{}) {
+	var table string
+	var choose func()
+	switch {
+	case f.Identifiers != (Identifiers{}):
+		if f.Version != "" {
+			w.add(versionCondition("release_version"), f.Version)
+		}
+		table, choose = "cluster_identifiers", func() { f.Identifiers.where(func(condition, arg string) { w.add(condition, arg) }) }
+	case f.Version != "":
+		table, choose = "cluster_filters", func() { w.add(versionColumn(f.Version)+" = $%d", f.Version) }
+	case len(f.Phases) == 1: // rows of one phase are in order of UID
+		table, choose = "cluster_filters", func() { w.add("phase = $%d", f.Phases[0]) }
+	case len(f.Phases) > 1:
+		table, choose = "cluster_filters", func() { w.add("phase = ANY ($%d)", f.Phases) }
+	default:
 		return w.query("clusters", clusterColumns, f.Limit)
 	}
 	w.conditions = append(w.conditions, "uid = cluster_uid")
 	each := fmt.Sprintf("SELECT %s FROM clusters WHERE %s OFFSET 0", clusterColumns, strings.Join(w.conditions, " AND "))
 	w.conditions = nil
-	f.Identifiers.where(func(condition, arg string) { w.add(condition, arg) })
+	choose()
 	if f.After != "" {
 		w.add("cluster_uid > $%d", f.After)
 	}
 	chosen, limited := strings.Join(w.conditions, " AND "), w.arg("LIMIT $%d", f.Limit)
-	return fmt.Sprintf("SELECT found.* FROM cluster_identifiers CROSS JOIN LATERAL (%s) found WHERE %s ORDER BY cluster_uid %s", each, chosen, limited), w.args
+	return fmt.Sprintf("SELECT found.* FROM %s CROSS JOIN LATERAL (%s) found WHERE %s ORDER BY cluster_uid %s", table, each, chosen, limited), w.args
+}
+
+// versionColumn returns the column of cluster_filters that a version is compared with.
+func versionColumn(version string) string {
+	if strings.Count(version, ".") == 1 {
+		return "minor"
+	}
+	return "version"
+}
+
+// versionCondition returns the condition, with a %d, that a column is a version or begins with its parts.
+func versionCondition(column string) string {
+	return "(" + column + " = $%[1]d OR starts_with(" + column + ", $%[1]d || '.'))"
 }
 
 // ListNodePools returns a page of node pools and the revision up to which the page is complete.

@@ -42,27 +42,39 @@ func (c *Client) Clusters(ctx context.Context, subscription string) ([]adminv1.C
 	}
 }
 
-// WaitingFilter selects clusters that are not in their desired state. Zero fields select all.
-type WaitingFilter struct {
+// FleetFilter selects clusters of the region. Zero fields select all.
+type FleetFilter struct {
+	Shard, Version string
+	// Phases are phases of Cluster Service, such as Installing. They exclude NotReady.
+	Phases []string
+	// NotReady selects clusters that are not in their desired state.
+	NotReady bool
+	// OlderThan and Concerns require NotReady. Concerns are layers, or layers with states as in node-pool/WaitingForNodes.
 	OlderThan time.Duration
-	// Concerns are layers, or layers with states as in node-pool/WaitingForNodes.
-	Concerns []string
-	Shard    string
+	Concerns  []string
 }
 
-// WaitingClusters returns at most limit clusters that are not in their desired state, those that have waited longest first, and
-// whether there are more.
-func (c *Client) WaitingClusters(ctx context.Context, filter WaitingFilter, limit int) (clusters []adminv1.Cluster, more bool, err error) {
-	query := url.Values{"notReady": {"true"}, "pageSize": {strconv.Itoa(min(limit, 500))}}
-	if filter.OlderThan > 0 {
-		query.Set("olderThan", filter.OlderThan.String())
+// query returns the parameters of a request for a page.
+func (f *FleetFilter) query(pageSize int) url.Values {
+	query := url.Values{"pageSize": {strconv.Itoa(pageSize)}}
+	for name, value := range map[string]string{"shard": f.Shard, "version": f.Version, "phase": strings.Join(f.Phases, ","), "concern": strings.Join(f.Concerns, ",")} {
+		if value != "" {
+			query.Set(name, value)
+		}
 	}
-	if len(filter.Concerns) > 0 {
-		query.Set("concern", strings.Join(filter.Concerns, ","))
+	if f.NotReady {
+		query.Set("notReady", "true")
 	}
-	if filter.Shard != "" {
-		query.Set("shard", filter.Shard)
+	if f.OlderThan > 0 {
+		query.Set("olderThan", f.OlderThan.String())
 	}
+	return query
+}
+
+// FleetClusters returns at most limit clusters of the region, and whether there are more. Of those that are not in their desired state, the ones
+// that have waited longest are first.
+func (c *Client) FleetClusters(ctx context.Context, filter FleetFilter, limit int) (clusters []adminv1.Cluster, more bool, err error) {
+	query := filter.query(min(limit, 500))
 	clusters = []adminv1.Cluster{}
 	for {
 		list, err := get[adminv1.ClusterList](ctx, c, "/clusters", query)

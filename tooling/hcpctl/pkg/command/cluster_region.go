@@ -15,9 +15,9 @@ import (
 
 // regionList holds the flags of a list of the clusters of the region.
 type regionList struct {
-	region, notReady bool
-	filter           adminclient.WaitingFilter
-	limit            listLimit
+	region bool
+	filter adminclient.FleetFilter
+	limit  listLimit
 }
 
 // addRegionList adds the flags that make the command `cluster list` list the clusters of all subscriptions through admin.
@@ -25,10 +25,12 @@ func (e *environment) addRegionList(c *cobra.Command) *cobra.Command {
 	l := &regionList{}
 	flags := c.Flags()
 	flags.BoolVar(&l.region, "region", false, "list the clusters of all subscriptions, through admin")
-	flags.BoolVar(&l.notReady, "not-ready", false, "with --region: only clusters that are not in their desired state, those that have waited longest first")
+	flags.BoolVar(&l.filter.NotReady, "not-ready", false, "with --region: only clusters that are not in their desired state, those that have waited longest first")
 	flags.DurationVar(&l.filter.OlderThan, "older-than", 0, "with --not-ready: only clusters that have waited at least this `duration`, for example 10m")
 	flags.StringSliceVar(&l.filter.Concerns, "concern", nil, "with --not-ready: only this `LAYER` or LAYER/STATE, for example node-pool/WaitingForNodes; repeatable")
-	flags.StringVar(&l.filter.Shard, "shard", "", "with --not-ready: only clusters on this provision `shard`")
+	flags.StringVar(&l.filter.Shard, "shard", "", "with --region: only clusters on this provision `shard`")
+	flags.StringVar(&l.filter.Version, "version", "", "with --region: only clusters that have this `version` or are being changed to it, for example 4.19 or 4.19.3")
+	flags.StringSliceVar(&l.filter.Phases, "phase", nil, "with --region, without --not-ready: only clusters in this `phase` of Cluster Service, for example Installing; repeatable")
 	output := c.PreRunE
 	l.limit.add(c, 500)
 	flags.Lookup("limit").Usage = "with --region: maximum `number` of clusters"
@@ -67,10 +69,12 @@ func (l *regionList) validate(c *cobra.Command) error {
 		set  bool
 		on   string
 	}{
-		{"region", l.notReady, "not-ready"},
+		{"region", l.filter.NotReady, "not-ready"},
+		{"region", l.filter.Shard != "", "shard"},
+		{"region", l.filter.Version != "", "version"},
+		{"region", len(l.filter.Phases) > 0, "phase"},
 		{"not-ready", c.Flags().Changed("older-than"), "older-than"},
 		{"not-ready", len(l.filter.Concerns) > 0, "concern"},
-		{"not-ready", l.filter.Shard != "", "shard"},
 	} {
 		if needs.set && !c.Flags().Changed(needs.flag) {
 			return fmt.Errorf("--%s requires --%s", needs.on, needs.flag)
@@ -78,6 +82,9 @@ func (l *regionList) validate(c *cobra.Command) error {
 	}
 	if l.region && c.Flags().Changed("all") {
 		return errors.New("--region and --all exclude each other")
+	}
+	if l.filter.NotReady && len(l.filter.Phases) > 0 {
+		return errors.New("--not-ready and --phase exclude each other")
 	}
 	if l.filter.OlderThan < 0 {
 		return fmt.Errorf("--older-than: %s is negative", l.filter.OlderThan)
@@ -87,37 +94,26 @@ func (l *regionList) validate(c *cobra.Command) error {
 
 // listRegion prints the clusters of the region.
 func (e *environment) listRegion(ctx context.Context, client *adminclient.Client, l *regionList) error {
-	if !l.notReady {
-		clusters, err := client.Clusters(ctx, "")
-		if err != nil {
-			return err
-		}
-		more := len(clusters) > l.limit.most
-		clusters = clusters[:min(len(clusters), l.limit.most)]
-		if more {
-			fmt.Fprintf(e.err, "the region has more clusters; use --limit to list more than %d\n", l.limit.most)
-		}
-		return e.printAs(clusters, func() error {
-			var rows [][]string
-			for _, cluster := range clusters {
-				rows = append(rows, clusterRow(cluster))
-			}
-			return display.Table(e.out, []string{"NAME", "STATE", "PHASE", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
-		})
-	}
-	clusters, more, err := client.WaitingClusters(ctx, l.filter, l.limit.most)
+	clusters, more, err := client.FleetClusters(ctx, l.filter, l.limit.most)
 	if err != nil {
 		return err
 	}
 	if more {
-		fmt.Fprintf(e.err, "more clusters wait; use --limit to list more than %d\n", l.limit.most)
+		fmt.Fprintf(e.err, "the region has more such clusters; use --limit to list more than %d\n", l.limit.most)
 	}
 	return e.printAs(clusters, func() error {
 		var rows [][]string
 		for _, cluster := range clusters {
-			rows = append(rows, waitingRow(cluster, time.Now()))
+			if l.filter.NotReady {
+				rows = append(rows, waitingRow(cluster, time.Now()))
+			} else {
+				rows = append(rows, clusterRow(cluster))
+			}
 		}
-		return display.Table(e.out, []string{"NAME", "AGE", "CONCERN", "SUBJECT", "PHASE", "VERSION", "SHARD", "RESOURCE ID"}, rows)
+		if l.filter.NotReady {
+			return display.Table(e.out, []string{"NAME", "AGE", "CONCERN", "SUBJECT", "PHASE", "VERSION", "SHARD", "RESOURCE ID"}, rows)
+		}
+		return display.Table(e.out, []string{"NAME", "STATE", "PHASE", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
 	})
 }
 

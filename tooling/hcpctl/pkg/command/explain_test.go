@@ -116,7 +116,7 @@ func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 
 // waitingClusters returns a page of clusters of the region: two pages of one if they wait, as requested.
 func waitingClusters(query url.Values) adminv1.ClusterList {
-	c := adminv1.Cluster{Name: "demo", ResourceID: explainedID, Phase: "Ready", ProvisionShard: "mgmt-1"}
+	c := adminv1.Cluster{Name: "demo", ResourceID: explainedID, Phase: "Ready" + query.Get("phase"), ProvisionShard: "mgmt-1" + query.Get("shard"), Version: query.Get("version")}
 	if query.Get("notReady") != "true" {
 		return adminv1.ClusterList{Items: []adminv1.Cluster{c}}
 	}
@@ -132,13 +132,15 @@ func waitingClusters(query url.Values) adminv1.ClusterList {
 func TestRegionCommands(t *testing.T) {
 	client, _ := newAdmin(t)
 	for line, want := range map[string]string{
-		"explain":                      "Cluster demo waits for capacity.",
-		"explain -o json":              `"name": "backend"`,
-		"cluster list --region":        "mgmt-1",
+		"explain":               "Cluster demo waits for capacity.",
+		"explain -o json":       `"name": "backend"`,
+		"cluster list --region": "mgmt-1",
+		"cluster list --region --shard -other --version 4.19 --phase Failed --phase Installing": "ReadyFailed,Installing  4.19     mgmt-1-other",
+		"cluster list --region --not-ready --version 4.19.3":                                    "4.19.3",
 		"cluster journal demo":         "API: unknown (monitor_away): monitor is away",
 		"cluster journal demo -o json": `"kind": "etcd_fails"`,
 		"cluster list --region --not-ready --older-than 10m --concern a --concern b/c --shard mgmt-1": "nodePools/10m0s",
-		"cluster list --region --not-ready --limit 1":                                                 "more clusters wait",
+		"cluster list --region --not-ready --limit 1":                                                 "more such clusters",
 		"cluster list --region --not-ready -o json":                                                   `"concern"`,
 	} {
 		var out, errOut bytes.Buffer
@@ -155,7 +157,9 @@ func TestRegionCommands(t *testing.T) {
 		"cluster list --not-ready":                           "--not-ready requires --region",
 		"cluster list --region --older-than 1m":              "--older-than requires --not-ready",
 		"cluster list --region --concern azure":              "--concern requires --not-ready",
-		"cluster list --region --shard mgmt-1":               "--shard requires --not-ready",
+		"cluster list --shard mgmt-1":                        "--shard requires --region",
+		"cluster list --version 4.19":                        "--version requires --region",
+		"cluster list --region --not-ready --phase Failed":   "exclude each other",
 		"cluster list --region --all":                        "exclude each other",
 		"cluster list --region -o xml":                       "--output",
 		"cluster list --region --limit 0":                    "--limit",
