@@ -1,9 +1,10 @@
-// Package managementaccess limits what Maestro's agent and monitor's prober can do on a management cluster. Whoever can publish works could
-// otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
+// Package managementaccess limits what Maestro's agent, monitor's prober, the log forwarder and the agent of tunnels can do on a management
+// cluster. Whoever can publish works could otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
 // policy permits it changes only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of
-// finalizers. The prober may read HostedClusters and what it needs to reach their API servers, and change one annotation.
+// finalizers. The prober may read HostedClusters and what it needs to reach their API servers, and change one annotation. The forwarder may read
+// the metadata of namespaces, and change another annotation. The agent of tunnels may read which clusters exist and where their API servers are.
 //
-// The folder local has the rights of other programs of a local region.
+// The folder local has the role of the forwarder, which runs only in local regions. Its policy is that of the prober with another annotation.
 package managementaccess
 
 import (
@@ -14,15 +15,23 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 )
 
-// The Kubernetes users that the objects limit: Maestro's agent, and the prober of monitor.
+// The Kubernetes users that the objects limit: Maestro's agent, the prober of monitor, the log forwarder, and the agent of tunnels.
 const (
-	Agent  = "maestro-agent"
-	Prober = "monitor-inside"
+	Agent     = "maestro-agent"
+	Prober    = "monitor-inside"
+	Forwarder = "log-forwarder"
+	Tunnel    = "gateway-tunnel"
 )
 
 //go:embed objects local
@@ -61,19 +70,27 @@ func resources(kind string) (string, error) {
 // Apply creates or updates the objects of all users by server-side apply. The client has a cluster administrator's certificate, and server is the URL of
 // the API server.
 func Apply(ctx context.Context, client *http.Client, server string) error {
-	return fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+	all := map[string][]byte{}
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		text, err := files.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := apply(ctx, client, server, text); err != nil {
-			return fmt.Errorf("applying %s: %w", entry.Name(), err)
-		}
-		return nil
+		all[path], err = files.ReadFile(path)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	forwarder := strings.NewReplacer(Prober, Forwarder, insidereport.Annotation, logdelivery.Annotation)
+	for _, name := range []string{"3-policy.yaml", "4-policybinding.yaml"} {
+		all["local/"+Forwarder+"/"+name] = []byte(forwarder.Replace(string(all["objects/"+Prober+"/"+name])))
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if err := apply(ctx, client, server, all[path]); err != nil {
+			return fmt.Errorf("applying %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 func apply(ctx context.Context, client *http.Client, server string, text []byte) error {

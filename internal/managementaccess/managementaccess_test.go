@@ -15,7 +15,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
@@ -90,11 +92,6 @@ func (c *apiClient) do(t *testing.T, method, path, contentType, body string) (in
 
 const jsonType, mergeType = "application/json", "application/merge-patch+json"
 
-// hostedClusters defines a kind with the name and the field of HyperShift's.
-const hostedClusters = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"hostedclusters.hypershift.openshift.io"},
-	"spec":{"group":"hypershift.openshift.io","scope":"Namespaced","names":{"plural":"hostedclusters","kind":"HostedCluster"},"versions":[{"name":"v1beta1","served":true,
-	"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
-
 // TestAgent sends requests as Maestro's agent. Cluster Service's tests apply everything that it renders with the same rights.
 func TestAgent(t *testing.T) {
 	cluster := kubeapitest.Start(t)
@@ -112,7 +109,7 @@ func TestAgent(t *testing.T) {
 			t.Fatalf("%s %s: %d %s", method, path, status, answer)
 		}
 	}
-	prepare(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", hostedClusters)
+	prepare(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kubeapitest.HostedClusters)
 	if status, answer := agent.do(t, http.MethodPost, "/api/v1/namespaces", jsonType, `{"metadata":{"name":"ocm-test-1"}}`); status != http.StatusCreated {
 		t.Fatalf("creating a namespace: %d %s", status, answer)
 	}
@@ -178,21 +175,29 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// TestProber sends requests as monitor's prober.
-func TestProber(t *testing.T) {
-	cluster := kubeapitest.Start(t)
-	prober := newAPIClient(t, cluster.Server, cluster.ProberKubeconfig(t))
-	administrator := newAPIClient(t, cluster.Server, cluster.Kubeconfig())
+// attempt is a request of a limited user and its expected status.
+type attempt struct {
+	reason, method, path, body string
+	status                     int
+}
 
-	const namespace = "/api/v1/namespaces/ocm-test-1"
-	const hosted = "/apis/hypershift.openshift.io/v1beta1/namespaces/ocm-test-1/hostedclusters"
+const (
+	testNamespace = "/api/v1/namespaces/ocm-test-1"
+	hosted        = "/apis/hypershift.openshift.io/v1beta1/namespaces/ocm-test-1/hostedclusters"
+)
+
+// withHostedCluster returns a management cluster with a HostedCluster.
+func withHostedCluster(t *testing.T) *kubeapitest.Cluster {
+	t.Helper()
+	cluster := kubeapitest.Start(t)
+	administrator := newAPIClient(t, cluster.Server, cluster.Kubeconfig())
 	for _, object := range []struct{ path, body string }{
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", hostedClusters},
+		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kubeapitest.HostedClusters},
 		{"/api/v1/namespaces", `{"metadata":{"name":"ocm-test-1"}}`},
-		{namespace + "/secrets", `{"metadata":{"name":"root-ca"}}`},
-		{namespace + "/configmaps", `{"metadata":{"name":"root-ca"}}`},
-		{namespace + "/configmaps", `{"metadata":{"name":"other"}}`},
-		{namespace + "/services", `{"metadata":{"name":"kube-apiserver"},"spec":{"ports":[{"port":6443}]}}`},
+		{testNamespace + "/secrets", `{"metadata":{"name":"root-ca"}}`},
+		{testNamespace + "/configmaps", `{"metadata":{"name":"root-ca"}}`},
+		{testNamespace + "/configmaps", `{"metadata":{"name":"other"}}`},
+		{testNamespace + "/services", `{"metadata":{"name":"kube-apiserver"},"spec":{"ports":[{"port":6443}]}}`},
 	} {
 		if status, answer := administrator.do(t, http.MethodPost, object.path, jsonType, object.body); status >= 300 {
 			t.Fatalf("%s: %d %s", object.path, status, answer)
@@ -206,42 +211,83 @@ func TestProber(t *testing.T) {
 		}
 		return nil
 	})
-	for _, c := range []struct {
-		reason, method, path, body string
-		status                     int
-	}{
-		{"its report", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"monitor.hcpmesh.io/inside":"{}"}}}`, http.StatusOK},
-		{"another report", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"monitor.hcpmesh.io/inside":"{ }"}}}`, http.StatusOK},
-		{"another annotation", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"runtime.hcpmesh.io/faults":"x"}}}`, http.StatusForbidden},
-		{"a changed annotation", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"a":"c"}}}`, http.StatusForbidden},
-		{"a removed annotation", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":{"a":null}}}`, http.StatusForbidden},
-		{"all annotations removed", http.MethodPatch, hosted + "/h", `{"metadata":{"annotations":null}}`, http.StatusForbidden},
-		{"a label", http.MethodPatch, hosted + "/h", `{"metadata":{"labels":{"c":"e"}}}`, http.StatusForbidden},
-		{"all labels removed", http.MethodPatch, hosted + "/h", `{"metadata":{"labels":null}}`, http.StatusForbidden},
-		{"a finalizer", http.MethodPatch, hosted + "/h", `{"metadata":{"finalizers":["a/b"]}}`, http.StatusForbidden},
-		{"an owner", http.MethodPatch, hosted + "/h", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"other","uid":"x"}]}}`, http.StatusForbidden},
-		{"the specification", http.MethodPatch, hosted + "/h", `{"spec":{"release":{"image":"s"}}}`, http.StatusForbidden},
-		{"a new field", http.MethodPatch, hosted + "/h", `{"status":{"x":"y"}}`, http.StatusForbidden},
-		{"a HostedCluster", http.MethodPost, hosted, `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"i"}}`, http.StatusForbidden},
-		{"a deletion", http.MethodDelete, hosted + "/h", "", http.StatusForbidden},
-		{"the HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusOK},
-		{"the Services of API servers", http.MethodGet, "/api/v1/services?fieldSelector=metadata.name%3Dkube-apiserver", "", http.StatusOK},
-		{"the authorities", http.MethodGet, "/api/v1/configmaps?fieldSelector=metadata.name%3Droot-ca", "", http.StatusOK},
-		{"all Services", http.MethodGet, "/api/v1/services", "", http.StatusForbidden},
-		{"all ConfigMaps", http.MethodGet, "/api/v1/configmaps", "", http.StatusForbidden},
-		{"another ConfigMap", http.MethodGet, namespace + "/configmaps/other", "", http.StatusForbidden},
-		{"the Secret of the authority", http.MethodGet, namespace + "/secrets/root-ca", "", http.StatusForbidden},
-		{"Secrets", http.MethodGet, "/api/v1/secrets", "", http.StatusForbidden},
-		{"a ConfigMap", http.MethodPost, namespace + "/configmaps", `{"metadata":{"name":"c"}}`, http.StatusForbidden},
-		{"its own role", http.MethodPatch, "/apis/rbac.authorization.k8s.io/v1/clusterroles/monitor-inside", `{"rules":[]}`, http.StatusForbidden},
-		{"its own policy", http.MethodDelete, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/monitor-inside", "", http.StatusForbidden},
-	} {
+	return cluster
+}
+
+// try sends the attempts, and those that no program with an annotation of its own may make.
+func (c *apiClient) try(t *testing.T, user string, attempts ...attempt) {
+	t.Helper()
+	forbidden := func(reason, method, path, body string) {
+		attempts = append(attempts, attempt{reason, method, path, body, http.StatusForbidden})
+	}
+	forbidden("an annotation of nobody", http.MethodPatch, hosted+"/h", `{"metadata":{"annotations":{"runtime.hcpmesh.io/faults":"x"}}}`)
+	forbidden("a changed annotation", http.MethodPatch, hosted+"/h", `{"metadata":{"annotations":{"a":"c"}}}`)
+	forbidden("a removed annotation", http.MethodPatch, hosted+"/h", `{"metadata":{"annotations":{"a":null}}}`)
+	forbidden("all annotations removed", http.MethodPatch, hosted+"/h", `{"metadata":{"annotations":null}}`)
+	forbidden("a label", http.MethodPatch, hosted+"/h", `{"metadata":{"labels":{"c":"e"}}}`)
+	forbidden("all labels removed", http.MethodPatch, hosted+"/h", `{"metadata":{"labels":null}}`)
+	forbidden("a finalizer", http.MethodPatch, hosted+"/h", `{"metadata":{"finalizers":["a/b"]}}`)
+	forbidden("an owner", http.MethodPatch, hosted+"/h", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"other","uid":"x"}]}}`)
+	forbidden("the specification", http.MethodPatch, hosted+"/h", `{"spec":{"release":{"image":"s"}}}`)
+	forbidden("a new field", http.MethodPatch, hosted+"/h", `{"status":{"x":"y"}}`)
+	forbidden("a HostedCluster", http.MethodPost, hosted, `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"i"}}`)
+	forbidden("a deletion", http.MethodDelete, hosted+"/h", "")
+	forbidden("the Secret of the authority", http.MethodGet, testNamespace+"/secrets/root-ca", "")
+	forbidden("Secrets", http.MethodGet, "/api/v1/secrets", "")
+	forbidden("all Services", http.MethodGet, "/api/v1/services", "")
+	forbidden("all ConfigMaps", http.MethodGet, "/api/v1/configmaps", "")
+	forbidden("another ConfigMap", http.MethodGet, testNamespace+"/configmaps/other", "")
+	forbidden("a new ConfigMap", http.MethodPost, testNamespace+"/configmaps", `{"metadata":{"name":"c"}}`)
+	forbidden("its own role", http.MethodPatch, "/apis/rbac.authorization.k8s.io/v1/clusterroles/"+user, `{"rules":[]}`)
+	forbidden("its own policy", http.MethodDelete, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+user, "")
+	for _, a := range attempts {
 		kind := jsonType
-		if c.method == http.MethodPatch {
+		if a.method == http.MethodPatch {
 			kind = mergeType
 		}
-		if status, answer := prober.do(t, c.method, c.path, kind, c.body); status != c.status {
-			t.Errorf("%s: %s %s: %d, want %d: %s", c.reason, c.method, c.path, status, c.status, answer)
+		if status, answer := c.do(t, a.method, a.path, kind, a.body); status != a.status {
+			t.Errorf("%s: %s %s: %d, want %d: %s", a.reason, a.method, a.path, status, a.status, answer)
 		}
 	}
+}
+
+// annotate returns the body of a patch with an annotation.
+func annotate(name, value string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, name, value)
+}
+
+// TestProber sends requests as monitor's prober.
+func TestProber(t *testing.T) {
+	cluster := withHostedCluster(t)
+	newAPIClient(t, cluster.Server, cluster.ProberKubeconfig(t)).try(t, "monitor-inside",
+		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusOK},
+		attempt{"another report", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{ }"`), http.StatusOK},
+		attempt{"the report of the log forwarder", http.MethodPatch, hosted + "/h", annotate(logdelivery.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"the HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusOK},
+		attempt{"the Services of API servers", http.MethodGet, "/api/v1/services?fieldSelector=metadata.name%3Dkube-apiserver", "", http.StatusOK},
+		attempt{"the authorities", http.MethodGet, "/api/v1/configmaps?fieldSelector=metadata.name%3Droot-ca", "", http.StatusOK},
+		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusForbidden})
+}
+
+// TestForwarder sends requests as the log forwarder.
+func TestForwarder(t *testing.T) {
+	cluster := withHostedCluster(t)
+	newAPIClient(t, cluster.Server, cluster.ForwarderKubeconfig(t)).try(t, "log-forwarder",
+		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(logdelivery.Annotation, `"{}"`), http.StatusOK},
+		attempt{"another report", http.MethodPatch, hosted + "/h", annotate(logdelivery.Annotation, `"{ }"`), http.StatusOK},
+		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"a HostedCluster to read", http.MethodGet, hosted + "/h", "", http.StatusOK},
+		attempt{"all HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusForbidden},
+		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusOK},
+		attempt{"a namespace to change", http.MethodPatch, "/api/v1/namespaces/ocm-test-1", `{"metadata":{"labels":{"a":"b"}}}`, http.StatusForbidden})
+}
+
+// TestTunnel sends requests as the agent of tunnels.
+func TestTunnel(t *testing.T) {
+	cluster := withHostedCluster(t)
+	newAPIClient(t, cluster.Server, cluster.TunnelKubeconfig(t)).try(t, "gateway-tunnel",
+		attempt{"the HostedCluster of an ID", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters?labelSelector=api.openshift.com%2Fid%3D1", "", http.StatusOK},
+		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"all Services of API servers", http.MethodGet, "/api/v1/services?fieldSelector=metadata.name%3Dkube-apiserver", "", http.StatusForbidden},
+		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusForbidden})
 }

@@ -364,44 +364,80 @@ func (c *Cluster) ProberKubeconfig(t testing.TB) string {
 	return c.limitedKubeconfig(t, managementaccess.Prober)
 }
 
-// limitedKubeconfig applies the objects of package managementaccess and waits until the API server enforces the policy of a user.
+// TunnelKubeconfig returns the path of the kubeconfig of the agent of tunnels, which has only the rights of package managementaccess.
+func (c *Cluster) TunnelKubeconfig(t testing.TB) string {
+	t.Helper()
+	administrator := c.limit(t, managementaccess.Tunnel)
+	defer administrator.CloseIdleConnections()
+	eventually.Holds(t, startTimeout, "the user has its role", func() error {
+		status, answer, err := as(t, administrator, managementaccess.Tunnel, "", http.MethodGet, c.Server+"/apis/hypershift.openshift.io/v1beta1/hostedclusters", "")
+		if err == nil && strings.HasPrefix(status, "403") {
+			err = fmt.Errorf("%s: %s", status, answer)
+		}
+		return err
+	})
+	return c.pki.Path(managementaccess.Tunnel + ".kubeconfig")
+}
+
+// ForwarderKubeconfig returns the path of the kubeconfig of the log forwarder, which has only the rights of package managementaccess.
+func (c *Cluster) ForwarderKubeconfig(t testing.TB) string {
+	return c.limitedKubeconfig(t, managementaccess.Forwarder)
+}
+
+// HostedClusters defines HostedClusters, with the names of HyperShift and without a schema.
+const HostedClusters = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"hostedclusters.hypershift.openshift.io"},
+	"spec":{"group":"hypershift.openshift.io","scope":"Namespaced","names":{"plural":"hostedclusters","kind":"HostedCluster"},"versions":[{"name":"v1beta1","served":true,
+	"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
+
+// limitedKubeconfig limits a user and waits until the API server enforces the user's policy.
 func (c *Cluster) limitedKubeconfig(t testing.TB, user string) string {
+	t.Helper()
+	administrator := c.limit(t, user)
+	defer administrator.CloseIdleConnections()
+	eventually.Holds(t, startTimeout, "the API server enforces the admission policy", func() error {
+		// With the rights of an administrator, only the policy can refuse the request.
+		status, answer, err := as(t, administrator, user, "system:masters", http.MethodPost, c.Server+"/api/v1/namespaces/default/configmaps?dryRun=All", `{"metadata":{"name":"probe"}}`)
+		if err == nil && !bytes.Contains(answer, []byte("ValidatingAdmissionPolicy")) {
+			err = fmt.Errorf("%s: %s", status, answer)
+		}
+		return err
+	})
+	return c.pki.Path(user + ".kubeconfig")
+}
+
+// limit issues the certificate of a user and applies the objects of package managementaccess. It returns a client of the administrator.
+func (c *Cluster) limit(t testing.TB, user string) *http.Client {
 	t.Helper()
 	administrator, err := c.client(kubeapi.Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer administrator.CloseIdleConnections()
 	if err := c.pki.Client(user, "test", c.Server, user); err != nil {
 		t.Fatal(err)
 	}
 	if err := managementaccess.Apply(t.Context(), administrator, c.Server); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, startTimeout, "the API server enforces the admission policy", func() error {
-		body := strings.NewReader(`{"metadata":{"name":"probe"}}`)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Server+"/api/v1/namespaces/default/configmaps?dryRun=All", body)
-		if err != nil {
-			return err
-		}
-		// With the rights of an administrator, only the policy can refuse the request.
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Impersonate-User", user)
-		request.Header.Set("Impersonate-Group", "system:masters")
-		response, err := administrator.Do(request)
-		if err != nil {
-			return err
-		}
-		answer, err := io.ReadAll(response.Body)
-		if err := errors.Join(err, response.Body.Close()); err != nil {
-			return err
-		}
-		if !bytes.Contains(answer, []byte("ValidatingAdmissionPolicy")) {
-			return fmt.Errorf("%s: %s", response.Status, answer)
-		}
-		return nil
-	})
-	return c.pki.Path(user + ".kubeconfig")
+	return administrator
+}
+
+// as sends a request as a user, in a group unless that is empty.
+func as(t testing.TB, administrator *http.Client, user, group, method, url, body string) (status string, answer []byte, err error) {
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		return "", nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Impersonate-User", user)
+	if group != "" {
+		request.Header.Set("Impersonate-Group", group)
+	}
+	response, err := administrator.Do(request)
+	if err != nil {
+		return "", nil, err
+	}
+	answer, err = io.ReadAll(response.Body)
+	return response.Status, answer, errors.Join(err, response.Body.Close())
 }
 
 // client returns an HTTP client with the certificate of a client of the API server.

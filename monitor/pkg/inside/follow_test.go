@@ -39,11 +39,6 @@ import (
 // timeout bounds each wait of the test. An outage is reported after 5 s at the earliest.
 const timeout = time.Minute
 
-// definition defines a kind with the name of HyperShift's.
-const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"hostedclusters.hypershift.openshift.io"},
-	"spec":{"group":"hypershift.openshift.io","scope":"Namespaced","names":{"plural":"hostedclusters","kind":"HostedCluster"},"versions":[{"name":"v1beta1","served":true,
-	"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
-
 // administrator changes the management cluster of a test.
 type administrator struct {
 	t       *testing.T
@@ -108,7 +103,7 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 	var status atomic.Int64
 	status.Store(http.StatusOK)
 	port, ca := serve(t, &status)
-	admin.create(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", definition)
+	admin.create(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", kubeapitest.HostedClusters)
 	for _, namespace := range []string{"ocm-test-1", "ocm-test-1-hc"} {
 		admin.create(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+namespace+`"}}`)
 	}
