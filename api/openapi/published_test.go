@@ -20,6 +20,15 @@ var intended = []exception{
 		versions: Versions(), where: `definitions > PlatformProfile > required > "issuerUrl"`, published: `"issuerUrl"`, ours: absent,
 		why: "the issuer is absent until it exists, but the rest of the platform profile is always shown",
 	},
+	{
+		versions: []string{"2026-06-30-preview", "2026-09-01-preview"}, where: `definitions > ConditionType > enum > "LogsDelivered"`, published: absent, ours: `"LogsDelivered"`,
+		why: "customers see whether their logs arrive; the enumeration is open to new values",
+	},
+	{
+		versions: []string{"2026-06-30-preview", "2026-09-01-preview"}, where: `definitions > ConditionType > x-ms-enum > values > "LogsDelivered"`, published: absent,
+		ours: `{"description":"The logs that the diagnostic settings of a cluster select arrive at their destinations.","name":"LogsDelivered","value":"LogsDelivered"}`,
+		why:  "as in the enumeration",
+	},
 }
 
 // TestStructureMatchesPublished compares our documents with the published ones. It reads those from the folder

@@ -53,6 +53,8 @@ const (
 	available   = "Available"
 	degraded    = "Degraded"
 	progressing = "Progressing"
+	// logsDelivered is a condition of clusters with diagnostic settings.
+	logsDelivered = "LogsDelivered"
 )
 
 // maxConditions is the most conditions that a status may contain.
@@ -63,7 +65,7 @@ func Conditions(observed []hub.Condition) []Condition {
 	var visible []Condition
 	for _, condition := range observed {
 		switch condition.Type {
-		case available, degraded, progressing:
+		case available, degraded, progressing, logsDelivered:
 			if len(visible) < maxConditions {
 				visible = append(visible, Condition{
 					Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime,

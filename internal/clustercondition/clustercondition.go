@@ -24,6 +24,17 @@ const (
 	MaxFederatedCredentials  = 20
 )
 
+// LogsDelivered states whether the logs that the customer has selected with diagnostic settings arrive at their destinations. It is True with the
+// reason AsExpected, or False: with LogSettingUnusable if a setting is the cause, with LogDestinationUnavailable if a storage account of the
+// customer is, and with LogDeliveryDelayed if the service or Azure is. Its message names each setting. A cluster without such a setting does not
+// have the condition.
+const (
+	LogsDelivered             = "LogsDelivered"
+	LogSettingUnusable        = "LogSettingUnusable"
+	LogDestinationUnavailable = "LogDestinationUnavailable"
+	LogDeliveryDelayed        = "LogDeliveryDelayed"
+)
+
 // EtcdAvailable and APIServerAvailable are conditions of the HostedCluster: the parts of its control plane, as HyperShift sees them on
 // the management cluster. They have no messages.
 const (

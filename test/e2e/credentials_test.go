@@ -72,16 +72,21 @@ func expectIssuerConditions(auth armresources.GenericResource) error {
 			want["Available"], want["Degraded"] = "Unknown IssuerUnreachable", "True IssuerUnreachable"
 		}
 	}
-	got := map[string]string{}
-	conditions, _ := property(auth, "status", "conditions").([]any)
-	for _, entry := range conditions {
-		c := entry.(map[string]any)
-		got[c["type"].(string)] = fmt.Sprint(c["status"], " ", c["reason"])
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, conditionsOf(auth)); diff != "" {
 		return fmt.Errorf("conditions (-want +got):\n%s", diff)
 	}
 	return nil
+}
+
+// conditionsOf returns the status and the reason of each condition of a resource, by type.
+func conditionsOf(resource armresources.GenericResource) map[string]string {
+	all := map[string]string{}
+	conditions, _ := property(resource, "status", "conditions").([]any)
+	for _, entry := range conditions {
+		c := entry.(map[string]any)
+		all[c["type"].(string)] = fmt.Sprint(c["status"], " ", c["reason"])
+	}
+	return all
 }
 
 // testAdminCredential requests an admin credential, uses it at the hosted API server and revokes it.

@@ -58,7 +58,8 @@ func (a *logAccount) records(category customerlog.Category, cluster string) ([]s
 }
 
 // TestCustomerLogs: a customer creates a storage account and a diagnostic setting of a cluster. The audit events of a request with an admin
-// credential of the customer, and the log of the API server, arrive in the account. They contain no Secret.
+// credential of the customer, and the log of the API server, arrive in the account. They contain no Secret. A condition of the cluster states whether
+// they arrive, while the account exists and while it does not.
 func TestCustomerLogs(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
@@ -115,7 +116,30 @@ func TestCustomerLogs(t *testing.T) {
 		}
 	}
 
+	// A request makes the log grow: then lines wait, and settings are read again.
+	awaitCondition := func(want string) {
+		t.Helper()
+		eventually.Before(ctx, t, "the condition LogsDelivered is "+want, func() error {
+			if _, err := k.run(ctx, "get", "secret", "mine", "--namespace=default"); err != nil {
+				return err
+			}
+			cluster, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
+			if err != nil {
+				return err
+			}
+			if got := conditionsOf(cluster.GenericResource)["LogsDelivered"]; got != want {
+				return fmt.Errorf("it is %q", got)
+			}
+			return nil
+		})
+	}
+	awaitCondition("True AsExpected")
+	a.arm(http.MethodDelete, account+"?api-version=2023-05-01", "", http.StatusOK, http.StatusAccepted)
+	awaitCondition("False LogDestinationUnavailable")
+	a.arm(http.MethodPut, account+"?api-version=2023-05-01", `{"location":"westus3"}`, http.StatusCreated)
+	awaitCondition("True AsExpected")
 	a.arm(http.MethodDelete, setting, "", http.StatusOK)
+	awaitCondition("")
 	if err := c.Delete(ctx, id); err != nil {
 		t.Error(err)
 	}

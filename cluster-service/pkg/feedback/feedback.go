@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 )
 
 // Condition is one condition of an observed object.
@@ -104,6 +105,8 @@ type Observed struct {
 	EgressFailures []egressreport.Failure `json:"egressFailures,omitempty"`
 	// Inside is what the prober of the management cluster sees of the API server; nil if it has not reported it.
 	Inside *insidereport.Report `json:"inside,omitempty"`
+	// Logs states whether the logs that the customer has selected arrive; nil if the customer has selected none.
+	Logs *logdelivery.Report `json:"logs,omitempty"`
 
 	// Finalizers are those of the main object.
 	Finalizers []string `json:"finalizers,omitempty"`
@@ -223,6 +226,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.EgressFailures = egressreport.Decode(text(v)).Failures()
 	case nameInside:
 		o.Inside = insidereport.Decode(text(v))
+	case nameLogs:
+		o.Logs = logdelivery.Decode(text(v))
 	case nameFinalizers:
 		o.Finalizers = finalizers(v)
 	}

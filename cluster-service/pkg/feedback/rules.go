@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 )
 
 // DigestAnnotation is the annotation of a work's main object with the digest of the rendering. One server-side apply sets it
@@ -42,6 +43,7 @@ const (
 	nameUses        = "credentialUses"
 	nameEgress      = "egressFailures"
 	nameInside      = "inside"
+	nameLogs        = "logs"
 	nameFinalizers  = "finalizers"
 	nameCreateTime  = "createTime"
 	nameDeleteTime  = "deleteTime"
@@ -148,7 +150,8 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		workv1.JsonPath{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
 		workv1.JsonPath{Name: nameUses, Path: annotationPath(credentialuse.Annotation)},
 		workv1.JsonPath{Name: nameEgress, Path: annotationPath(egressreport.Annotation)},
-		workv1.JsonPath{Name: nameInside, Path: annotationPath(insidereport.Annotation)})
+		workv1.JsonPath{Name: nameInside, Path: annotationPath(insidereport.Annotation)},
+		workv1.JsonPath{Name: nameLogs, Path: annotationPath(logdelivery.Annotation)})
 }
 
 // NodePoolRules returns the values of a NodePool that its state machine needs.

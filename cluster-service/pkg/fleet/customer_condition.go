@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
-// customerConditions returns the conditions that only the customer can change. Each is reported only while it is False.
+// customerConditions returns the conditions about what the customer owns. Each but LogsDelivered is reported only while it is False.
 func (t *ClusterAggregate) customerConditions(now time.Time, before []*csv1.Condition, hostedCluster *Work) []*csv1.Condition {
 	var conditions []*csv1.Condition
 	add := func(generation int64, c condition) {
@@ -22,6 +22,9 @@ func (t *ClusterAggregate) customerConditions(now time.Time, before []*csv1.Cond
 	}
 	if keyUnusable(t.Cluster.Spec, &hostedCluster.Observed) {
 		add(hostedCluster.Generation, condition{clustercondition.EncryptionKeyUsable, "False", clustercondition.EncryptionKeyInvalid, "HyperShift cannot encrypt with the customer's key."})
+	}
+	if report := hostedCluster.Observed.Logs; report != nil {
+		add(hostedCluster.Generation, logsDelivered(report))
 	}
 	return conditions
 }

@@ -10,13 +10,12 @@ import (
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/controlplane"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/reportqueue"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
-	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // manager is the field manager of reports on HostedClusters.
@@ -49,7 +48,7 @@ type reported struct {
 type Reporter struct {
 	management client.Client
 	log        *slog.Logger
-	queue      workqueue.TypedRateLimitingInterface[string] // names of control planes
+	queue      *reportqueue.Queue
 
 	mu      sync.Mutex
 	pending map[string]map[string]reported // by control plane and target
@@ -58,9 +57,7 @@ type Reporter struct {
 
 // NewReporter returns a Reporter. The caller must call Run.
 func NewReporter(management client.Client, log *slog.Logger) *Reporter {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
-	return &Reporter{management: management, log: log, queue: workqueue.NewTypedRateLimitingQueue(limiter),
-		pending: map[string]map[string]reported{}, known: map[key]reported{}}
+	return &Reporter{management: management, log: log, queue: reportqueue.New(), pending: map[string]map[string]reported{}, known: map[key]reported{}}
 }
 
 // Record records an attempt. It does not block.
@@ -91,36 +88,11 @@ func (r *Reporter) record(attempt Attempt, now time.Time) {
 		r.pending[attempt.Client] = targets
 	}
 	targets[target] = next
-	r.queue.Add(attempt.Client)
+	r.queue.Add(attempt.Client, 0)
 }
 
 // Run writes reports until ctx ends.
-func (r *Reporter) Run(ctx context.Context) {
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		<-ctx.Done()
-		r.queue.ShutDown()
-	}()
-	for {
-		controlPlane, shutdown := r.queue.Get()
-		if shutdown {
-			<-stopped
-			return
-		}
-		err := r.write(ctx, controlPlane)
-		switch {
-		case err == nil:
-			r.queue.Forget(controlPlane)
-		case ctx.Err() == nil:
-			if !apierrors.IsConflict(err) {
-				r.log.Warn("reporting connections failed; retrying", logkey.ControlPlane, controlPlane, logkey.Error, err)
-			}
-			r.queue.AddRateLimited(controlPlane)
-		}
-		r.queue.Done(controlPlane)
-	}
-}
+func (r *Reporter) Run(ctx context.Context) { r.queue.Run(ctx, r.log, r.write) }
 
 // write adds the pending targets of a control plane to the report of its HostedCluster.
 func (r *Reporter) write(ctx context.Context, controlPlane string) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -22,6 +23,8 @@ type controlPlane struct {
 	forwarder  *Forwarder
 	name       string
 	resourceID string
+	// hostedCluster is the namespace and the name of the HostedCluster, with a slash between them; empty if it is unknown.
+	hostedCluster string
 	// uid is the UID of the namespace: the incarnation of the control plane.
 	uid string
 	log *slog.Logger
@@ -45,9 +48,9 @@ type running struct {
 	stop func()
 }
 
-func newControlPlane(f *Forwarder, name, uid, resourceID string) *controlPlane {
-	return &controlPlane{forwarder: f, name: name, uid: uid, resourceID: resourceID, wake: make(chan struct{}, 1), finish: make(chan struct{}), done: make(chan struct{}),
-		streams: map[streamKey]*running{}, log: f.options.Log.With(logkey.ControlPlane, name, logkey.ResourceID, resourceID)}
+func newControlPlane(f *Forwarder, c ControlPlane) *controlPlane {
+	return &controlPlane{forwarder: f, name: c.Name, uid: c.UID, resourceID: c.ResourceID, hostedCluster: c.HostedCluster, wake: make(chan struct{}, 1), finish: make(chan struct{}), done: make(chan struct{}),
+		streams: map[streamKey]*running{}, log: f.options.Log.With(logkey.ControlPlane, c.Name, logkey.ResourceID, c.ResourceID)}
 }
 
 // settingFolder returns the name of the folder of a setting. The name of a setting may contain anything.
@@ -78,7 +81,8 @@ func (c *controlPlane) run(ctx context.Context) {
 	defer c.group.Wait()
 	defer cancel()
 	key := streamKey{controlPlane: c.name}
-	defer c.forwarder.metrics.waiting.done(key)
+	defer c.forwarder.metrics.deliveries.remove(key)
+	defer c.forwarder.metrics.deliveries.forget(c.name)
 	retry := backoff.New(firstRetry, lastRetry)
 	var readAgain time.Time
 	failing := false
@@ -90,23 +94,23 @@ func (c *controlPlane) run(ctx context.Context) {
 				return
 			case err != nil:
 				var failed *deliveryError
-				fault := faultService
+				fault, reason := logdelivery.Service, "InvalidResponse"
 				if errors.As(err, &failed) {
-					fault = failed.fault
+					fault, reason = failed.fault, failed.reason
 				}
 				pause := retry.Next()
 				if !failing {
 					c.log.WarnContext(ctx, "reading the diagnostic settings of a cluster failed; retrying", logkey.State, fault, logkey.Error, err, logkey.RetryIn, pause.String())
 				}
 				failing = true
-				c.forwarder.metrics.waiting.fail(key, fault)
+				c.forwarder.metrics.deliveries.failed(key, fault, reason)
 				readAgain = now.Add(pause)
 			default:
 				if failing {
 					c.log.InfoContext(ctx, "the diagnostic settings of a cluster are read again")
 				}
 				failing = false
-				c.forwarder.metrics.waiting.done(key)
+				c.forwarder.metrics.deliveries.delivered(key)
 				retry.Reset()
 				readAgain = now.Add(backoff.Jitter(c.forwarder.options.SettingsAge))
 				c.apply(ctx, settings)
@@ -147,13 +151,13 @@ func (c *controlPlane) drain(ctx context.Context, cancel func()) {
 	case <-time.After(drainTime):
 		cancel()
 		<-ended
-		fault := faultCustomer
+		fault := logdelivery.Customer
 		for _, s := range c.streams {
-			if s.delayed != "" && s.delayed != faultCustomer {
+			if s.delayed != "" && s.delayed != logdelivery.Customer {
 				fault = s.delayed
 			}
 		}
-		c.forwarder.metrics.gaps.WithLabelValues(gapDeleted, fault).Inc()
+		c.forwarder.metrics.gaps.WithLabelValues(gapDeleted, string(fault)).Inc()
 		c.log.Error("the last lines of a deleted cluster's logs are lost: they could not be delivered in time", logkey.Limit, drainTime.String())
 	}
 	c.removeState()
@@ -168,13 +172,24 @@ func (c *controlPlane) removeState() {
 // apply starts the streams that settings select, and stops all others.
 func (c *controlPlane) apply(ctx context.Context, settings []customerlog.Setting) {
 	wanted := map[streamKey]bool{}
+	selections := map[string]selection{}
 	for _, setting := range settings {
+		selected := selection{setting: setting.Name, account: setting.Properties.Account()}
 		if err := setting.Properties.Validate(); err != nil {
 			c.log.WarnContext(ctx, "a diagnostic setting is invalid; its logs are not delivered", logkey.Name, setting.Name, logkey.Error, err)
+			selected.problem = logdelivery.InvalidSetting
+			selections[settingFolder(setting.Name)] = selected
 			continue
 		}
-		if setting.Properties.Account() == "" {
-			continue // the setting has another destination, to which this forwarder does not deliver
+		if len(setting.Properties.Enabled()) == 0 {
+			continue
+		}
+		if selected.account == "" {
+			selected.problem = logdelivery.UnsupportedDestination
+		}
+		selections[settingFolder(setting.Name)] = selected
+		if selected.problem != "" {
+			continue
 		}
 		for _, category := range setting.Properties.Enabled() {
 			for _, source := range sources() {
@@ -200,6 +215,7 @@ func (c *controlPlane) apply(ctx context.Context, settings []customerlog.Setting
 			_ = os.Remove(filepath.Dir(s.position)) // it remains as long as it has positions of other categories
 		}
 	}
+	c.forwarder.metrics.deliveries.selected(c.name, selections)
 }
 
 func (c *controlPlane) start(ctx context.Context, key streamKey, source source, setting customerlog.Setting) {
@@ -210,6 +226,7 @@ func (c *controlPlane) start(ctx context.Context, key streamKey, source source, 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
+	c.forwarder.metrics.deliveries.add(key)
 	c.group.Go(func() {
 		defer close(ended)
 		s.run(ctx)

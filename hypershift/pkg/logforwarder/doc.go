@@ -5,20 +5,14 @@
 // forbidden account stops only its own streams. While an append fails, a stream keeps nothing in memory: it reads the batch again.
 //
 // A line that cannot become a record, and a record that the storage refuses permanently, go to the poison box. Files that the control plane
-// removed before they were read are counted. The package never writes lines of customers' logs to its own log.
+// removed before they were read are counted. A delivery that fails for some minutes is reported in an annotation of the HostedCluster, for the
+// customer (package internal/logdelivery). The package never writes lines of customers' logs to its own log.
 package logforwarder
 
 import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
-)
-
-// The causes of a delivery that does not proceed.
-const (
-	faultCustomer = "customer"
-	faultAzure    = "azure"
-	faultService  = "service"
 )
 
 const (

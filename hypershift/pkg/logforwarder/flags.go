@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
@@ -31,6 +32,7 @@ type Flags struct {
 	CAFile          string
 	SettingsAge     time.Duration
 	FlushInterval   time.Duration
+	ReportAfter     time.Duration
 }
 
 // AddFlags registers the flags.
@@ -44,6 +46,7 @@ func (f *Flags) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&f.CAFile, "ca-file", "", "`file` with the authorities of Azure's certificates; without it, those of the system")
 	flags.DurationVar(&f.SettingsAge, "settings-age", 5*time.Minute, "`age` after which the diagnostic settings of a cluster with new lines are read again; at least 1s")
 	flags.DurationVar(&f.FlushInterval, "flush-interval", 10*time.Second, "`time` for which new lines are collected before they are appended; at least 100ms, because a blob has at most 50,000 blocks in its hour")
+	flags.DurationVar(&f.ReportAfter, "report-after", 5*time.Minute, "`age` of the oldest undelivered line at which a failure is reported to the customer; at least 1s")
 }
 
 // Validate checks the flags. An error names the invalid one.
@@ -67,6 +70,8 @@ func (f *Flags) Validate() error {
 		return errors.New("--settings-age must be at least 1s")
 	case f.FlushInterval < 100*time.Millisecond:
 		return errors.New("--flush-interval must be at least 100ms")
+	case f.ReportAfter < time.Second:
+		return errors.New("--report-after must be at least 1s")
 	}
 	return nil
 }
@@ -111,13 +116,18 @@ func (f *Flags) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
-	config.UserAgent = "log-forwarder"
+	config.UserAgent = fieldManager
+	config.QPS, config.Burst = 20, 40
+	management, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connecting to the management cluster: %w", err)
+	}
 	forwarder, err := New(Options{HostedDir: f.HostedDir, StateDir: f.StateDir, Location: f.Location, Azure: azure, SettingsAge: f.SettingsAge,
-		FlushInterval: f.FlushInterval, Metrics: p.Metrics, Log: p.Log})
+		FlushInterval: f.FlushInterval, Reports: annotations{management}, ReportAfter: f.ReportAfter, Metrics: p.Metrics, Log: p.Log})
 	if err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
-	roster, err := newRoster(config, forwarder)
+	roster, err := newRoster(management, forwarder)
 	if err != nil {
 		return err
 	}

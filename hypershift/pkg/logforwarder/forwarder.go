@@ -15,7 +15,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/reportqueue"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -32,8 +34,12 @@ type Options struct {
 	SettingsAge time.Duration
 	// FlushInterval is the time for which new lines are collected before they are appended.
 	FlushInterval time.Duration
-	Metrics       prometheus.Registerer
-	Log           *slog.Logger
+	// Reports gets the reports about the delivery; nil if nobody reads them. ReportAfter is the age of the oldest undelivered line at which a
+	// failure is reported.
+	Reports     ReportWriter
+	ReportAfter time.Duration
+	Metrics     prometheus.Registerer
+	Log         *slog.Logger
 	// Now returns the time; nil is time.Now.
 	Now func() time.Time
 }
@@ -42,6 +48,8 @@ type Options struct {
 type ControlPlane struct {
 	// Name is its namespace, UID the UID of the namespace, and ResourceID the ARM resource ID of its cluster.
 	Name, UID, ResourceID string
+	// HostedCluster is the namespace and the name of its HostedCluster, with a slash between them. Without it, nothing is reported.
+	HostedCluster string
 }
 
 // Forwarder delivers the logs of the control planes of a management cluster. Set and Remove may be called before and while Run runs.
@@ -49,6 +57,7 @@ type Forwarder struct {
 	options  Options
 	settings *settingsClient
 	metrics  *metrics
+	reports  *reportqueue.Queue
 
 	mu            sync.Mutex
 	controlPlanes map[string]*controlPlane
@@ -67,7 +76,9 @@ func New(o Options) (*Forwarder, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the state folder: %w", err)
 	}
-	return &Forwarder{options: o, settings: newSettingsClient(&o.Azure), metrics: newMetrics(o.Metrics, o.Now), controlPlanes: map[string]*controlPlane{}, ending: map[string]*controlPlane{}}, nil
+	f := &Forwarder{options: o, settings: newSettingsClient(&o.Azure), reports: reportqueue.New(), controlPlanes: map[string]*controlPlane{}, ending: map[string]*controlPlane{}}
+	f.metrics = newMetrics(o.Metrics, newDeliveries(o.Now, o.ReportAfter, f.reports.Add))
+	return f, nil
 }
 
 // stateDir returns the state folder of a control plane.
@@ -83,7 +94,7 @@ func (f *Forwarder) Set(c ControlPlane) {
 		}
 		f.remove(old)
 	}
-	next := newControlPlane(f, c.Name, c.UID, c.ResourceID)
+	next := newControlPlane(f, c)
 	if old := f.ending[c.Name]; old != nil {
 		next.after = old.done
 	}
@@ -133,7 +144,7 @@ func (f *Forwarder) Prune() error {
 		if !entry.IsDir() || f.controlPlanes[entry.Name()] != nil || f.ending[entry.Name()] != nil {
 			continue
 		}
-		f.metrics.gaps.WithLabelValues(gapDeleted, faultService).Inc()
+		f.metrics.gaps.WithLabelValues(gapDeleted, string(logdelivery.Service)).Inc()
 		f.options.Log.Warn("a cluster was deleted while its logs were not delivered; its last lines may be lost", logkey.ControlPlane, entry.Name())
 		if err := os.RemoveAll(f.stateDir(entry.Name())); err != nil {
 			return fmt.Errorf("removing the state of %s: %w", entry.Name(), err)
@@ -154,6 +165,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	}
 	var group sync.WaitGroup
 	defer group.Wait()
+	group.Go(func() { f.reports.Run(ctx, f.options.Log, f.report) })
 	f.mu.Lock()
 	f.watcher = watcher
 	f.start = func(c *controlPlane) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/rotatedlog"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
@@ -56,6 +57,9 @@ type world struct {
 	hosted, state string
 	// transport, if set, is asked before each request of the forwarder.
 	transport policy.Transporter
+	reports   reports
+	// reportAfter is Options.ReportAfter.
+	reportAfter time.Duration
 }
 
 func newWorld(t *testing.T) *world {
@@ -148,6 +152,12 @@ func (w *world) set(cluster, setting string, properties customerlog.SettingPrope
 	w.request("PUT", armAudience, clusterID(cluster)+"/providers/Microsoft.Insights/diagnosticSettings/"+setting+"?api-version=2021-05-01-preview", string(body), http.StatusCreated, http.StatusOK)
 }
 
+// remove deletes a diagnostic setting of a cluster.
+func (w *world) remove(cluster, setting string) {
+	w.t.Helper()
+	w.request("DELETE", armAudience, clusterID(cluster)+"/providers/Microsoft.Insights/diagnosticSettings/"+setting+"?api-version=2021-05-01-preview", "", http.StatusOK)
+}
+
 // to returns properties that deliver categories to an account.
 func to(account string, categories ...customerlog.Category) customerlog.SettingProperties {
 	p := customerlog.SettingProperties{StorageAccountID: accountID(account)}
@@ -171,6 +181,16 @@ func (w *world) write(controlPlane, file string, lines ...string) {
 	if err := errors.Join(err, log.Close()); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// size returns the size of a log of a control plane.
+func (w *world) size(controlPlane, file string) int64 {
+	w.t.Helper()
+	info, err := os.Stat(filepath.Join(w.hosted, controlPlane, file))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return info.Size()
 }
 
 // rotate renames the audit log of a control plane, as an API server does.
@@ -242,7 +262,7 @@ func (w *world) start(names ...string) *forwarder {
 		w.t.Fatal(err)
 	}
 	for _, name := range names {
-		f.Set(ControlPlane{Name: name, UID: "uid-" + name, ResourceID: clusterID(name)})
+		f.Set(ControlPlane{Name: name, UID: "uid-" + name, ResourceID: clusterID(name), HostedCluster: "clusters/" + name})
 	}
 	if err := f.Prune(); err != nil {
 		w.t.Fatal(err)
@@ -270,6 +290,7 @@ func (w *world) options(registry prometheus.Registerer, log *slog.Logger) Option
 		transport = w.azure.HTTP()
 	}
 	return Options{HostedDir: w.hosted, StateDir: w.state, Location: "westus3", SettingsAge: 200 * time.Millisecond, FlushInterval: time.Millisecond, Metrics: registry, Log: log,
+		Reports: &w.reports, ReportAfter: w.reportAfter,
 		Azure: Azure{ResourceManager: w.azure.URL, BlobURL: w.azure.URL + "/" + accountVariable, Credential: w.azure.Tokens.Principal(forwarderID), Transport: transport}}
 }
 
@@ -409,6 +430,18 @@ func (f *forwarder) awaitMetric(t *testing.T, name, label string, atLeast float6
 			return fmt.Errorf("it is %v, want %v", got, atLeast)
 		}
 		return nil
+	})
+}
+
+// awaitPosition waits until the position of a stream is stored. The storage has the lines earlier.
+func (f *forwarder) awaitPosition(t *testing.T, key streamKey, offset int64) {
+	t.Helper()
+	eventually.Holds(t, within, "the position is stored", func() error {
+		at, err := rotatedlog.Load(filepath.Join(f.stateDir(key.controlPlane), key.setting, string(key.category)+".json"))
+		if err == nil && at.Offset != offset {
+			err = fmt.Errorf("it is %d, want %d", at.Offset, offset)
+		}
+		return err
 	})
 }
 

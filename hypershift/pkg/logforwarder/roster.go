@@ -2,14 +2,12 @@ package logforwarder
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -23,11 +21,7 @@ type roster struct {
 	synced cache.InformerSynced
 }
 
-func newRoster(config *rest.Config, f *Forwarder) (*roster, error) {
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
-	}
+func newRoster(client metadata.Interface, f *Forwarder) (*roster, error) {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	factory := metadatainformer.NewFilteredSharedInformerFactory(client, 0*time.Second, metav1.NamespaceAll, func(o *metav1.ListOptions) {
 		o.LabelSelector = contract.HostedControlPlaneLabel + "=true"
@@ -51,7 +45,8 @@ func (r *roster) set(object any) {
 	if !ok || namespace.Annotations[contract.AzureResourceIDAnnotation] == "" {
 		return
 	}
-	r.forwarder.Set(ControlPlane{Name: namespace.Name, UID: string(namespace.UID), ResourceID: namespace.Annotations[contract.AzureResourceIDAnnotation]})
+	r.forwarder.Set(ControlPlane{Name: namespace.Name, UID: string(namespace.UID), ResourceID: namespace.Annotations[contract.AzureResourceIDAnnotation],
+		HostedCluster: namespace.Annotations[contract.HostedClusterAnnotation]})
 }
 
 func (r *roster) remove(object any) {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -58,7 +59,11 @@ func TestNamespacesOfControlPlanes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newRoster(config, f)
+	management, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRoster(management, f)
 	if err != nil {
 		t.Fatal(err)
 	}

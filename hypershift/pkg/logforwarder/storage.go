@@ -17,6 +17,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 )
 
 // accountVariable stands for the name of the account in Azure.BlobURL.
@@ -71,13 +73,15 @@ func appendTo(ctx context.Context, c *container.Client, name string, content []b
 
 // deliveryError is the error of a request to Azure, with its cause.
 type deliveryError struct {
-	fault string
+	fault logdelivery.Fault
 	// reason is the error code of Azure, or a word for a failed connection.
 	reason string
 	err    error
 }
 
-func (e *deliveryError) Error() string { return e.reason + " (" + e.fault + "): " + e.err.Error() }
+func (e *deliveryError) Error() string {
+	return e.reason + " (" + string(e.fault) + "): " + e.err.Error()
+}
 func (e *deliveryError) Unwrap() error { return e.err }
 
 // refused reports whether the storage will never accept the content of a request.
@@ -101,23 +105,23 @@ func classify(err error) error {
 	case errors.As(err, &response):
 		return &deliveryError{faultOf(response), reasonOf(response), fmt.Errorf("HTTP status %d", response.StatusCode)}
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return &deliveryError{faultCustomer, "AccountNotFound", errors.New("the name of the account does not resolve")}
+		return &deliveryError{logdelivery.Customer, "AccountNotFound", errors.New("the name of the account does not resolve")}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &deliveryError{faultAzure, "Timeout", fmt.Errorf("no response within %s", requestTimeout)}
+		return &deliveryError{logdelivery.Azure, "Timeout", fmt.Errorf("no response within %s", requestTimeout)}
 	}
-	return &deliveryError{faultAzure, "Unavailable", err}
+	return &deliveryError{logdelivery.Azure, "Unavailable", err}
 }
 
-func faultOf(response *azcore.ResponseError) string {
+func faultOf(response *azcore.ResponseError) logdelivery.Fault {
 	switch code := response.StatusCode; {
 	case bloberror.HasCode(response, "BlockCountExceedsLimit"):
-		return faultService
+		return logdelivery.Service
 	case slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusMisdirectedRequest}, code):
-		return faultCustomer
+		return logdelivery.Customer
 	case code == http.StatusTooManyRequests, code >= 500:
-		return faultAzure
+		return logdelivery.Azure
 	}
-	return faultService
+	return logdelivery.Service
 }
 
 func reasonOf(response *azcore.ResponseError) string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/rotatedlog"
 )
@@ -41,7 +42,7 @@ type stream struct {
 	at      rotatedlog.Position
 	unsaved int
 	// delayed is whose fault it is that the stream is not at the end of the log, or "" if nothing has failed since it was.
-	delayed string
+	delayed logdelivery.Fault
 }
 
 // newStream returns a stream that continues at its stored position. A new stream begins with the oldest line that the control plane kept.
@@ -69,7 +70,7 @@ func newStream(f *Forwarder, c *controlPlane, s source, setting customerlog.Sett
 func (s *stream) run(ctx context.Context) {
 	s.forwarder.metrics.streams.Inc()
 	defer s.forwarder.metrics.streams.Dec()
-	defer s.forwarder.metrics.waiting.done(s.key)
+	defer s.forwarder.metrics.deliveries.remove(s.key)
 	defer s.reader.Close()
 	retry := backoff.New(firstRetry, lastRetry)
 	failing := ""
@@ -84,12 +85,12 @@ func (s *stream) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			fault, reason := faultService, "StateNotStored"
+			fault, reason := logdelivery.Service, "StateNotStored"
 			var failed *deliveryError
 			if errors.As(err, &failed) {
 				fault, reason = failed.fault, failed.reason
 			}
-			s.forwarder.metrics.waiting.fail(s.key, fault)
+			s.forwarder.metrics.deliveries.failed(s.key, fault, reason)
 			s.delayed = fault
 			pause := retry.Next()
 			if failing != reason {
@@ -106,7 +107,7 @@ func (s *stream) run(ctx context.Context) {
 			s.log.InfoContext(ctx, "delivering logs to a customer's storage account continues")
 			failing = ""
 		}
-		s.forwarder.metrics.waiting.done(s.key)
+		s.forwarder.metrics.deliveries.delivered(s.key)
 		retry.Reset()
 		if more {
 			continue
@@ -160,8 +161,8 @@ func (s *stream) forward(ctx context.Context) (more bool, err error) {
 			if errors.Is(err, rotatedlog.ErrTooLong) {
 				return true, s.poison(line, reasonTooLarge, s.reader.Position())
 			}
-			fault := cmp.Or(s.delayed, faultService)
-			s.forwarder.metrics.gaps.WithLabelValues(gapRotated, fault).Inc()
+			fault := cmp.Or(s.delayed, logdelivery.Service)
+			s.forwarder.metrics.gaps.WithLabelValues(gapRotated, string(fault)).Inc()
 			s.log.ErrorContext(ctx, "lines of a customer's log are lost: the control plane removed files before they were delivered", logkey.State, fault)
 			s.at = s.reader.Position()
 			s.save()
@@ -195,7 +196,7 @@ func (s *stream) forward(ctx context.Context) (more bool, err error) {
 			batch = append(batch, encoded{line, record, s.reader.Position()})
 		}
 		size += len(line) + len(record) + 1
-		s.forwarder.metrics.waiting.begin(s.key)
+		s.forwarder.metrics.deliveries.begin(s.key)
 	}
 	return true, s.deliver(ctx, batch, s.reader.Position())
 }
@@ -223,7 +224,7 @@ func (s *stream) deliver(ctx context.Context, batch []encoded, after rotatedlog.
 			err = classify(err)
 			var failed *deliveryError
 			if errors.As(err, &failed) && ctx.Err() == nil {
-				s.forwarder.metrics.appends.WithLabelValues(failed.fault).Inc()
+				s.forwarder.metrics.appends.WithLabelValues(string(failed.fault)).Inc()
 			}
 			return err
 		}

@@ -1,0 +1,45 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+)
+
+// logsDelivered returns the condition LogsDelivered of a report. If there are several failures, its reason is that of a failure that the
+// customer can end.
+func logsDelivered(report *logdelivery.Report) condition {
+	if len(report.Failures) == 0 {
+		return condition{clustercondition.LogsDelivered, "True", "AsExpected", ""}
+	}
+	reason := clustercondition.LogDeliveryDelayed
+	var sentences []string
+	for _, f := range report.Failures {
+		sentences = append(sentences, undelivered(f))
+		switch {
+		case f.Reason == logdelivery.InvalidSetting || f.Reason == logdelivery.UnsupportedDestination:
+			reason = clustercondition.LogSettingUnusable
+		case f.Fault == logdelivery.Customer && reason == clustercondition.LogDeliveryDelayed:
+			reason = clustercondition.LogDestinationUnavailable
+		}
+	}
+	return condition{clustercondition.LogsDelivered, "False", reason, strings.Join(sentences, " ")}
+}
+
+// undelivered returns a sentence for the customer about a failure.
+func undelivered(f logdelivery.Failure) string {
+	switch f.Reason {
+	case logdelivery.InvalidSetting:
+		return fmt.Sprintf("The diagnostic setting %q is invalid.", f.Setting)
+	case logdelivery.UnsupportedDestination:
+		return fmt.Sprintf("The diagnostic setting %q has no storage account: logs are delivered to storage accounts only.", f.Setting)
+	}
+	since := f.Since.UTC().Format(time.RFC3339)
+	if f.Fault == logdelivery.Customer {
+		return fmt.Sprintf("The storage account %q of the diagnostic setting %q has not accepted logs since %s (%s).", f.Account, f.Setting, since, f.Reason)
+	}
+	return fmt.Sprintf("The service has not been able to deliver logs of the diagnostic setting %q since %s (%s). It repeats the delivery.", f.Setting, since, f.Reason)
+}
