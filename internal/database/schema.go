@@ -134,7 +134,7 @@ func Roles() []Role {
 			{billingContainer, []string{readItems}},
 			{journalContainer, []string{executeQuery}},
 			{sessionsContainer, []string{createItems, readItems, replaceItems, readChangeFeed}},
-			{accessSessionsContainer, []string{createItems, readItems, replaceItems, executeQuery}},
+			{accessSessionsContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
 			{egressLinksContainer, []string{readItems, executeQuery}},
 		}},
 		{"monitor", []Grant{metadata,

@@ -24,6 +24,21 @@ const (
 	Marker Code = "m"
 )
 
+// Name returns the name of the type for people.
+func (c Code) Name() string {
+	switch c {
+	case Input:
+		return "typed"
+	case Output:
+		return "shown"
+	case Resize:
+		return "resized"
+	case Marker:
+		return "note"
+	}
+	return string(c)
+}
+
 // The size of a terminal before the first Resize event.
 const (
 	DefaultWidth  = 80

@@ -22,8 +22,10 @@ const (
 	feedOverlap = 5 * time.Second
 	// feedBusy is the pause after a read of a change feed with changes.
 	feedBusy = 250 * time.Millisecond
-	// clusterPause is the shortest time between two events about a cluster, which changes often while it is installed.
+	// clusterPause is the shortest time between two events about a cluster, which changes often while it is installed, and listPause that between
+	// two events about a list.
 	clusterPause = time.Second
+	listPause    = time.Second
 	// regionPause is the shortest time between two events about the region, which changes with each of its clusters.
 	regionPause = 5 * time.Second
 )
@@ -41,14 +43,15 @@ type Options struct {
 }
 
 // Changes follows what the pages of the portal show, and publishes changes to its Hub. Each source is read once per process: the change feeds of
-// the containers Resources and Sessions and the watch of Cluster Service by Run, and the change feed of the container Admin by its owner.
+// the containers Resources, Sessions and AccessSessions and the watch of Cluster Service by Run, and the change feed of the container Admin by its owner.
 type Changes struct {
 	Hub *Hub
 
-	options   Options
-	records   *feed
-	resources *feed
-	fleet     *clusterservice.Follower
+	options        Options
+	records        *feed
+	resources      *feed
+	accessSessions *feed
+	fleet          *clusterservice.Follower
 }
 
 // NewChanges returns Changes. It registers the metrics of the Hub.
@@ -57,7 +60,7 @@ func NewChanges(options Options) *Changes {
 		options.Feed.BusyInterval = feedBusy
 	}
 	options.Feed.Log = options.Log
-	c := &Changes{Hub: NewHub(options.Metrics), options: options, records: &feed{now: options.Now}, resources: &feed{now: options.Now}}
+	c := &Changes{Hub: NewHub(options.Metrics), options: options, records: &feed{now: options.Now}, resources: &feed{now: options.Now}, accessSessions: &feed{now: options.Now}}
 	c.fleet = clusterservice.NewChangeFollower(options.Fleet, fleetHandler{c.Hub}, options.Now, options.Log)
 	return c
 }
@@ -65,12 +68,13 @@ func NewChanges(options Options) *Changes {
 // Run follows the sources until ctx ends.
 func (c *Changes) Run(ctx context.Context) {
 	since := time.Now().Add(-feedOverlap)
-	resources := c.options.Feed
-	resources.Read = c.resources.noteRead
+	resources, accessSessions := c.options.Feed, c.options.Feed
+	resources.Read, accessSessions.Read = c.resources.noteRead, c.accessSessions.noteRead
 	var sources sync.WaitGroup
 	// The feeds return when ctx ends.
 	sources.Go(func() { _ = c.options.Database.Tail(ctx, since, resources, c.takeResources) })
 	sources.Go(func() { _ = c.options.Database.TailSessions(ctx, since, c.options.Feed, c.takeSessions) })
+	sources.Go(func() { _ = c.options.Database.TailAccessSessions(ctx, since, accessSessions, c.takeAccessSessions) })
 	sources.Go(func() { c.fleet.Run(ctx) })
 	sources.Wait()
 }
@@ -78,6 +82,31 @@ func (c *Changes) Run(ctx context.Context) {
 // Operation is the page of an admin operation.
 func (c *Changes) Operation(id string) Page {
 	return Page{Topics: []Topic{operationTopic(id)}, Sources: []Source{c.records}}
+}
+
+// Operations is the list of admin operations.
+func (c *Changes) Operations() Page {
+	return Page{Topics: []Topic{operationsTopic}, Sources: []Source{c.records}, Pause: listPause}
+}
+
+// Elevation is the page of an elevation.
+func (c *Changes) Elevation(id string) Page {
+	return Page{Topics: []Topic{elevationTopic(id)}, Sources: []Source{c.records}}
+}
+
+// Elevations is the list of elevations.
+func (c *Changes) Elevations() Page {
+	return Page{Topics: []Topic{elevationsTopic}, Sources: []Source{c.records}, Pause: listPause}
+}
+
+// AccessSession is the page of an access session.
+func (c *Changes) AccessSession(id string) Page {
+	return Page{Topics: []Topic{accessSessionTopic(id)}, Sources: []Source{c.accessSessions}, Pause: listPause}
+}
+
+// AccessSessions is the list of access sessions.
+func (c *Changes) AccessSessions() Page {
+	return Page{Topics: []Topic{accessSessionsTopic}, Sources: []Source{c.accessSessions}, Pause: listPause}
 }
 
 // Cluster is the page of a cluster.
@@ -93,11 +122,19 @@ func (c *Changes) Region() Page {
 const (
 	// regionTopic is the region with all of its clusters, actions, elevations and components.
 	regionTopic Topic = "region"
+	// operationsTopic is the set of all admin operations, elevationsTopic that of all elevations, and accessSessionsTopic that of all access sessions.
+	operationsTopic     Topic = "operations"
+	elevationsTopic     Topic = "elevations"
+	accessSessionsTopic Topic = "access-sessions"
 	// componentsTopic is the set of components that are away.
 	componentsTopic Topic = "components"
 )
 
 func operationTopic(id string) Topic { return Topic("operation/" + strings.ToLower(id)) }
+
+func elevationTopic(id string) Topic { return Topic("elevation/" + strings.ToLower(id)) }
+
+func accessSessionTopic(id string) Topic { return Topic("access-session/" + strings.ToLower(id)) }
 
 func clusterTopic(uid string) Topic { return Topic("cluster/" + strings.ToLower(uid)) }
 
@@ -113,14 +150,19 @@ func (c *Changes) TakeAdmin(ctx context.Context, changes []database.Change) erro
 		case database.ComponentAbsencesKind:
 			c.Hub.Publish(componentsTopic, regionTopic)
 		case database.ElevationKind:
-			c.Hub.Publish(regionTopic)
+			elevation, err := database.DecodeChange(c.options.Database.Elevations(), change)
+			if err != nil {
+				c.options.Log.ErrorContext(ctx, "an elevation cannot be decoded; ignoring", logkey.Error, err)
+				continue
+			}
+			c.Hub.Publish(elevationTopic(elevation.Value.ElevationID), elevationsTopic, regionTopic)
 		case database.AdminOperationKind:
 			operation, err := database.DecodeChange(c.options.Database.AdminOperations(), change)
 			if err != nil {
 				c.options.Log.ErrorContext(ctx, "an admin operation cannot be decoded; ignoring", logkey.Error, err)
 				continue
 			}
-			c.Hub.Publish(operationTopic(operation.Value.OperationID), clusterTopic(operation.Value.Target.ClusterUID), regionTopic)
+			c.Hub.Publish(operationTopic(operation.Value.OperationID), operationsTopic, clusterTopic(operation.Value.Target.ClusterUID), regionTopic)
 		}
 	}
 	return nil
@@ -145,6 +187,29 @@ func clusterOf(resourceID string) (cluster string, found bool) {
 		return "", false
 	}
 	return strings.Join(parts[:length], "/"), true
+}
+
+// takeAccessSessions publishes changes of access sessions and of their recordings.
+func (c *Changes) takeAccessSessions(ctx context.Context, changes []database.Change) error {
+	for _, change := range changes {
+		switch change.Kind {
+		case database.AccessSessionKind:
+			session, err := database.DecodeChange(c.options.Database.AccessSessions(), change)
+			if err != nil {
+				c.options.Log.ErrorContext(ctx, "an access session cannot be decoded; ignoring", logkey.Error, err)
+				continue
+			}
+			c.Hub.Publish(accessSessionTopic(session.Value.SessionID), accessSessionsTopic)
+		case database.AccessRecordingKind:
+			recording, err := database.DecodeChange(c.options.Database.AccessRecordings(), change)
+			if err != nil {
+				c.options.Log.ErrorContext(ctx, "a recording cannot be decoded; ignoring", logkey.Error, err)
+				continue
+			}
+			c.Hub.Publish(accessSessionTopic(recording.Value.SessionID))
+		}
+	}
+	return nil
 }
 
 // takeSessions ends the streams of sessions that ended on any replica.

@@ -53,6 +53,58 @@ func (c apiCall) send(method, path string, body any, key string, into any) error
 	return c.do(method, path, nil, body, key, into)
 }
 
+// errAborted is the error of a response that admin has ended before it was complete.
+var errAborted = errors.New("the response is not complete")
+
+// read writes the response of a path below adminv1.Root, which is not JSON, to w. After errAborted, w has the part before the end.
+func (c apiCall) read(path string, w io.Writer) (err error) {
+	request, err := c.request(http.MethodGet, path, nil, nil)
+	if err != nil {
+		return err
+	}
+	response := &apiResponse{header: http.Header{}, content: w}
+	defer func() {
+		switch reason := recover(); reason {
+		case nil:
+		case http.ErrAbortHandler:
+			err = errAborted
+		default:
+			panic(reason)
+		}
+	}()
+	c.handler.ServeHTTP(response, request)
+	if response.status >= 400 {
+		return c.failure(response)
+	}
+	return nil
+}
+
+// request returns a request to a path below adminv1.Root with the token of the person.
+func (c apiCall) request(method, path string, query url.Values, content []byte) (*http.Request, error) {
+	target := adminv1.Root + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(c.ctx, method, "https://admin"+target, bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	request.RequestURI, request.RemoteAddr = target, c.remote
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	request.Header.Set("User-Agent", "hcpmesh-portal")
+	return request, nil
+}
+
+// failure returns the error of an error response, and keeps the claims that admin requires.
+func (c apiCall) failure(response *apiResponse) error {
+	failure := adminv1.Failure{Error: adminv1.FailureDetail{Message: fmt.Sprintf("The request failed with status %d.", response.status)}}
+	_ = json.Unmarshal(response.body.Bytes(), &failure) // a response without JSON keeps the message
+	if claims := authn.RequestedClaims(response.header.Get("WWW-Authenticate")); claims != "" {
+		c.challenged.Store(&claims)
+	}
+	return &apiError{status: response.status, detail: failure.Error}
+}
+
 func (c apiCall) do(method, path string, query url.Values, body any, key string, into any) error {
 	var content []byte
 	if body != nil {
@@ -61,17 +113,10 @@ func (c apiCall) do(method, path string, query url.Values, body any, key string,
 			return err
 		}
 	}
-	target := adminv1.Root + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
-	}
-	request, err := http.NewRequestWithContext(c.ctx, method, "https://admin"+target, bytes.NewReader(content))
+	request, err := c.request(method, path, query, content)
 	if err != nil {
 		return err
 	}
-	request.RequestURI, request.RemoteAddr = target, c.remote
-	request.Header.Set("Authorization", "Bearer "+c.token)
-	request.Header.Set("User-Agent", "hcpmesh-portal")
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -84,12 +129,7 @@ func (c apiCall) do(method, path string, query url.Values, body any, key string,
 	case response.overflow:
 		return fmt.Errorf("%s %s: the response is larger than %d bytes", method, path, maxAPIResponse)
 	case response.status >= 400:
-		failure := adminv1.Failure{Error: adminv1.FailureDetail{Message: fmt.Sprintf("The request failed with status %d.", response.status)}}
-		_ = json.Unmarshal(response.body.Bytes(), &failure) // a response without JSON keeps the message
-		if claims := authn.RequestedClaims(response.header.Get("WWW-Authenticate")); claims != "" {
-			c.challenged.Store(&claims)
-		}
-		return &apiError{status: response.status, detail: failure.Error}
+		return c.failure(response)
 	case into == nil:
 		return nil
 	}
@@ -105,6 +145,8 @@ type apiResponse struct {
 	status   int
 	body     bytes.Buffer
 	overflow bool
+	// content gets the content of a successful response instead of body; nil for none.
+	content io.Writer
 }
 
 // Header implements http.ResponseWriter.
@@ -120,6 +162,9 @@ func (r *apiResponse) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (r *apiResponse) Write(data []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
+	if r.content != nil && r.status < 400 {
+		return r.content.Write(data)
+	}
 	if r.body.Len()+len(data) > maxAPIResponse {
 		r.overflow = true
 		return 0, io.ErrShortBuffer

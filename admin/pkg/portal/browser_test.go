@@ -21,6 +21,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 var screenshots = flag.String("screenshots", "", "write screenshots of the pages into this `folder`")
@@ -220,6 +221,14 @@ func TestPagesInABrowser(t *testing.T) {
 				c.screenshot(name + "-" + theme)
 			})
 		}
+		t.Run("recording-content-"+theme, func(t *testing.T) {
+			c := c.in(t)
+			c.open(readPages["recording"])
+			evaluate[bool](c, `document.querySelector("form[action$='/content'] button").click(); true`)
+			c.await(`location.pathname.endsWith("/content") && !!document.querySelector("#transcript") && document.readyState === "complete"`)
+			c.check("recording-content", axe)
+			c.screenshot("recording-content-" + theme)
+		})
 	}
 	command(c, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 1, Mobile: true})
 	for _, name := range []string{"region", "cluster", "clusters", "retry"} {
@@ -337,6 +346,29 @@ func TestClusterPageShowsChanges(t *testing.T) {
 	region.Clusters = 8642
 	change("/explanation", region)
 	c.await(`document.getElementById("content").innerText.includes("8642") && ` + connectionState + ` === "live" && window.kept`)
+}
+
+// TestListOfElevationsShowsRequests checks that the list of elevations shows a new request without a reload, and keeps the filter of its address.
+func TestListOfElevationsShowsRequests(t *testing.T) {
+	h, c := openLivePage(t, "/access?show=all")
+	evaluate[chromedp.Void](c, `window.kept = true`)
+	h.api.mu.Lock()
+	list := h.api.responses["/elevations"].(adminv1.ElevationList)
+	asked := list.Items[0]
+	asked.ID, asked.Name, asked.State = "e0000000-0000-4000-8000-000000000001", "another@example.com", adminv1.ElevationRequested
+	list.Items = append([]adminv1.Elevation{asked}, list.Items...)
+	h.api.responses["/elevations"] = list
+	h.api.mu.Unlock()
+	batch := h.db.NewBatch(database.AdminPartition)
+	database.Create(batch, h.db.Elevations(), database.ElevationKey(asked.ID), database.ElevationDocument{ElevationID: asked.ID})
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.await(`document.getElementById("content").innerText.includes("another@example.com") && ` + connectionState + ` === "live" && window.kept`)
+	if filter := evaluate[string](c, `document.querySelector(".portal-tabs [aria-current]").getAttribute("href")`); filter != "/access?show=all" {
+		t.Errorf("the list shows the filter %q", filter)
+	}
+	c.check("the list of elevations after a change", axeSource(t))
 }
 
 // TestPageStatesALostConnection interrupts the connection while an operation changes. The page states that, and shows the change after the

@@ -13,7 +13,6 @@ import (
 	"html"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -31,7 +30,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -39,6 +37,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
@@ -48,11 +47,13 @@ const (
 	testTenant   = "64dc69e4-d083-49fc-9569-ebece1dd1408"
 	testAudience = "https://admin.example"
 	testPortal   = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3ab"
+	// tokenStart is the beginning of every token: the encoding of {"alg". It is long enough not to occur in random data.
+	tokenStart = "eyJhbGci"
 )
 
 // harness is a portal with the issuer of local regions, a Cosmos DB emulator, and an API with the responses of the test.
 type harness struct {
-	t       *testing.T
+	t       testing.TB
 	url     string
 	portal  *Portal
 	db      *database.DB
@@ -88,6 +89,12 @@ type fakeAPI struct {
 	reads    []string
 	// unbounded are requests without a deadline.
 	unbounded []string
+}
+
+// streamedContent is a response that is not JSON, and that may end before it is complete.
+type streamedContent struct {
+	text    string
+	aborted bool
 }
 
 // apiRequest is a request that changes something.
@@ -141,6 +148,13 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(http.StatusOK, struct{}{})
 		return
 	}
+	if content, ok := response.(streamedContent); ok {
+		_, _ = io.WriteString(w, content.text)
+		if content.aborted {
+			panic(http.ErrAbortHandler)
+		}
+		return
+	}
 	if list, ok := response.(adminv1.OperationList); ok && r.URL.Query().Has("state") {
 		list.Items = slices.DeleteFunc(slices.Clone(list.Items), func(o adminv1.Operation) bool { return string(o.State) != r.URL.Query().Get("state") })
 		response = list
@@ -153,7 +167,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // newHarness starts a portal and its issuer.
-func newHarness(t *testing.T) *harness {
+func newHarness(t testing.TB) *harness {
 	t.Helper()
 	h := &harness{t: t, now: testTime, log: &bytes.Buffer{}, metrics: prometheus.NewPedanticRegistry()}
 	dir := t.TempDir()
@@ -273,21 +287,8 @@ func (f *fakeFleet) Watch(_ *clusterservicev1.WatchRequest, stream grpc.ServerSt
 func (h *harness) serveFleet() clusterservicev1.ClusterServiceClient {
 	h.t.Helper()
 	h.fleet = &fakeFleet{changes: make(chan *clusterservicev1.WatchResponse)}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(server, h.fleet)
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	h.t.Cleanup(func() { server.Stop(); serving.Wait() })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.t.Cleanup(func() { _ = connection.Close() })
-	return clusterservicev1.NewClusterServiceClient(connection)
+	address := grpctest.Serve(h.t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, h.fleet) })
+	return clusterservicev1.NewClusterServiceClient(grpctest.Dial(h.t, address))
 }
 
 // followChanges reads the change feeds and watches Cluster Service until the test ends.

@@ -32,6 +32,11 @@ type livePage struct {
 func (p *Portal) livePages() []livePage {
 	return []livePage{
 		{"GET /live/region", "live-region", p.liveRegion},
+		{"GET /live/operations", "live-operations", p.liveOperations},
+		{"GET /live/access", "live-access", p.liveElevations},
+		{"GET /live/access/{elevation}", "live-elevation", p.liveElevation},
+		{"GET /live/access-sessions", "live-access-sessions", p.liveAccessSessions},
+		{"GET /live/access-sessions/{session}", "live-access-session", p.liveAccessSession},
 		{"GET /live/operations/{operation}", "live-operation", p.liveOperation},
 		{"GET /live/clusters/{cluster}", "live-cluster", p.liveCluster},
 	}
@@ -42,6 +47,41 @@ func (p *Portal) liveRegion(v *view) (live.Page, error) {
 	var identity adminv1.Identity
 	err := v.api.get("/me", nil, &identity)
 	return p.Changes.Region(), err
+}
+
+// liveOperations returns what the list of operations shows, and liveElevations what that of elevations shows. Their filters do not matter: an event costs a
+// read of the page.
+func (p *Portal) liveOperations(v *view) (live.Page, error) {
+	var list adminv1.OperationList
+	err := v.api.get("/operations", url.Values{"pageSize": {"1"}}, &list)
+	return p.Changes.Operations(), err
+}
+
+func (p *Portal) liveElevations(v *view) (live.Page, error) {
+	var list adminv1.ElevationList
+	err := v.api.get("/elevations", url.Values{"pageSize": {"1"}}, &list)
+	return p.Changes.Elevations(), err
+}
+
+// liveElevation returns what the page of an elevation shows.
+func (p *Portal) liveElevation(v *view) (live.Page, error) {
+	var elevation adminv1.Elevation
+	err := v.api.get("/elevations/"+url.PathEscape(v.request.PathValue("elevation")), nil, &elevation)
+	return p.Changes.Elevation(elevation.ID), err
+}
+
+// liveAccessSessions returns what the list of access sessions shows.
+func (p *Portal) liveAccessSessions(v *view) (live.Page, error) {
+	var list adminv1.AccessSessionList
+	err := v.api.get("/access-sessions", url.Values{"open": {"true"}}, &list)
+	return p.Changes.AccessSessions(), err
+}
+
+// liveAccessSession returns what the page of an access session shows.
+func (p *Portal) liveAccessSession(v *view) (live.Page, error) {
+	var session adminv1.AccessSession
+	err := v.api.get(sessionPath(v), nil, &session)
+	return p.Changes.AccessSession(session.ID), err
 }
 
 // liveOperation returns what the page of an admin operation shows.

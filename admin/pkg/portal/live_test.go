@@ -18,7 +18,7 @@ import (
 
 // liveStream is an open stream of events.
 type liveStream struct {
-	t      *testing.T
+	t      testing.TB
 	lines  *bufio.Scanner
 	cancel context.CancelFunc
 }
@@ -312,4 +312,90 @@ func TestSignOutOnAnotherReplicaEndsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream.expectEnd("Your session has ended.")
+}
+
+// TestListStreamsReportChanges follows the lists of operations, of elevations and of access sessions, an elevation and an access session. Each gets the
+// changes of its objects only.
+func TestListStreamsReportChanges(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	h.followChanges()
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	elevate := func(id string) {
+		t.Helper()
+		batch := h.db.NewBatch(database.AdminPartition)
+		database.Create(batch, h.db.Elevations(), database.ElevationKey(id), database.ElevationDocument{ElevationID: id})
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(path string) *liveStream {
+		t.Helper()
+		stream := b.follow(path+"?after="+h.changes.Hub.Revision(), "")
+		stream.expectUnchanged()
+		return stream
+	}
+	operations, elevations, elevation := open("/live/operations"), open("/live/access"), open("/live/access/"+testElevation)
+	sessions, session := open("/live/access-sessions"), open("/live/access-sessions/"+testSession)
+	elevate("e0000000-0000-4000-8000-000000000001")
+	elevations.expect("changed")
+	elevate(testElevation)
+	elevations.expect("changed")
+	elevation.expect("changed")
+	h.setOperation(adminv1.Operation{ID: testOperation, State: adminv1.Running})
+	operations.expect("changed")
+	h.setAccessSession("00000000-0000-4000-8000-000000000001")
+	sessions.expect("changed")
+	h.setAccessSession(testSession)
+	sessions.expect("changed")
+	session.expect("changed")
+	h.setRecording(testSession)
+	session.expect("changed")
+	guest := h.newBrowser()
+	guest.signIn("guest@example.com", "/me")
+	for _, path := range []string{"/live/operations", "/live/access", "/live/access/" + testElevation, "/live/access-sessions", "/live/access-sessions/" + testSession} {
+		guest.follow(path, "").expectEnd("The role reader is required.")
+	}
+}
+
+// setAccessSession stores an access session, and setRecording the description of a recording of one.
+func (h *harness) setAccessSession(id string) {
+	h.t.Helper()
+	key := database.AccessSessionKey(testUID, id)
+	batch := h.db.NewBatch(key.SubscriptionID)
+	database.Create(batch, h.db.AccessSessions(), key, database.AccessSessionDocument{SessionID: id, ClusterUID: testUID})
+	if err := batch.Commit(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harness) setRecording(session string) {
+	h.t.Helper()
+	err := h.db.PutAccessRecording(h.t.Context(), database.AccessRecordingDocument{RecordingID: "r", SessionID: session, ClusterUID: testUID})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestElevationsWithFormsDoNotUpdateThemselves reads the page of an elevation in each state, as its engineer and as another one. A page with a field for a
+// decision must not change while somebody types.
+func TestElevationsWithFormsDoNotUpdateThemselves(t *testing.T) {
+	h := newHarness(t)
+	h.api.fill(hostile)
+	b := h.newBrowser()
+	b.signIn("oncall@example.com", "/me")
+	for _, state := range []adminv1.ElevationState{adminv1.ElevationRequested, adminv1.ElevationApproved, adminv1.ElevationDenied, adminv1.ElevationActive, adminv1.ElevationEnded, adminv1.ElevationExpired} {
+		for _, owner := range []string{"oncall", "another"} {
+			elevation := h.api.responses["/elevations/"+testElevation].(adminv1.Elevation)
+			elevation.State, elevation.ObjectID, elevation.Emergency, elevation.Review = state, owner, true, nil
+			h.api.responses["/elevations/"+testElevation] = elevation
+			body := b.get("/access/" + testElevation).body
+			updates, form := strings.Contains(body, `data-live="/live/access/`+testElevation+`"`), strings.Contains(body, `class="pf-v6-c-form"`)
+			open := state == adminv1.ElevationRequested || state == adminv1.ElevationApproved || state == adminv1.ElevationActive
+			if updates != (open && !form) {
+				t.Errorf("%s of %s: updates itself: %t, has a form: %t", state, owner, updates, form)
+			}
+		}
+	}
 }

@@ -22,12 +22,12 @@ type clustersView struct {
 	// Query is what was searched for. All is true for the list of the whole fleet; otherwise the list has the clusters with concerns.
 	Query string
 	All   bool
-	// Concern, Shard, Age and Phase are the filters that apply. The others are the choices.
-	Concern, Shard, Age, Phase     string
-	Concerns, Shards, Ages, Phases []string
-	Items                          []adminv1.Cluster
-	Problems                       []problem
-	First, Next                    string
+	// Concern, Shard, Age, Phase and Version are the filters that apply. The others are the choices.
+	Concern, Shard, Age, Phase, Version string
+	Concerns, Shards, Ages, Phases      []string
+	Items                               []adminv1.Cluster
+	Problems                            []problem
+	First, Next                         string
 }
 
 // clusterPhases are the choices for the phase of a cluster.
@@ -38,7 +38,7 @@ var clusterPhases = []string{"Pending", "Installing", "Ready", "Updating", "Dele
 func (p *Portal) clusters(w http.ResponseWriter, v *view) {
 	asked := v.request.URL.Query()
 	body := clustersView{Query: strings.TrimSpace(asked.Get("q")), All: asked.Get("all") != "", Concern: asked.Get("concern"), Shard: asked.Get("shard"), Age: asked.Get("age"), Ages: ages,
-		Phase: asked.Get("phase"), Phases: clusterPhases}
+		Phase: asked.Get("phase"), Phases: clusterPhases, Version: strings.TrimSpace(asked.Get("version"))}
 	query := url.Values{"pageSize": {pageSize}}
 	set := func(name, value string) {
 		if value != "" {
@@ -51,10 +51,12 @@ func (p *Portal) clusters(w http.ResponseWriter, v *view) {
 	case body.All:
 		set("shard", body.Shard)
 		set("phase", body.Phase)
+		set("version", body.Version)
 	default:
 		query.Set("notReady", "true")
 		set("concern", body.Concern)
 		set("shard", body.Shard)
+		set("version", body.Version)
 		set("olderThan", body.Age)
 	}
 	if body.Query == "" {

@@ -43,7 +43,7 @@ func (p *Portal) operations(w http.ResponseWriter, v *view) {
 	body := operationsView{Items: list.Items, State: adminv1.OperationState(v.request.URL.Query().Get("state")),
 		States: []adminv1.OperationState{adminv1.Accepted, adminv1.Running, adminv1.Succeeded, adminv1.Failed}}
 	body.First, body.Next = pageLinks(v.request.URL, list.NextPageToken)
-	v.render(w, http.StatusOK, "operations", page{Title: "Operations", Section: "/operations", Body: body})
+	v.render(w, http.StatusOK, "operations", page{Title: "Operations", Section: "/operations", Body: body, Live: livePath + "operations"})
 }
 
 // operation shows an admin operation. Its page follows the operation until it has ended.
@@ -203,7 +203,7 @@ func (p *Portal) elevations(w http.ResponseWriter, v *view) {
 	}
 	body.Items = list.Items
 	body.First, body.Next = pageLinks(v.request.URL, list.NextPageToken)
-	v.render(w, http.StatusOK, "elevations", page{Title: "Access", Section: "/access", Body: body})
+	v.render(w, http.StatusOK, "elevations", page{Title: "Access", Section: "/access", Body: body, Live: livePath + "access"})
 }
 
 // elevation shows an elevation.
@@ -213,8 +213,12 @@ func (p *Portal) elevation(w http.ResponseWriter, v *view) {
 		p.fail(w, v.request, v, err)
 		return
 	}
-	v.render(w, http.StatusOK, "elevation", page{Title: "Elevation of " + elevation.Name, Section: "/access", Body: elevationView{elevation, elevation.ObjectID == v.session.ObjectID},
-		Crumbs: []crumb{{"Access", "/access"}}})
+	body := elevationView{elevation, elevation.ObjectID == v.session.ObjectID}
+	content := page{Title: "Elevation of " + elevation.Name, Section: "/access", Body: body, Crumbs: []crumb{{"Access", "/access"}}}
+	if body.changes() {
+		content.Live = livePath + "access/" + url.PathEscape(elevation.ID)
+	}
+	v.render(w, http.StatusOK, "elevation", content)
 }
 
 // elevationView is the content of the page of an elevation.
@@ -222,6 +226,17 @@ type elevationView struct {
 	adminv1.Elevation
 	// Own is true for an elevation of the engineer who reads the page.
 	Own bool
+}
+
+// changes reports whether the page updates itself: the elevation can change, and nobody types into a form about it.
+func (e elevationView) changes() bool {
+	switch e.State {
+	case adminv1.ElevationRequested:
+		return e.Own
+	case adminv1.ElevationApproved, adminv1.ElevationActive:
+		return true
+	}
+	return false
 }
 
 // auditView is the content of the list of audit records.

@@ -1,6 +1,7 @@
 package portal
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -14,6 +15,8 @@ func (p *Portal) sessionPages() []signedInPage {
 		{"GET /access-sessions/{session}", "access-session", p.accessSession},
 		{"POST /access-sessions/{session}/end", "access-session-end", p.endAccessSession},
 		{"GET /recordings", "recordings", p.recordings},
+		{"GET /recordings/{recording}", "recording", p.recording},
+		{"POST /recordings/{recording}/content", "recording-content", p.recordingContent},
 	}
 }
 
@@ -45,7 +48,7 @@ func (p *Portal) accessSessions(w http.ResponseWriter, v *view) {
 		p.fail(w, v.request, v, err)
 		return
 	}
-	v.render(w, http.StatusOK, "access-sessions", page{Title: "Access sessions", Section: "/access", Body: body, Crumbs: []crumb{{"Access", "/access"}}})
+	v.render(w, http.StatusOK, "access-sessions", page{Title: "Access sessions", Section: "/access", Body: body, Crumbs: []crumb{{"Access", "/access"}}, Live: livePath + "access-sessions"})
 }
 
 // accessSessionView is the content of the page of an access session.
@@ -79,8 +82,11 @@ func (p *Portal) accessSession(w http.ResponseWriter, v *view) {
 		return
 	}
 	body.Recordings = list.Items
-	v.render(w, http.StatusOK, "access-session", page{Title: "Session of " + body.Session.Name, Section: "/access", Body: &body,
-		Crumbs: []crumb{{"Access", "/access"}, {"Sessions", "/access-sessions"}}})
+	content := page{Title: "Session of " + body.Session.Name, Section: "/access", Body: &body, Crumbs: []crumb{{"Access", "/access"}, {"Sessions", "/access-sessions"}}}
+	if body.Open() {
+		content.Live = livePath + "access-sessions/" + url.PathEscape(body.Session.ID)
+	}
+	v.render(w, http.StatusOK, "access-session", content)
 }
 
 // endAccessSession ends an access session and shows it.
@@ -107,4 +113,49 @@ func (p *Portal) recordings(w http.ResponseWriter, v *view) {
 		return
 	}
 	v.render(w, http.StatusOK, "recordings", page{Title: "Recordings", Section: "/access", Body: body, Crumbs: []crumb{{"Access", "/access"}}})
+}
+
+// recordingView is the content of the page of a recording.
+type recordingView struct {
+	Recording adminv1.Recording
+	// Transcript is nil until the engineer has asked for it. Broken means that the rest could not be read.
+	Transcript *transcript
+	Broken     bool
+}
+
+// recordingPath returns the path of the recording of the page in the API.
+func recordingPath(v *view) string {
+	return "/recordings/" + url.PathEscape(v.request.PathValue("recording"))
+}
+
+// recording describes a recording.
+func (p *Portal) recording(w http.ResponseWriter, v *view) {
+	p.showRecording(w, v, func(*recordingView) error { return nil })
+}
+
+// recordingContent shows what was typed and shown. It is the response to a form, because admin audits each such read.
+func (p *Portal) recordingContent(w http.ResponseWriter, v *view) {
+	p.showRecording(w, v, func(body *recordingView) error {
+		body.Transcript = &transcript{}
+		err := v.api.read(recordingPath(v)+"/content", body.Transcript)
+		if errors.Is(err, errAborted) {
+			body.Broken, err = true, nil
+		}
+		return err
+	})
+}
+
+// showRecording shows a recording after read has added to the page.
+func (p *Portal) showRecording(w http.ResponseWriter, v *view, read func(*recordingView) error) {
+	var body recordingView
+	err := v.api.get(recordingPath(v), nil, &body.Recording)
+	if err == nil {
+		err = read(&body)
+	}
+	if err != nil {
+		p.fail(w, v.request, v, err)
+		return
+	}
+	v.render(w, http.StatusOK, "recording", page{Title: "Recording of " + body.Recording.Name, Section: "/access", Body: &body,
+		Crumbs: []crumb{{"Access", "/access"}, {"Recordings", "/recordings"}}})
 }

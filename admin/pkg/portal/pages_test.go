@@ -161,7 +161,7 @@ var readPages = map[string]string{
 	"upgrades": "/upgrades", "upgrade": "/upgrades/" + testUpgrade, "cluster-upgrades": "/clusters/" + testUID + "/upgrades?version=4.21.4&nodePools=all", "upgrade-policies": "/upgrade-policies", "upgrade-policy": "/upgrade-policies/nightly",
 	"start-upgrade": "/clusters/" + testUID + "/actions/upgrade?version=4.21.4&nodePools=all", "acknowledge": "/upgrades/" + testUpgrade + "/actions/acknowledge?gate=minor-version", "apply-policy": "/upgrade-policies/nightly/actions/apply",
 	"alerts": "/alerts", "silence": "/silences/new?alert=AgentSilent&labels=shard%3Dmgmt-1", "silence-end": "/silences/" + testSilence + "/end",
-	"access-sessions": "/access-sessions?show=all&cluster=" + testUID, "access-session": "/access-sessions/" + testSession, "recordings": "/recordings",
+	"access-sessions": "/access-sessions?show=all&cluster=" + testUID, "access-session": "/access-sessions/" + testSession, "recordings": "/recordings", "recording": "/recordings/" + testRecording,
 	"egress-links": "/egress-links", "set-egress-link": "/egress-links/4001/actions/set", "assign-egress-link": "/clusters/" + testUID + "/actions/set-egress-link",
 	"drift": "/drift", "orphans": "/orphans", "leftovers": "/leftovers", "works": "/clusters/" + testUID + "/works",
 	"drain": "/shards/mgmt-1/actions/drain", "force-deletion-step": "/clusters/" + testDeleting + "/actions/force-deletion-step?step=hosted-cluster", "set-placement": "/clusters/" + testUID + "/actions/set-placement",
@@ -230,8 +230,8 @@ func TestFiltersAreThoseOfTheAPI(t *testing.T) {
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")
 	for path, want := range map[string]string{
-		"/clusters?concern=node-pool/WaitingForNodes&shard=mgmt-1&age=1h&pageToken=p": "concern=node-pool%2FWaitingForNodes&notReady=true&olderThan=1h&pageSize=50&pageToken=p&shard=mgmt-1",
-		"/clusters?all=1&phase=Failed&shard=mgmt-2":                                   "pageSize=50&phase=Failed&shard=mgmt-2",
+		"/clusters?concern=node-pool/WaitingForNodes&shard=mgmt-1&age=1h&version=4.19&pageToken=p": "concern=node-pool%2FWaitingForNodes&notReady=true&olderThan=1h&pageSize=50&pageToken=p&shard=mgmt-1&version=4.19",
+		"/clusters?all=1&phase=Failed&shard=mgmt-2&version=+4.19.3+":                               "pageSize=50&phase=Failed&shard=mgmt-2&version=4.19.3",
 		"/clusters?q=payments": "q=payments",
 	} {
 		h.api.reads = nil

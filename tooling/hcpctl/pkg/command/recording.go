@@ -109,24 +109,9 @@ func (e *environment) showRecording(ctx context.Context, client *adminclient.Cli
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(e.out, "%10.3f  %-7s  %q\n", event.Time.Seconds(), eventName(event.Code), event.Data); err != nil {
+		if _, err := fmt.Fprintf(e.out, "%10.3f  %-7s  %q\n", event.Time.Seconds(), event.Code.Name(), event.Data); err != nil {
 			return err
 		}
 	}
 	return lines.Err()
-}
-
-// eventName returns the name of a type of events, for people.
-func eventName(code recording.Code) string {
-	switch code {
-	case recording.Input:
-		return "typed"
-	case recording.Output:
-		return "shown"
-	case recording.Resize:
-		return "resized"
-	case recording.Marker:
-		return "note"
-	}
-	return string(code)
 }
