@@ -79,6 +79,7 @@ var labelBounds = map[string]int{
 	"type":               20,
 	"user_agent":         13,
 	"version":            200,
+	"way":                2,
 
 	"backend_operation_duration_seconds status": 3,
 	"backend_operations_ended_total kind":       6,

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -214,9 +215,9 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// managementClusters returns the names of the management clusters.
+// managementClusters returns the names of the management clusters, also before the defaults are set.
 func (c *Config) managementClusters() []string {
-	names := make([]string, c.ManagementClusters)
+	names := make([]string, cmp.Or(c.ManagementClusters, defaultManagementClusters))
 	for i := range names {
 		names[i] = fmt.Sprintf("mgmt-%d", i+1)
 	}
@@ -235,16 +236,13 @@ func (c *Config) ProcessNames() []string {
 		names = append(names, traceStoreName)
 	}
 	for _, cluster := range c.managementClusters() {
-		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-"+logForwarder)
+		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-"+logForwarder, tunnelName(cluster))
 	}
 	return names
 }
 
 // StoresOnly returns the configuration of a region that runs PostgreSQL and etcd alone, to copy or restore their data.
 func (c Config) StoresOnly() Config {
-	if c.ManagementClusters == 0 {
-		c.ManagementClusters = defaultManagementClusters
-	}
 	c.With = nil
 	c.Without = slices.DeleteFunc(c.ProcessNames(), func(name string) bool { return name == "postgres" || name == "etcd" })
 	c.Programs = nil

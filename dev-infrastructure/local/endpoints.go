@@ -159,11 +159,12 @@ func (r *Region) Endpoints() Endpoints {
 		e.EngineerKubeconfigs[name] = r.state.path("management", name, engineerClient+".kubeconfig")
 		e.Ops[name+"-management-audit"] = r.address(management(i, managementAuditOps))
 		e.Ops[name+"-"+logForwarder] = r.address(logForwarderOpsOf(i))
+		e.Ops[tunnelName(name)] = r.address(gatewayTunnelOpsOf(i))
 		e.Ops[name+"-egress-proxy"] = r.address(management(i, egressOps))
 		e.Ops[name+"-hypershift-runtime"] = r.address(management(i, hypershiftOps))
 		e.Ops[name+"-monitor-inside"] = r.address(management(i, monitorInsideOps))
 	}
-	for name := range workloads {
+	for name := range r.applications() {
 		e.Workloads[name] = r.workload(name)
 	}
 	for _, identity := range r.identities() {

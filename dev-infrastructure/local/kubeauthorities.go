@@ -240,7 +240,7 @@ func (r *Region) distributeManagement(ctx context.Context, m *managementCluster,
 	if step == authorities.Removing {
 		return nil
 	}
-	return r.restartAll(ctx, []string{m.controllerManagerName(), m.hypershiftName(), m.agentName(), m.egressProxyName(), m.insideName(), m.logForwarderName()})
+	return r.restartAll(ctx, []string{m.controllerManagerName(), m.hypershiftName(), m.agentName(), m.egressProxyName(), m.insideName(), m.logForwarderName(), tunnelName(m.name)})
 }
 
 // restartAll restarts those of the processes that the region has, one after the other.

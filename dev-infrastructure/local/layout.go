@@ -6,7 +6,7 @@ import (
 )
 
 // portsPerRegion is the size of a region's block of ports. The constants of type service are its layout.
-const portsPerRegion = 110
+const portsPerRegion = 120
 
 // service is the offset of a listener's port from the base port. Offsets stay the same from release to release, because
 // people use them in scripts and notes.
@@ -61,6 +61,7 @@ const (
 	egressOps            service = 6
 	monitorInsideOps     service = 7
 	firstLogForwarderOps service = 100
+	firstTunnelOps       service = 110
 )
 
 // Hosted API servers use ranges outside of the region's block, one range for each management cluster.
@@ -80,6 +81,7 @@ func management(index int, s service) service {
 	return firstManagement + service(index)*portsPerManagement + s
 }
 
-// logForwarderOpsOf returns the offset of the log forwarder's port for operations of the management cluster with an index from 0. Its block of
+// logForwarderOpsOf and gatewayTunnelOpsOf return the offsets of ports for operations of the management cluster with an index from 0. Its block of
 // ports is full.
-func logForwarderOpsOf(index int) service { return firstLogForwarderOps + service(index) }
+func logForwarderOpsOf(index int) service  { return firstLogForwarderOps + service(index) }
+func gatewayTunnelOpsOf(index int) service { return firstTunnelOps + service(index) }

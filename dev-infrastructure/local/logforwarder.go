@@ -2,11 +2,12 @@ package local
 
 import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // logForwarder is the workload, and the client of management clusters, that delivers customers' logs.
-const logForwarder = "log-forwarder"
+const logForwarder = managementaccess.Forwarder
 
 func (m *managementCluster) logForwarderName() string { return m.name + "-" + logForwarder }
 
@@ -26,6 +27,7 @@ func (r *Region) logForwarders(m *managementCluster) []supervisor.Spec {
 		"--ca-file="+r.state.path("ca", mesh.CAFile),
 		"--settings-age=15s",
 		"--flush-interval=1s",
+		"--report-after=15s",
 	)
 	spec.Needs = []string{m.apiServerName()}
 	return []supervisor.Spec{r.withWorkload(spec, logForwarder)}

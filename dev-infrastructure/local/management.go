@@ -45,7 +45,7 @@ func (m *managementCluster) kubeconfig(client string) string {
 // engineerClient is the client of the engineer who is on call. Audit records have the engineer's name.
 const engineerClient = "oncall"
 
-// issue issues the certificates of a management cluster. All its clients but Maestro's agent, monitor's prober and the log forwarder are cluster administrators,
+// issue issues the certificates of a management cluster. All its clients but those of package managementaccess are cluster administrators,
 // as the HyperShift operator has to be on AKS. Their names distinguish them in audit logs.
 func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 	pki, err := kubeapi.Open(r.managementDir(m), m.name)
@@ -69,7 +69,7 @@ func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 	if err := pki.Client(engineerClient, m.name, server, engineers[0].name, "system:masters"); err != nil {
 		return nil, err
 	}
-	for _, limited := range []string{managementaccess.Agent, managementaccess.Prober, logForwarder} {
+	for _, limited := range []string{managementaccess.Agent, managementaccess.Prober, managementaccess.Forwarder, managementaccess.Tunnel} {
 		if err := pki.Client(limited, m.name, server, limited); err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (r *Region) kubeAPIServer(m *managementCluster) supervisor.Spec {
 		Ready: httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", m.probeTLS),
 		// The other checks of /livez depend on etcd.
 		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", m.probeTLS),
-		// It limits Maestro's agent, the prober and the log forwarder before they start.
+		// It limits the clients of package managementaccess before they start.
 		Settle: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 			defer cancel()

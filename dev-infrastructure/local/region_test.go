@@ -45,11 +45,9 @@ func TestMain(m *testing.M) {
 
 // ours returns the processes of our own programs, which would have to be built; test/ runs whole regions.
 func ours() []string {
-	names := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access", "gateway-egress"}
-	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
-		names = append(names, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-log-forwarder")
-	}
-	return names
+	return slices.DeleteFunc(new(Config).ProcessNames(), func(name string) bool {
+		return name == "postgres" || name == "etcd" || strings.HasSuffix(name, "-kube-apiserver") || strings.HasSuffix(name, "-kube-controller-manager")
+	})
 }
 
 // thirdParties returns the configuration of a region with only PostgreSQL, etcd and the management clusters.

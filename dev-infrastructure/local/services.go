@@ -19,7 +19,7 @@ func (r *Region) specs() []supervisor.Spec {
 	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
 		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m), r.monitorInside(m))
-		specs = append(specs, r.logForwarders(m)...)
+		specs = slices.Concat(specs, r.logForwarders(m), r.gatewayTunnels(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.gatewayAccess(), r.gatewayEgress(), r.armFrontDoor())
 	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
@@ -248,6 +248,7 @@ func (r *Region) gatewayAccess() supervisor.Spec {
 		"--authentication-audience="+adminAudience,
 		"--authentication-client-ids="+adminClientID,
 		"--authentication-ca-file="+r.state.path("ca", mesh.CAFile),
+		"--tunnel-agents="+r.tunnelAgents(),
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(gatewayAccessPort)
@@ -397,6 +398,7 @@ func (r *Region) wantedPorts(base int) map[string]int {
 		add(name+"-egress-proxy", name+"'s egress-proxy's metrics", management(i, egressOps))
 		add(name+"-management-audit", name+"'s management-audit's metrics", management(i, managementAuditOps))
 		add(name+"-"+logForwarder, name+"'s log-forwarder's metrics", logForwarderOpsOf(i))
+		add(tunnelName(name), name+"'s gateway-tunnel's metrics", gatewayTunnelOpsOf(i))
 		add(name+"-hypershift-runtime", name+"'s hypershift-runtime's metrics", management(i, hypershiftOps))
 		add(name+"-monitor-inside", name+"'s monitor-inside's metrics", management(i, monitorInsideOps))
 	}

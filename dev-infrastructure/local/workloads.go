@@ -37,12 +37,14 @@ const (
 	storeAudience = "https://127.0.0.1"
 )
 
-// workloads are the services that use Cosmos DB or Azure with an identity, with their application, principal, and the audiences of their
-// tokens.
-var workloads = map[string]struct {
+// application is the identity of a workload: its application, its principal, and the audiences of its tokens.
+type application struct {
 	clientID, objectID string
 	audiences          []string
-}{
+}
+
+// workloads are the services that use Cosmos DB or Azure with an identity.
+var workloads = map[string]application{
 	"frontend":       {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f01", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a01", []string{storeAudience}},
 	"backend":        {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f02", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a02", []string{storeAudience}},
 	"monitor":        {"2f0b7b5e-64a4-4c0c-8b1e-7a3d5c9e1f04", "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a04", []string{storeAudience}},
@@ -54,7 +56,7 @@ var workloads = map[string]struct {
 
 // workload returns the identity of a service in Azure.
 func (r *Region) workload(name string) Workload {
-	return Workload{TenantID: providerTenantID, ClientID: workloads[name].clientID, TokenFile: r.state.path("identities", name, "azure-identity-token")}
+	return Workload{TenantID: providerTenantID, ClientID: r.applications()[name].clientID, TokenFile: r.state.path("identities", name, "azure-identity-token")}
 }
 
 // withWorkload adds the environment that the webhook of Azure workload identity would set for a workload.
@@ -94,7 +96,7 @@ func (r *Region) issueWorkloadTokens() error {
 	}
 	clients := []map[string]any{}
 	now := time.Now()
-	for name, application := range workloads {
+	for name, application := range r.applications() {
 		subject := workloadSubject(name)
 		text, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{
 			Issuer: workloadIssuer, Subject: subject, Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},

@@ -122,7 +122,7 @@ func TestCallerOfSidecar(t *testing.T) {
 
 // TestSidecarWithoutGateway checks that the name of the front door alone has no rights.
 func TestSidecarWithoutGateway(t *testing.T) {
-	sidecar, err := NewSidecar(serverID, "")
+	sidecar, err := NewSidecar(serverID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestSidecarWithoutGateway(t *testing.T) {
 
 // TestSidecarDoesNotVerifyServers documents that the process connects without TLS: its sidecar encrypts and verifies.
 func TestSidecarDoesNotVerifyServers(t *testing.T) {
-	sidecar, err := NewSidecar(serverID, "")
+	sidecar, err := NewSidecar(serverID)
 	if err != nil {
 		t.Fatal(err)
 	}

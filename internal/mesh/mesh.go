@@ -31,6 +31,7 @@ const (
 	MonitorInside     Peer = "monitor-inside"
 	GatewayAccess     Peer = "gateway-access"
 	GatewayEgress     Peer = "gateway-egress"
+	GatewayTunnel     Peer = "gateway-tunnel"
 	ClusterService    Peer = "cluster-service"
 	MaestroServer     Peer = "maestro-server"
 	MaestroAgent      Peer = "maestro-agent"
@@ -48,7 +49,7 @@ const (
 
 // Peers returns all workloads of a region.
 func Peers() []Peer {
-	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, GatewayAccess, GatewayEgress, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
+	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, GatewayAccess, GatewayEgress, GatewayTunnel, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
 		UpdateGraph, AzureEmulator, Hcpctl, PostgreSQL, ClusterServiceMigration, MaestroMigration}
 }
 

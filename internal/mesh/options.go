@@ -5,21 +5,22 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
+	"strings"
 )
 
 // Options are the flags that select the Transport of a program: certificates of its own, or a sidecar of Istio. A program has exactly one.
 type Options struct {
 	// IdentityDir is the folder of the program's certificate.
 	IdentityDir string
-	// SidecarIdentity is the SPIFFE ID of the program's sidecar, and SidecarGateway that of the ingress gateway; see NewSidecar.
-	SidecarIdentity, SidecarGateway string
+	// SidecarIdentity is the SPIFFE ID of the program's sidecar, and SidecarGateways those of its ingress gateways, separated by commas; see NewSidecar.
+	SidecarIdentity, SidecarGateways string
 }
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the identity of the program")
 	flags.StringVar(&o.SidecarIdentity, "sidecar-identity", "", "`SPIFFE ID` of the program, in place of --identity-dir, if a sidecar of Istio authenticates all connections between programs")
-	flags.StringVar(&o.SidecarGateway, "sidecar-gateway", "", "`SPIFFE ID` of the ingress gateway of the program, with --sidecar-identity: its requests are those of ARM or of engineers")
+	flags.StringVar(&o.SidecarGateways, "sidecar-gateways", "", "comma-separated `SPIFFE IDs` of the ingress gateways of the program, with --sidecar-identity: their requests are those of ARM, of engineers or of management clusters")
 }
 
 // Validate returns an error that names the missing flag, or the flags that exclude each other.
@@ -29,8 +30,8 @@ func (o *Options) Validate() error {
 		return errors.New("--identity-dir is required, or --sidecar-identity behind a sidecar")
 	case o.IdentityDir != "" && o.SidecarIdentity != "":
 		return errors.New("--identity-dir and --sidecar-identity: set one of them: either the program or its sidecar authenticates connections")
-	case o.IdentityDir != "" && o.SidecarGateway != "":
-		return errors.New("--sidecar-gateway: --identity-dir is set, so that no sidecar authenticates the gateway")
+	case o.IdentityDir != "" && o.SidecarGateways != "":
+		return errors.New("--sidecar-gateways: --identity-dir is set, so that no sidecar authenticates the gateways")
 	}
 	return nil
 }
@@ -71,9 +72,13 @@ func (o *Options) Load(program Peer) (Transport, error) {
 	if own.Peer != program {
 		return nil, fmt.Errorf("--sidecar-identity: %q is not the identity of %s", o.SidecarIdentity, program)
 	}
-	sidecar, err := NewSidecar(o.SidecarIdentity, o.SidecarGateway)
+	var gateways []string
+	if o.SidecarGateways != "" {
+		gateways = strings.Split(o.SidecarGateways, ",")
+	}
+	sidecar, err := NewSidecar(o.SidecarIdentity, gateways...)
 	if err != nil {
-		return nil, fmt.Errorf("--sidecar-gateway: %w", err)
+		return nil, fmt.Errorf("--sidecar-gateways: %w", err)
 	}
 	return sidecar, nil
 }

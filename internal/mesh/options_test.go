@@ -19,18 +19,20 @@ func TestProgramHasOneTransport(t *testing.T) {
 		want  string // a part of the error; empty if the flags are valid
 	}{
 		"certificates":                  {[]string{"--identity-dir=" + dir}, ""},
-		"sidecar":                       {[]string{"--sidecar-identity=" + id, "--sidecar-gateway=" + gateway}, ""},
+		"sidecar":                       {[]string{"--sidecar-identity=" + id, "--sidecar-gateways=" + gateway}, ""},
+		"sidecar with two gateways":     {[]string{"--sidecar-identity=" + id, "--sidecar-gateways=" + gateway + ",spiffe://test/ns/ingress/sa/other"}, ""},
+		"an empty gateway":              {[]string{"--sidecar-identity=" + id, "--sidecar-gateways=" + gateway + ","}, "--sidecar-gateways: "},
 		"sidecar without gateway":       {[]string{"--sidecar-identity=" + id}, ""},
 		"none":                          {nil, "--identity-dir is required, or --sidecar-identity"},
 		"both":                          {[]string{"--identity-dir=" + dir, "--sidecar-identity=" + id}, "--identity-dir and --sidecar-identity: set one"},
-		"gateway with certificates":     {[]string{"--identity-dir=" + dir, "--sidecar-gateway=" + gateway}, "--sidecar-gateway"},
-		"gateway alone":                 {[]string{"--sidecar-gateway=" + gateway}, "--identity-dir is required"},
+		"gateway with certificates":     {[]string{"--identity-dir=" + dir, "--sidecar-gateways=" + gateway}, "--sidecar-gateways"},
+		"gateway alone":                 {[]string{"--sidecar-gateways=" + gateway}, "--identity-dir is required"},
 		"no folder":                     {[]string{"--identity-dir=" + dir + "/none"}, "--identity-dir: reading the identity"},
 		"identity of another program":   {[]string{"--sidecar-identity=spiffe://test/ns/backend/sa/backend"}, "--sidecar-identity: \"spiffe://test/ns/backend/sa/backend\" is not the identity of frontend"},
 		"no SPIFFE ID":                  {[]string{"--sidecar-identity=frontend"}, "--sidecar-identity: "},
 		"unusual SPIFFE ID":             {[]string{"--sidecar-identity=" + id + "?"}, "--sidecar-identity: "},
-		"no gateway's SPIFFE ID":        {[]string{"--sidecar-identity=" + id, "--sidecar-gateway=gateway"}, "--sidecar-gateway: "},
-		"gateway in another trust area": {[]string{"--sidecar-identity=" + id, "--sidecar-gateway=spiffe://other/ns/ingress/sa/gateway"}, "--sidecar-gateway: "},
+		"no gateway's SPIFFE ID":        {[]string{"--sidecar-identity=" + id, "--sidecar-gateways=gateway"}, "--sidecar-gateways: "},
+		"gateway in another trust area": {[]string{"--sidecar-identity=" + id, "--sidecar-gateways=spiffe://other/ns/ingress/sa/gateway"}, "--sidecar-gateways: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var options mesh.Options

@@ -4,12 +4,14 @@ package mesh
 const (
 	// Engineers are people with a token and a role; see Condition.Role.
 	Engineers Peer = "engineers"
+	// ManagementClusters are the agents on management clusters that open tunnels to the session gateway, with a token of their own identity.
+	ManagementClusters Peer = "management-clusters"
 	// Anybody is every caller, without a certificate or a token.
 	Anybody Peer = "anybody"
 )
 
 // IsWorkload reports whether a caller has a certificate of the region.
-func (p Peer) IsWorkload() bool { return p != Engineers && p != Anybody }
+func (p Peer) IsWorkload() bool { return p != Engineers && p != ManagementClusters && p != Anybody }
 
 // Unrouted is the pattern of HTTP requests that match no other pattern of a server. Its clients get the error of the server, for
 // example 404, and all others are refused.

@@ -66,8 +66,14 @@ func engineers(condition Condition) []Grant {
 	return []Grant{{Client: Engineers, Condition: condition}}
 }
 
-// gatewayRules allows engineers every path of the session gateway, which checks the token, the session and the request itself: a session needs
-// the role operator and an elevation. It allows them every path of the portal, which needs a session, and calls admin with the engineer's token.
+// gatewayRules allows engineers every path of the session gateway but that of tunnels. The gateway checks the token, the session and the
+// request itself: a session needs the role operator and an elevation. The rules allow the agents of management clusters the path of tunnels, where the
+// gateway checks the token and its application. They allow engineers every path of the portal, which needs a session, and calls admin with the
+// engineer's token.
 func gatewayRules() []Rule {
-	return slices.Concat(httpRules(GatewayAccess, engineers(Condition{Role: operator, Elevated: true}), Unrouted), httpRules(Portal, engineers(Condition{Role: reader}), Unrouted))
+	return slices.Concat(httpRules(GatewayAccess, engineers(Condition{Role: operator, Elevated: true}), Unrouted), httpRules(GatewayAccess, grants(ManagementClusters), TunnelPath+"{cluster}"),
+		httpRules(Portal, engineers(Condition{Role: reader}), Unrouted))
 }
+
+// TunnelPath is the prefix of the paths of requests that open a tunnel to the session gateway. The name of the management cluster follows.
+const TunnelPath = "/tunnels/"

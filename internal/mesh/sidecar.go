@@ -27,18 +27,18 @@ const ClientCertHeader = "x-forwarded-client-cert"
 // A sidecar connects from 127.0.0.6 or ::6, which no other pod can have. Its connections carry requests of different callers, so each
 // request has an identity of its own.
 type Sidecar struct {
-	id      ID
-	gateway string
+	id       ID
+	gateways []string
 }
 
-// NewSidecar returns the Transport of a process whose sidecar has the SPIFFE ID id. gateway is the SPIFFE ID of the ingress gateway, whose
-// requests are those of ARMFrontDoor; without one, nobody is ARMFrontDoor.
-func NewSidecar(id, gateway string) (*Sidecar, error) {
+// NewSidecar returns the Transport of a process whose sidecar has the SPIFFE ID id. gateways are the SPIFFE IDs of its ingress gateways.
+// A request of one of them has the identity ARMFrontDoor. Without gateways, no request has it.
+func NewSidecar(id string, gateways ...string) (*Sidecar, error) {
 	own, err := exactID(id)
 	if err != nil {
 		return nil, err
 	}
-	if gateway != "" {
+	for _, gateway := range gateways {
 		parsed, err := url.Parse(gateway)
 		if err != nil || parsed.Scheme != "spiffe" || parsed.Path == "" || parsed.String() != gateway {
 			return nil, fmt.Errorf("the gateway %q is not a SPIFFE ID", gateway)
@@ -47,7 +47,7 @@ func NewSidecar(id, gateway string) (*Sidecar, error) {
 			return nil, fmt.Errorf("the gateway %q is not in the trust domain %s", gateway, own.TrustDomain)
 		}
 	}
-	return &Sidecar{id: own, gateway: gateway}, nil
+	return &Sidecar{id: own, gateways: gateways}, nil
 }
 
 // exactID parses the only text of a SPIFFE ID.
@@ -89,7 +89,7 @@ func (s *Sidecar) PublicListener(listener net.Listener) net.Listener {
 }
 
 // PublicHandler implements Transport. It responds with status 401 to requests that the sidecar did not receive from a workload of the region:
-// with mutual TLS everywhere, everybody is a workload or behind the gateway.
+// with mutual TLS everywhere, everybody is a workload or behind a gateway.
 func (s *Sidecar) PublicHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, err := s.caller(addressOf(r), r.Header.Values(ClientCertHeader))
@@ -145,7 +145,7 @@ func (s *Sidecar) caller(from netip.Addr, headers []string) (ID, error) {
 		return ID{}, errNoIdentity("The last element of the header %s is not of the sidecar.", ClientCertHeader)
 	case len(last.uris) != 1:
 		return ID{}, errNoIdentity("The certificate of the caller has %d URIs, want one SPIFFE ID.", len(last.uris))
-	case s.gateway != "" && last.uris[0] == s.gateway:
+	case slices.Contains(s.gateways, last.uris[0]):
 		return ID{TrustDomain: s.id.TrustDomain, Peer: ARMFrontDoor}, nil
 	}
 	id, err := exactID(last.uris[0])

@@ -145,6 +145,10 @@ func drills() []drill {
 			during: []expected{alert("RecordingExportFailing")},
 		},
 		{
+			fault: "the tunnel of a management cluster is away", inject: hold("mgmt-1-gateway-tunnel"),
+			during: []expected{alert("TunnelMissing", "shard", "mgmt-1")},
+		},
+		{
 			fault: "the folder of recordings of commands is away", inject: recordingsUnwritable,
 			during: []expected{alert("CommandsNotRecorded", "cause", "disk")},
 		},

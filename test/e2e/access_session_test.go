@@ -60,6 +60,7 @@ func TestAccessSessions(t *testing.T) {
 		d.hcpctl("access", "end", session.ElevationID, "--as", "operator", "--no-wait")
 		d.awaitWatchEnds(watched)
 	})
+	d.step("restricted API", d.restrictAPI)
 	d.step("commands in pods", d.recordCommands)
 	d.step("deletion of the cluster", func() {
 		open("INC-42")
@@ -123,6 +124,36 @@ func (d *scenario) refusedByGateway(holder kubectl) {
 			d.t.Errorf("kubectl %v: %q: %v, want %q", arguments, out, err, want)
 		}
 	}
+}
+
+// restrictAPI makes the API server of the cluster accept only connections from a network of the customer. The gateway then connects through the tunnel of the
+// management cluster, in later steps as well. In a local region nothing else refuses a direct connection.
+func (d *scenario) restrictAPI() {
+	body := d.c.ClusterBody("sessions")
+	body.Properties.(map[string]any)["api"] = map[string]any{"authorizedCidrs": []string{"203.0.113.0/24"}}
+	d.put(d.id, body)
+	tunneled := func() string {
+		text, err := metricsOf(d.ctx, "gateway-access")
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, `gateway_access_connections_total{outcome="succeeded",way="tunnel"} `) {
+				return line
+			}
+		}
+		d.t.Fatal("the gateway does not count connections through tunnels")
+		return ""
+	}
+	before := tunneled()
+	holder := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "restricted.kubeconfig")}
+	d.hcpctl("access", "open", d.id, "--for", "10m", "--file", holder.kubeconfig, "--as", "operator", "--reason", "the ingress is slow", "--ticket", "INC-44")
+	session := d.openSession()
+	d.readThroughGateway(holder)
+	if after := tunneled(); after == before {
+		d.t.Errorf("no connection went through the tunnel: %s", after)
+	}
+	d.hcpctl("access", "end", session.ElevationID, "--as", "operator")
 }
 
 // recordCommands runs commands in a pod through the gateway, and reads their recordings.

@@ -71,7 +71,7 @@ func runByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version s
 		Body any    `json:"body"`
 	}
 	task, err := json.Marshal(map[string]any{
-		"arm": regionEndpoints.ARM, "client": clients[0], "location": regionEndpoints.Location, "apiVersion": version,
+		"arm": regionEndpoints.ARM, "proxy": regionEndpoints.Proxy, "client": clients[0], "location": regionEndpoints.Location, "apiVersion": version,
 		"subscription": c.Subscription, "resourceGroup": "npm",
 		"cluster":      resource{c.ClusterID("scripted"), "scripted", cluster},
 		"nodePool":     resource{c.NodePoolID("scripted", "workers"), "workers", c.NodePoolBody(2)},

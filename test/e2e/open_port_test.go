@@ -47,7 +47,7 @@ func TestPortsWithoutIdentities(t *testing.T) {
 		{"admin", mesh.Admin, endpoints.Admin, []string{"GET /admin/v1/me", "GET /admin/v1/clusters", "GET /admin/v1/audit", "POST /admin/v1/elevations", "GET /metrics", "GET /debug/pprof/"}},
 		{"SRE portal", mesh.Portal, endpoints.Portal, []string{"GET /", "GET /me", "GET /clusters", "GET /assets/none", "POST /", "GET /admin/v1/me", "GET /metrics", "GET /debug/pprof/"}},
 		{"session gateway", mesh.GatewayAccess, endpoints.GatewayAccess, []string{"GET /", "GET /sessions/" + clusterSession + "/kas/api", "GET /sessions/" + clusterSession + "/kas/api/v1/secrets",
-			"POST /sessions/" + clusterSession + "/kas/api/v1/namespaces", "GET /metrics", "GET /debug/pprof/"}},
+			"POST /sessions/" + clusterSession + "/kas/api/v1/namespaces", "GET /tunnels/mgmt-1", "GET /metrics", "GET /debug/pprof/"}},
 		{"ARM's front door", mesh.ARMFrontDoor, endpoints.ARM, []string{"GET /subscriptions", "GET /subscriptions/s", "PUT /subscriptions/s/resourceGroups/g", "DELETE /subscriptions/s/resourceGroups/g",
 			"POST /tickets/validate", "GET /metrics", "GET /debug/pprof/"}},
 		{"Cosmos DB emulator", mesh.CosmosEmulator, endpoints.Cosmos, []string{"GET /", "GET /dbs", "POST /dbs", "GET /dbs/hcpmesh/colls", "GET /dbs/hcpmesh/colls/Admin/docs", "POST /dbs/hcpmesh/colls/Admin/docs",

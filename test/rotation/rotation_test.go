@@ -44,7 +44,7 @@ const (
 
 // restarts are those that the replacement of the authorities of etcd and of the management cluster needs.
 var restarts = map[string]int{
-	"etcd": 2, shard + "-kube-apiserver": 2, shard + "-kube-controller-manager": 2, shard + "-hypershift-runtime": 4, shard + "-maestro-agent": 2, shard + "-egress-proxy": 2, shard + "-log-forwarder": 2,
+	"etcd": 2, shard + "-kube-apiserver": 2, shard + "-kube-controller-manager": 2, shard + "-hypershift-runtime": 4, shard + "-maestro-agent": 2, shard + "-egress-proxy": 2, shard + "-log-forwarder": 2, shard + "-gateway-tunnel": 2,
 }
 
 // load is a customer and an SRE who call the region until they are stopped.
@@ -255,7 +255,7 @@ var metric = regexp.MustCompile(`(?m)^workload_certificate_end_seconds (\S+)$`)
 // renewed returns an error unless the certificate that each process uses ends after a time, according to its metrics.
 func renewed(ctx context.Context, region *local.Region, end time.Time) error {
 	for name, address := range region.Endpoints().Ops {
-		if name == "mgmt-1-hypershift-runtime" || name == "mgmt-1-management-audit" || name == "mgmt-1-egress-proxy" || name == "mgmt-1-monitor-inside" || name == "mgmt-1-log-forwarder" || name == "gateway-egress" {
+		if name == "mgmt-1-hypershift-runtime" || name == "mgmt-1-management-audit" || name == "mgmt-1-egress-proxy" || name == "mgmt-1-monitor-inside" || name == "mgmt-1-log-forwarder" || name == "mgmt-1-gateway-tunnel" || name == "gateway-egress" {
 			continue // They call no other service: the first only Kubernetes API servers and etcd, the last only Cosmos DB. The proxy has an authority of its own.
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -136,11 +137,11 @@ func startRegionWith(t *testing.T, config local.Config) *local.Region {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	without := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access", "gateway-egress"}
-	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
-		without = append(without, cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-log-forwarder", cluster+"-maestro-agent", cluster+"-monitor-inside")
-	}
-	config.BasePort, config.Throwaway, config.Without = new(int), true, without
+	needed := []string{"-kube-apiserver", "-kube-controller-manager", "-management-audit"}
+	config.BasePort, config.Throwaway = new(int), true
+	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {
+		return name == "postgres" || name == "etcd" || slices.ContainsFunc(needed, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+	})
 	region, err := local.Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)

@@ -6,15 +6,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/proxy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
@@ -52,6 +55,10 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return err
 	}
 	p.Ready("authentication", authenticator.Ready)
+	tunnels, keepAgentsFresh, err := options.Tunnels.server(options.Authentication, p.Log)
+	if err != nil {
+		return err
+	}
 	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport)
 	if err != nil {
 		return err
@@ -73,12 +80,13 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	var wg sync.WaitGroup
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { keepFresh(workers) })
+	wg.Go(func() { keepAgentsFresh(workers) })
 	wg.Go(func() { records.Run(workers) })
 	wg.Go(func() { recordings.Run(workers) })
 	// The audit and the recordings end after everything that they record.
 	defer wg.Wait()
 	defer stop()
-	return Serve(ctx, p, Parts{Database: db, Fleet: connection, Keys: keys, Authenticator: authenticator, Audit: records, Recordings: recordings, Dial: options.dial,
+	return Serve(ctx, p, Parts{Database: db, Fleet: connection, Keys: keys, Authenticator: authenticator, Audit: records, Recordings: recordings, Dial: options.dial, Tunnels: tunnels,
 		Handler: transport.PublicHandler, Listener: transport.PublicListener(listener)})
 }
 
@@ -90,8 +98,10 @@ type Parts struct {
 	Authenticator authn.Authenticator
 	Audit         audit.Recorder
 	Recordings    proxy.Recordings
-	// Dial connects to API servers; nil means a direct connection.
+	// Dial connects directly to API servers; nil means without a proxy.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Tunnels are the options of tunnels, without log and metrics; nil if management clusters have none.
+	Tunnels *tunnel.Options
 	// MaxBytes limits the bytes of the upgraded connections of a session, and Drain their time after the end of ctx; 0 means the defaults.
 	MaxBytes int64
 	Drain    time.Duration
@@ -102,14 +112,25 @@ type Parts struct {
 
 // Serve is Run with existing connections. Tests call it directly.
 func Serve(ctx context.Context, p *process.Process, parts Parts) error {
-	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Dial: parts.Dial,
+	var tunnels *tunnel.Server
+	var ways dial.Tunnels
+	if parts.Tunnels != nil {
+		options := *parts.Tunnels
+		options.Log, options.Metrics = p.Log, p.Metrics
+		tunnels = tunnel.NewServer(options)
+		ways = tunnels
+		// Requests end before the tunnels.
+		defer tunnels.Close()
+	}
+	servers := dial.New(parts.Dial, ways, p.Metrics)
+	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Dial: servers.Dial,
 		MaxBytes: parts.MaxBytes, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", sessions.ReadyCosmos)
 	p.Ready("cluster-service", sessions.ReadyFleet)
 	refused := refusals.New(parts.Audit)
 	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Recordings: parts.Recordings, Refusals: refused, Drain: parts.Drain, Log: p.Log, Metrics: p.Metrics})
 	server := &http.Server{
-		Handler: parts.Handler(gateway),
+		Handler: parts.Handler(withTunnels(gateway, tunnels)),
 		// Responses of watches last as long as their sessions, so that writes have no deadline. A client that does not read does not delay the
 		// end of its session.
 		ReadHeaderTimeout: 10 * time.Second,
@@ -128,4 +149,18 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	defer gateway.EndStreams()
 	p.Log.InfoContext(ctx, "serving access sessions", logkey.Address, parts.Listener.Addr().String())
 	return process.ServeHTTP(ctx, server, parts.Listener, shutdownTimeout)
+}
+
+// withTunnels returns the handler of sessions and tunnels. It compares the path itself: http.ServeMux would redirect paths that the gateway must refuse.
+func withTunnels(sessions http.Handler, tunnels *tunnel.Server) http.Handler {
+	if tunnels == nil {
+		return sessions
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, tunnel.Path) {
+			tunnels.ServeHTTP(w, r)
+			return
+		}
+		sessions.ServeHTTP(w, r)
+	})
 }

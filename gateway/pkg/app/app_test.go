@@ -46,6 +46,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 )
@@ -155,16 +156,8 @@ func newRegion(t testing.TB) *region {
 	t.Helper()
 	r := &region{t: t, fleet: &fleet{changed: make(chan struct{})}, trail: audittest.New(t, "gateway-access", 0), log: &logtest.Log{}}
 	r.db, r.cosmos = databasetest.New(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(server, r.fleet)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-served })
-	r.target = listener.Addr().String()
+	r.target = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, r.fleet) })
+	var err error
 	if r.sealing, r.opening, err = seal.NewPair(); err != nil {
 		t.Fatal(err)
 	}
@@ -649,39 +642,47 @@ func TestSlowClientDoesNotDelayEnd(t *testing.T) {
 	g.await(aliceSession, database.AccessSessionEnded)
 }
 
-// TestRequestsAreLimited opens the maximum of watches. A further one is refused, and one more is possible after one has ended.
+// TestRequestsAreLimited opens the maximum of watches, and then the maximum of followed logs, which have a limit of their own. A further one is refused,
+// and one more is possible after one has ended.
 func TestRequestsAreLimited(t *testing.T) {
 	r, g, _ := ready(t, aliceSession, "alice")
 	r.handle(endless)
-	watch := alicePath + "/api/v1/pods?watch=1"
-	var bodies []io.Closer
-	for range 10 {
-		_, body := g.watch(watch)
-		bodies = append(bodies, body)
+	var first []io.Closer
+	limits := []struct{ path, message string }{{"/api/v1/pods?watch=1", "20 watches"}, {"/api/v1/namespaces/default/pods/a/log?follow=true", "10 followed logs"}}
+	for _, limit := range limits {
+		var count int
+		if _, err := fmt.Sscan(limit.message, &count); err != nil {
+			t.Fatal(err)
+		}
+		for i := range count {
+			_, body := g.watch(alicePath + limit.path)
+			if i == 0 {
+				first = append(first, body)
+			} else {
+				defer func() { _ = body.Close() }()
+			}
+		}
+		response, body := g.send(http.MethodGet, "alice", alicePath+limit.path, "")
+		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" || !strings.Contains(message(t, body), limit.message) {
+			t.Errorf("%d: %s", response.StatusCode, body)
+		}
 	}
-	defer func() {
-		for _, body := range bodies[1:] {
-			_ = body.Close()
-		}
-	}()
-	response, body := g.send(http.MethodGet, "alice", watch, "")
-	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" || !strings.Contains(message(t, body), "10 watches") {
-		t.Errorf("%d: %s", response.StatusCode, body)
+	for i, limit := range limits {
+		_ = first[i].Close()
+		eventually.Holds(t, patience, "another one is accepted", func() error {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			response, err := g.open(ctx, http.MethodGet, "alice", alicePath+limit.path, "")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = response.Body.Close() }()
+			if response.StatusCode != http.StatusOK {
+				return errors.New(response.Status)
+			}
+			return nil
+		})
 	}
-	_ = bodies[0].Close()
-	eventually.Holds(t, patience, "another watch is accepted", func() error {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		response, err := g.open(ctx, http.MethodGet, "alice", watch, "")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = response.Body.Close() }()
-		if response.StatusCode != http.StatusOK {
-			return errors.New(response.Status)
-		}
-		return nil
-	})
 }
 
 // TestLargeBodyIsRefused sends a body of an unknown length that is too large.

@@ -9,16 +9,21 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net/http"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 )
 
 // readPath is the path of the reads of the benchmarks, and readSize the size of the response in bytes.
@@ -133,43 +138,47 @@ func BenchmarkConcurrentReads(b *testing.B) {
 	}
 }
 
-// BenchmarkWatches opens 10 watches, the limit, in each of 200 sessions. It reports the memory of a watch, with its client and the API server, which are
-// in the same process: an upper bound of the gateway's.
+// BenchmarkWatches opens watches in many sessions, each with a client of its own, as kubectl has. It reports how much the resident memory of the process
+// gateway-access grows, and its memory with all watches.
 func BenchmarkWatches(b *testing.B) {
-	const sessions, watches = 200, 10
+	const sessions, watches, engineer = 200, session.MaxWatches, "watcher"
 	for b.Loop() {
-		r := newRegion(b)
-		r.cluster(nil)
+		r := &hostedRegion{region: newRegion(b), mesh: meshtest.New(b)}
 		r.handle(endless)
+		k := newProgram(b, r, engineer)
+		r.cluster(nil)
 		id := func(i int) string { return fmt.Sprintf("a0000000-0000-4000-8000-%012d", i) }
 		for i := range sessions {
-			r.issue(id(i), r.request(id(i), "alice", nil), 15*time.Minute)
+			r.issue(id(i), r.request(id(i), engineer, func(v *database.AccessSessionDocument) { v.Owner.TenantID = entratest.Tenant }), 15*time.Minute)
 		}
-		g := r.start()
+		k.start()
 		for i := range sessions {
-			g.await(id(i), database.AccessSessionReady)
+			eventually.Holds(b, patience, "the session is ready", func() error {
+				item, err := r.db.AccessSessions().Get(b.Context(), database.AccessSessionKey(clusterUID, id(i)))
+				if err == nil && item.Value.State != database.AccessSessionReady {
+					err = errors.New("its state is " + string(item.Value.State))
+				}
+				return err
+			})
 		}
-		before := memory()
-		var bodies []io.Closer
+		before := procfs.Resident(k.process.PID())
+		ctx, cancel := context.WithCancel(b.Context())
 		for i := range sessions {
+			transport := k.client.Transport.(*http.Transport).Clone()
+			transport.ForceAttemptHTTP2 = true
+			k.client = &http.Client{Transport: transport}
 			for range watches {
-				_, body := g.watch("/sessions/" + id(i) + "/kas/api/v1/pods?watch=true")
-				bodies = append(bodies, body)
+				response, err := k.send(ctx, id(i), http.MethodGet, "/api/v1/pods?watch=true", "")
+				if err != nil || response.StatusCode != http.StatusOK || response.ProtoMajor != 2 {
+					b.Fatalf("%v: %v", response, err)
+				}
 			}
+			b.Cleanup(transport.CloseIdleConnections)
 		}
-		b.ReportMetric(float64(memory()-before)/(1<<10)/(sessions*watches), "KiB/watch")
-		for _, body := range bodies {
-			_ = body.Close()
-		}
-		g.stop()
+		with := procfs.Resident(k.process.PID())
+		b.ReportMetric(float64(with-before)/(1<<10)/(sessions*watches), "KiB/watch")
+		b.ReportMetric(float64(with)/(1<<20), "MiB")
+		cancel()
+		k.process.Kill()
 	}
-}
-
-// memory returns the bytes of the heap and of stacks that are in use.
-func memory() int64 {
-	runtime.GC()
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapInuse + stats.StackInuse)
 }

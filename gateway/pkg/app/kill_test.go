@@ -158,7 +158,7 @@ type program struct {
 }
 
 // newProgram returns the program with its environment: Cluster Service with mutual TLS, an issuer of tokens, and the keys of sessions in files.
-func newProgram(t *testing.T, r *hostedRegion, engineer string) *program {
+func newProgram(t testing.TB, r *hostedRegion, engineer string) *program {
 	t.Helper()
 	identity := r.mesh.Identity(mesh.GatewayAccess)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(r.mesh.Identity(mesh.ClusterService).ServerTLS(mesh.GatewayAccess))))

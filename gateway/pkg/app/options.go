@@ -23,6 +23,7 @@ type Options struct {
 	Audit          writer.Options
 	Recordings     recording.Flags
 	Mesh           mesh.Options
+	Tunnels        TunnelFlags
 	// Listen is the address of the gateway, host:port. Callers authenticate with tokens and not with certificates.
 	Listen string
 	// ClusterServiceAddress is host:port of Cluster Service.
@@ -42,6 +43,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Audit.AddFlags(flags)
 	o.Recordings.AddFlags(flags)
 	o.Mesh.AddFlags(flags)
+	o.Tunnels.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8446", "`address` of the gateway, which uses TLS unless --sidecar-identity is set")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
 	flags.StringVar(&o.KeyFile, "key-file", "", "`file` with the private Tink keyset that opens the private keys of access sessions; it may be replaced at any time")
@@ -62,6 +64,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Authentication.Mode != "token" {
 		return fmt.Errorf("--authentication: must be token: the gateway verifies the token of each request itself")
+	}
+	if err := o.Tunnels.Validate(); err != nil {
+		return err
 	}
 	if err := o.Audit.Validate(); err != nil {
 		return err

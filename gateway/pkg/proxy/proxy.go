@@ -193,12 +193,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 	caller, err := h.Authenticator.Authenticate(x.r.Context(), x.r)
 	if err != nil {
-		if apierror.KindOf(err) == apierror.Unauthenticated {
-			if _, after := h.failures.Take(ratelimit.Peer(x.r.RemoteAddr)); after > 0 {
-				return nil, apierror.New(apierror.Throttled, "Too many failed authentications. Try again later.").WithRetryAfter(after).WithCause(err)
-			}
-		}
-		return nil, err
+		return nil, authn.LimitFailure(h.failures, x.r.RemoteAddr, err)
 	}
 	x.caller = caller
 	id, path, ok := splitPath(x.r)
@@ -259,7 +254,7 @@ func splitPath(r *http.Request) (id, path string, ok bool) {
 // forward sends a request to the API server and the response to the client.
 func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 	stream := x.parsed.Follows
-	release, err := x.session.Acquire(stream)
+	release, err := x.session.Acquire(x.limit())
 	if err != nil {
 		return err
 	}
@@ -317,6 +312,17 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 		failure = cause
 	}
 	return failure
+}
+
+// limit returns the kind of requests that the request counts as.
+func (x *exchange) limit() session.Kind {
+	switch {
+	case x.parsed.Verb == "watch":
+		return session.Watch
+	case x.parsed.Follows:
+		return session.Stream
+	}
+	return session.Request
 }
 
 // incomplete returns why a response was not completed: nil if the client has closed it, for example a watch.
@@ -556,11 +562,8 @@ func (h *Handler) fail(x *exchange, failure error) {
 		x.w.Header().Set("WWW-Authenticate", challenge)
 	}
 	x.w.Header().Set("Cache-Control", "no-store")
-	details := &metav1.StatusDetails{}
-	if e.RetryAfter > 0 {
-		details.RetryAfterSeconds = int32((e.RetryAfter + time.Second - 1) / time.Second)
-		x.w.Header().Set("Retry-After", strconv.Itoa(int(details.RetryAfterSeconds)))
-	}
+	details := &metav1.StatusDetails{RetryAfterSeconds: int32(apierror.RetryAfterSeconds(e.RetryAfter))}
+	apierror.SetRetryAfter(x.w.Header(), e.RetryAfter)
 	if policy.IsDiscovery(x.path) {
 		// The first requests of kubectl. It prints the text of their errors, but not the message of a Status.
 		x.w.Header().Set("Content-Type", "text/plain; charset=utf-8")

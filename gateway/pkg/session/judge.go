@@ -30,8 +30,18 @@ type credential struct {
 
 // cluster is what a Registry keeps of a cluster.
 type cluster struct {
+	endpoint endpoint
+	deleting bool
+}
+
+// endpoint is what is known of an API server.
+type endpoint struct {
+	// authorities verify the certificate of the server. PEM.
 	url, authorities string
-	deleting         bool
+	// managementCluster is the management cluster that hosts the cluster. clusterID identifies the cluster there.
+	managementCluster, clusterID string
+	// restricted is set if the API server does not accept connections from everywhere.
+	restricted bool
 }
 
 // facts is what a verdict about a session depends on. known reports whether all credentials and clusters were read from Cluster Service;
@@ -52,8 +62,7 @@ type verdict struct {
 	// certificate is set when it is ready.
 	certificate *tls.Certificate
 	fingerprint string
-	// url and authorities are those of the API server.
-	url, authorities string
+	endpoint    endpoint
 }
 
 // judge decides about a session. open opens the private keys of the session, and is called only when its certificate was issued.
@@ -110,9 +119,9 @@ func judge(document *database.AccessSessionDocument, f facts, open func(sealed [
 		v.end = "its certificate or its elevation has expired"
 		return v
 	}
-	if f.cluster != nil && f.cluster.url != "" && f.cluster.authorities != "" {
+	if f.cluster != nil && f.cluster.endpoint.url != "" && f.cluster.endpoint.authorities != "" {
 		sum := sha256.Sum256(certificate.Leaf.Raw)
-		v.certificate, v.fingerprint, v.url, v.authorities = certificate, hex.EncodeToString(sum[:]), f.cluster.url, f.cluster.authorities
+		v.certificate, v.fingerprint, v.endpoint = certificate, hex.EncodeToString(sum[:]), f.cluster.endpoint
 	}
 	return v
 }

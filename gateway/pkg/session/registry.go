@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -41,9 +42,9 @@ const (
 	recent = time.Hour
 	// minRemove is the number of credentials up to which old ones are kept.
 	minRemove = 256
-	// dialTimeout and headerTimeout limit the connection to an API server, and the wait for the header of a response.
-	dialTimeout   = 10 * time.Second
-	headerTimeout = 70 * time.Second // API servers end requests after 60 s
+	// handshakeTimeout and headerTimeout limit the TLS handshake with an API server, and the wait for the header of a response.
+	handshakeTimeout = 10 * time.Second
+	headerTimeout    = 70 * time.Second // API servers end requests after 60 s
 	// writer is who ends sessions in their documents.
 	writer = "gateway-access"
 )
@@ -54,8 +55,8 @@ type Options struct {
 	Fleet    clusterservicev1.ClusterServiceClient
 	// Keys opens the private keys of sessions.
 	Keys *seal.PrivateKeys
-	// Dial connects to API servers; nil means a direct connection.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dial connects to API servers.
+	Dial func(ctx context.Context, target dial.Target) (net.Conn, error)
 	// MaxBytes is the number of bytes that the upgraded connections of a session transfer; 0 means the constant.
 	MaxBytes int64
 	// Now is the clock; nil means time.Now.
@@ -94,8 +95,14 @@ type entry struct {
 	document database.AccessSessionDocument
 	session  *Session
 	timer    *time.Timer
-	// target identifies the connection of the session's backend.
-	target string
+	// target is what the session's backend connects to.
+	target target
+}
+
+// target identifies the connections of a backend.
+type target struct {
+	fingerprint string
+	endpoint
 }
 
 // write is a change of a document: to the state Ended with a reason, or to Ready.
@@ -111,9 +118,6 @@ type write struct {
 func NewRegistry(options Options) *Registry {
 	if options.Now == nil {
 		options.Now = time.Now
-	}
-	if options.Dial == nil {
-		options.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	options.MaxBytes = cmp.Or(options.MaxBytes, MaxBytes)
 	r := &Registry{options: options, changed: make(chan struct{}, 1), entries: map[string]*entry{}, credentials: map[string]*credential{}, clusters: map[string]*cluster{},
@@ -266,7 +270,7 @@ func (r *Registry) judge(id string, e *entry) {
 		r.count()
 		return
 	}
-	if target := v.fingerprint + "\x00" + v.url + "\x00" + v.authorities; target != e.target {
+	if target := (target{v.fingerprint, v.endpoint}); target != e.target {
 		backend, err := r.newBackend(v)
 		if err != nil {
 			r.options.Log.Error("an API server cannot be reached through its endpoint", logkey.ClusterUID, e.document.ClusterUID, logkey.Error, err)
@@ -283,17 +287,21 @@ func (r *Registry) judge(id string, e *entry) {
 }
 
 func (r *Registry) newBackend(v verdict) (*Backend, error) {
-	server, err := url.Parse(v.url)
+	server, err := url.Parse(v.endpoint.url)
 	if err != nil || server.Scheme != "https" || server.Host == "" {
-		return nil, fmt.Errorf("the URL %q is not an https URL", v.url)
+		return nil, fmt.Errorf("the URL %q is not an https URL", v.endpoint.url)
 	}
 	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM([]byte(v.authorities)) {
-		return nil, fmt.Errorf("the authorities of %s contain no certificate", v.url)
+	if !authorities.AppendCertsFromPEM([]byte(v.endpoint.authorities)) {
+		return nil, fmt.Errorf("the authorities of %s contain no certificate", v.endpoint.url)
 	}
+	target := dial.Target{Address: net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443")), ManagementCluster: v.endpoint.managementCluster, ClusterID: v.endpoint.clusterID,
+		Restricted: v.endpoint.restricted}
+	connect := func(ctx context.Context) (net.Conn, error) { return r.options.Dial(ctx, target) }
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, Certificates: []tls.Certificate{*v.certificate}}
-	return &Backend{URL: &url.URL{Scheme: "https", Host: server.Host}, Dial: r.dialer(server, config.Clone()), Transport: &http.Transport{
-		DialContext: r.options.Dial, TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+	return &Backend{URL: &url.URL{Scheme: "https", Host: server.Host}, Dial: dialer(connect, server.Hostname(), config.Clone()), Transport: &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
+		TLSHandshakeTimeout: handshakeTimeout, ResponseHeaderTimeout: headerTimeout, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		// The client's choice of an encoding is forwarded.
 		DisableCompression: true,
 		TLSClientConfig:    config,
@@ -301,15 +309,14 @@ func (r *Registry) newBackend(v verdict) (*Backend, error) {
 }
 
 // dialer returns a function that opens connections for HTTP/1.1: HTTP/2 has no upgrades.
-func (r *Registry) dialer(server *url.URL, config *tls.Config) func(ctx context.Context) (net.Conn, error) {
-	config.ServerName, config.NextProtos = server.Hostname(), []string{"http/1.1"}
-	address := net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443"))
+func dialer(connect func(ctx context.Context) (net.Conn, error), host string, config *tls.Config) func(ctx context.Context) (net.Conn, error) {
+	config.ServerName, config.NextProtos = host, []string{"http/1.1"}
 	return func(ctx context.Context) (net.Conn, error) {
-		plain, err := r.options.Dial(ctx, "tcp", address)
+		plain, err := connect(ctx)
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 		defer cancel()
 		secure := tls.Client(plain, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
@@ -424,7 +431,10 @@ func (r *Registry) setCluster(c *clusterservicev1.Cluster) {
 	if s.GetPhase() == clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED {
 		delete(r.clusters, uid)
 	} else {
-		r.clusters[uid] = &cluster{url: s.GetApiUrl(), authorities: r.shared(uid, s.GetServingCertificateAuthority()), deleting: c.GetDeleteTime() != nil}
+		api := c.GetSpec().GetApi()
+		r.clusters[uid] = &cluster{deleting: c.GetDeleteTime() != nil, endpoint: endpoint{url: s.GetApiUrl(), authorities: r.shared(uid, s.GetServingCertificateAuthority()),
+			managementCluster: s.GetProvisionShard(), clusterID: s.GetClusterId(),
+			restricted: api.GetVisibility() == clusterservicev1.Visibility_VISIBILITY_PRIVATE || len(api.GetAuthorizedCidrs()) > 0}}
 	}
 	for id, e := range r.entries {
 		if e.document.ClusterUID == uid {
@@ -435,8 +445,8 @@ func (r *Registry) setCluster(c *clusterservicev1.Cluster) {
 
 // shared returns the known authorities of a cluster if they are the same. Most changes of a cluster do not change them.
 func (r *Registry) shared(uid, authorities string) string {
-	if known := r.clusters[uid]; known != nil && known.authorities == authorities {
-		return known.authorities
+	if known := r.clusters[uid]; known != nil && known.endpoint.authorities == authorities {
+		return known.endpoint.authorities
 	}
 	return strings.Clone(authorities)
 }

@@ -22,9 +22,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// The limits of a session on one replica.
+// The limits of a session on one replica. Each Kind of requests has its own.
 const (
 	MaxRequests = 50
+	MaxWatches  = 20
 	MaxStreams  = 10
 	// MaxBytes is the number of bytes that the upgraded connections of a session transfer together.
 	MaxBytes = 1 << 30
@@ -40,11 +41,11 @@ type Session struct {
 	Owner     database.AdminActor
 	Emergency bool
 
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	backend  atomic.Pointer[Backend]
-	requests chan struct{}
-	streams  chan struct{}
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	backend atomic.Pointer[Backend]
+	// slots has a place for each request in progress.
+	slots map[Kind]chan struct{}
 	// maxBytes is the limit of transferred.
 	maxBytes    int64
 	transferred atomic.Int64
@@ -60,7 +61,7 @@ type Backend struct {
 
 func newSession(document *database.AccessSessionDocument, maxBytes int64) *Session {
 	s := &Session{ID: document.SessionID, ClusterUID: document.ClusterUID, ResourceID: document.ResourceID, Mode: adminv1.AccessMode(document.Mode), Owner: document.Owner,
-		Emergency: document.Emergency, requests: make(chan struct{}, MaxRequests), streams: make(chan struct{}, MaxStreams),
+		Emergency: document.Emergency, slots: map[Kind]chan struct{}{Request: make(chan struct{}, MaxRequests), Watch: make(chan struct{}, MaxWatches), Stream: make(chan struct{}, MaxStreams)},
 		maxBytes: maxBytes}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
@@ -77,17 +78,24 @@ func (s *Session) OwnedBy(caller authn.Caller) bool {
 	return caller.ObjectID != "" && caller.ObjectID == s.Owner.ObjectID && caller.TenantID == s.Owner.TenantID
 }
 
-// Acquire counts a request, or a stream, until release is called. It returns an error if the session has too many.
-func (s *Session) Acquire(stream bool) (release func(), err error) {
-	slots, what := s.requests, "requests"
-	if stream {
-		slots, what = s.streams, "watches, followed logs, proxies and upgraded connections"
-	}
+// Kind is a kind of requests, each with a limit of its own. Its text is the plural for people.
+type Kind string
+
+// The kinds of requests. A Stream may transfer much in both directions, and a Watch hardly needs memory.
+const (
+	Request Kind = "requests"
+	Watch   Kind = "watches"
+	Stream  Kind = "followed logs, proxies and upgraded connections"
+)
+
+// Acquire counts a request until release is called. It returns an error if the session has too many of its kind.
+func (s *Session) Acquire(kind Kind) (release func(), err error) {
+	slots := s.slots[kind]
 	select {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil
 	default:
-		return nil, apierror.New(apierror.Throttled, "The session has %d %s in progress, which is the maximum.", cap(slots), what).WithRetryAfter(time.Second)
+		return nil, apierror.New(apierror.Throttled, "The session has %d %s in progress, which is the maximum.", cap(slots), kind).WithRetryAfter(time.Second)
 	}
 }
 

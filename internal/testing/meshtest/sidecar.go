@@ -54,7 +54,7 @@ func (r *Region) Options(mode Mode, server mesh.Peer) mesh.Options {
 		return mesh.Options{IdentityDir: r.Identity(server).Dir()}
 	}
 	id := func(peer mesh.Peer) string { return mesh.ID{TrustDomain: r.trustDomain, Peer: peer}.URL().String() }
-	return mesh.Options{SidecarIdentity: id(server), SidecarGateway: id(mesh.ARMFrontDoor)}
+	return mesh.Options{SidecarIdentity: id(server), SidecarGateways: id(mesh.ARMFrontDoor)}
 }
 
 // Front returns the address at which clients reach a server with the transport of a mode, which serves at address.

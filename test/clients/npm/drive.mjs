@@ -157,10 +157,10 @@ await step("request an administrator's credential, use it, revoke it", async () 
   const { kubeconfig, expirationTimestamp } = await poller.pollUntilDone();
   assert.ok(Date.parse(expirationTimestamp) > Date.now(), "the credential expires in the future");
   assert.equal(kubeconfig.includes("client-key"), !request, "the response contains a key if and only if the service generated it");
-  assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes"), 200);
+  assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes", task.proxy), 200);
 
   await (await customer.act(`${cluster.id}/revokeCredentials`)).pollUntilDone();
-  assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes"), 401, "a revoked credential still works");
+  assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes", task.proxy), 401, "a revoked credential still works");
 });
 
 await step("delete the cluster with its last node pool", async () => {

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/pem"
@@ -82,17 +83,17 @@ func (i *Issuer) Exchange(tenant, clientID, assertion, scope string) (string, er
 
 // workload returns the client as which a workload authenticates with its cluster's token, or nil.
 func (i *Issuer) workload(tenant, clientID, assertion string) *Client {
-	if i.Workloads == nil {
-		return nil
-	}
-	subject, err := i.Workloads.subject(assertion, i)
-	if err != nil {
-		return nil
-	}
 	clients := i.clients()
 	for n := range clients {
 		client := &clients[n]
-		if client.Workload == subject && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) {
+		if client.Workload == "" || !strings.EqualFold(client.TenantID, tenant) || !strings.EqualFold(client.ClientID, clientID) {
+			continue
+		}
+		federation := cmp.Or(client.Federation, i.Workloads)
+		if federation == nil {
+			continue
+		}
+		if subject, err := federation.subject(assertion, i); err == nil && subject == client.Workload {
 			return client
 		}
 	}

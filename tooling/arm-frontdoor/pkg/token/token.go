@@ -52,6 +52,8 @@ type Client struct {
 	ClientSecret string `json:"clientSecret,omitempty"`
 	// Workload is the subject of the tokens with which a workload authenticates as the client (a federated identity credential).
 	Workload string `json:"workload,omitempty"`
+	// Federation verifies these tokens; nil means Issuer.Workloads.
+	Federation *Federation `json:"-"`
 	// Public is true for an application on people's computers, which cannot keep a secret (RFC 6749, section 2.1). It gets only tokens of people
 	// who signed in to it.
 	Public bool `json:"public,omitempty"`

@@ -53,6 +53,13 @@ func access() *dashboard.Dashboard {
 					query(`sum by (cause) (increase(gateway_access_recording_failures_total[1h]))`, "{{cause}}")),
 					dashboard.From(1), "docs/operators/access-sessions.md#runbook-commands-cannot-be-recorded"),
 			}},
+			{Title: "Session gateway", Panels: []dashboard.Panel{
+				bad(graph("Tunnels", "Tunnels of each management cluster to a replica of the session gateway.", chart.Count,
+					query(`min by (shard, instance) (gateway_access_tunnels)`, "{{shard}} {{instance}}")),
+					dashboard.Below(1), "docs/operators/access-sessions.md#runbook-a-tunnel-is-missing"),
+				graph("Connections to API servers", "Connections of the session gateway, by way and outcome.", chart.PerSecond,
+					query(`sum by (way, outcome) (rate(gateway_access_connections_total[$__rate_interval]))`, "{{way}} {{outcome}}")),
+			}},
 			{Title: "Keys", Panels: []dashboard.Panel{
 				graph("Primary keys", "The primary key of each keyset.", chart.YesOrNo,
 					query(`max by (keyset, key) (keyset_key_primary) == 1`, "{{keyset}} {{key}}")),

@@ -20,6 +20,7 @@ func main() {
 	flags.StringVar(&options.ARMGateway.Namespace, "gateway-namespace", "ingress", "`namespace` of the ingress gateways")
 	flags.StringVar(&options.ARMGateway.Name, "arm-gateway", "arm", "service `account` of the ingress gateway of ARM")
 	flags.StringVar(&options.AdminGateway.Name, "admin-gateway", "admin", "service `account` of the ingress gateway of engineers")
+	flags.StringVar(&options.TunnelGateway.Name, "tunnel-gateway", "tunnels", "service `account` of the ingress gateway of management clusters")
 	flags.StringVar(&options.MonitoringNamespace, "monitoring-namespace", "monitoring", "`namespace` of the Prometheus that reads /metrics")
 	operations := flags.Int("operations-port", 9090, "`port` of the workloads with /metrics")
 	portal := flags.Int("portal-port", 8447, "`port` of the SRE portal, a listener of admin")
@@ -44,7 +45,7 @@ func run(arguments []string, operations, portal int, options policy.Options) err
 		return fmt.Errorf("--portal-port %d is not a port besides --operations-port: it must be 1 to %d", portal, math.MaxUint16)
 	}
 	options.OperationsPort, options.PortalPort = uint16(operations), uint16(portal)
-	options.AdminGateway.Namespace = options.ARMGateway.Namespace
+	options.AdminGateway.Namespace, options.TunnelGateway.Namespace = options.ARMGateway.Namespace, options.ARMGateway.Namespace
 	objects, err := policy.Render(mesh.Rules(), options)
 	if err != nil {
 		return err

@@ -25,6 +25,8 @@ func principal(client mesh.Peer) string {
 		return options().TrustDomain + "/ns/ingress/sa/arm"
 	case mesh.Engineers:
 		return options().TrustDomain + "/ns/ingress/sa/admin"
+	case mesh.ManagementClusters:
+		return options().TrustDomain + "/ns/ingress/sa/tunnels"
 	}
 	return options().TrustDomain + "/ns/" + string(client) + "/sa/" + string(client)
 }
@@ -46,7 +48,8 @@ func allows(objects []runtime.Object, call request) bool {
 			})
 			to := slices.ContainsFunc(rule.To, func(t *securityapi.Rule_To) bool {
 				return matches(t.Operation.Methods, call.method) && matches(t.Operation.Ports, call.port) &&
-					!slices.Contains(t.Operation.NotPorts, call.port) && matchesPath(t.Operation.Paths, call.path)
+					!slices.Contains(t.Operation.NotPorts, call.port) && matchesPath(t.Operation.Paths, call.path) &&
+					(len(t.Operation.NotPaths) == 0 || !matchesPath(t.Operation.NotPaths, call.path))
 			})
 			if from && to {
 				return true

@@ -48,11 +48,11 @@ type istioMesh struct {
 	servers map[mesh.Peer]string
 }
 
-// meshOptions are options with a gateway whose certificate the authority of a test can issue. It is both gateways.
+// meshOptions returns options in which one workload takes the place of all ingress gateways. The authority of a test can issue its certificate.
 func meshOptions() policy.Options {
 	o := options()
 	o.ARMGateway = policy.ServiceAccount{Namespace: string(mesh.ARMFrontDoor), Name: string(mesh.ARMFrontDoor)}
-	o.AdminGateway = o.ARMGateway
+	o.AdminGateway, o.TunnelGateway = o.ARMGateway, o.ARMGateway
 	return o
 }
 

@@ -58,6 +58,9 @@ func redundant(rules []mesh.Rule, options Options) (map[string]bool, error) {
 		principals := principalsOf(rule, options)
 		for _, other := range contained(rule, rules) {
 			allowed := principalsOf(other, options)
+			if excludes(rule, other, options) {
+				continue
+			}
 			if slices.ContainsFunc(principals, func(p string) bool { return !slices.Contains(allowed, p) }) {
 				return nil, fmt.Errorf("the pattern %q contains the paths of %q: Istio adds up the clients of both, the server does not", rule.Method, other.Method)
 			}
@@ -67,6 +70,27 @@ func redundant(rules []mesh.Rule, options Options) (map[string]bool, error) {
 		}
 	}
 	return methods, nil
+}
+
+// excludes reports whether the operation of a rule omits the paths of another one, which has other clients. The rule for every path and method can
+// omit those of a rule for every method.
+func excludes(rule, other mesh.Rule, options Options) bool {
+	method, _ := splitPattern(other.Method)
+	return rule.Method == mesh.Unrouted && method == "" && !slices.Equal(principalsOf(rule, options), principalsOf(other, options))
+}
+
+// excluded returns the paths that the operation of a rule omits.
+func excluded(rule mesh.Rule, rules []mesh.Rule, options Options) []string {
+	var paths []string
+	for _, other := range contained(rule, rules) {
+		if !excludes(rule, other, options) {
+			continue
+		}
+		if operation, err := pathRule(other.Method); err == nil { // else the rule of the path itself is refused
+			paths = append(paths, operation.Paths...)
+		}
+	}
+	return paths
 }
 
 // pathRule returns the operation of a pattern of http.ServeMux. Supported are an optional method, literal segments, {name} for

@@ -26,9 +26,10 @@ type Options struct {
 	TrustDomain string
 	// Workloads are the workloads that run in the service cluster. The table's other servers are services of Azure.
 	Workloads []mesh.Peer
-	// ARMGateway is the service account of the ingress gateway that takes the place of the ARM front door of a local region, and AdminGateway
-	// that of the gateway that sends the requests of engineers. The servers authorize engineers by token.
-	ARMGateway, AdminGateway ServiceAccount
+	// ARMGateway is the service account of the ingress gateway that takes the place of the ARM front door of a local region, AdminGateway
+	// that of the gateway that sends the requests of engineers, and TunnelGateway that of the gateway of management clusters. The servers authorize
+	// engineers and management clusters by token.
+	ARMGateway, AdminGateway, TunnelGateway ServiceAccount
 	// PortalPort is the port of the SRE portal, which is a listener of admin. The calls of the table to admin use other ports.
 	PortalPort uint16
 	// OperationsPort is the port of every workload with /metrics, /healthz and /readyz. The calls of the table use other ports.
@@ -51,7 +52,8 @@ func (s ServiceAccount) missing() bool { return s.Namespace == "" || s.Name == "
 func (o Options) validate() error {
 	missing := map[string]bool{
 		"TrustDomain": o.TrustDomain == "", "Workloads": len(o.Workloads) == 0, "ARMGateway": o.ARMGateway.missing(), "AdminGateway": o.AdminGateway.missing(),
-		"PortalPort": o.PortalPort == 0, "OperationsPort": o.OperationsPort == 0, "MonitoringNamespace": o.MonitoringNamespace == "",
+		"TunnelGateway": o.TunnelGateway.missing(),
+		"PortalPort":    o.PortalPort == 0, "OperationsPort": o.OperationsPort == 0, "MonitoringNamespace": o.MonitoringNamespace == "",
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if missing[name] {
@@ -134,6 +136,7 @@ func allowedCalls(server mesh.Peer, rules []mesh.Rule, scope ports, options Opti
 		if err != nil {
 			return nil, err
 		}
+		operation.NotPaths = excluded(rule, rules, options)
 		if principals := principalsOf(rule, options); len(principals) > 0 {
 			key := strings.Join(principals, " ")
 			operations[key] = addOperation(operations[key], operation)
@@ -163,6 +166,8 @@ func principalsOf(rule mesh.Rule, options Options) []string {
 			account = options.ARMGateway
 		case mesh.Engineers:
 			account = options.AdminGateway
+		case mesh.ManagementClusters:
+			account = options.TunnelGateway
 		}
 		principals = append(principals, account.principal(options.TrustDomain))
 	}

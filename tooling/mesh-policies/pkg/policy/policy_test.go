@@ -25,6 +25,7 @@ func options() policy.Options {
 		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
 		ARMGateway:          policy.ServiceAccount{Namespace: "ingress", Name: "arm"},
 		AdminGateway:        policy.ServiceAccount{Namespace: "ingress", Name: "admin"},
+		TunnelGateway:       policy.ServiceAccount{Namespace: "ingress", Name: "tunnels"},
 		OperationsPort:      9090,
 		PortalPort:          8447,
 		MonitoringNamespace: "monitoring",
@@ -71,13 +72,16 @@ func TestPoliciesAllowWhatServersAllow(t *testing.T) {
 		method, path := http.MethodPost, rule.Method
 		if rule.Protocol == mesh.HTTP {
 			verb, pattern, ok := strings.Cut(rule.Method, " ")
-			if !ok {
+			switch {
+			case rule.Method == mesh.Unrouted:
 				verb, pattern = http.MethodPatch, "/any/path"
+			case !ok:
+				verb, pattern = http.MethodPatch, rule.Method
 			}
 			method, path = verb, strings.NewReplacer("{", "", "}", "").Replace(pattern)
 		}
-		// The requests of engineers come through a gateway.
-		for _, client := range append(mesh.Peers(), mesh.Engineers) {
+		// The requests of engineers and of management clusters come through a gateway.
+		for _, client := range append(mesh.Peers(), mesh.Engineers, mesh.ManagementClusters) {
 			want := slices.ContainsFunc(rule.Clients, func(g mesh.Grant) bool { return g.Client == client || g.Client == mesh.Anybody })
 			got := allows(objects, request{server: rule.Server, client: principal(client), method: method, path: path, port: "8443"})
 			if got != want {
@@ -101,23 +105,25 @@ func TestPoliciesAllowWhatServersAllow(t *testing.T) {
 func TestPoliciesRefuseOtherCalls(t *testing.T) {
 	objects := render(t)
 	for name, call := range map[string]request{
-		"a method that the table does not have":    {mesh.ClusterService, principal(mesh.Backend), "", "POST", "/hcpmesh.clusterservice.v1.ClusterService/Unknown", "8443"},
-		"a client of another trust domain":         {mesh.Frontend, "other/ns/ingress/sa/arm", "", "GET", "/any", "8443"},
-		"a client without identity":                {mesh.Frontend, "", "", "GET", "/any", "8443"},
-		"the gateway at Cluster Service":           {mesh.ClusterService, principal(mesh.ARMFrontDoor), "", "POST", "/" + mesh.ClusterServiceAPI + "/GetCluster", "8443"},
-		"a path that admin does not have":          {mesh.Admin, principal(mesh.Engineers), "", "DELETE", "/admin/v1/any", "8443"},
-		"the gateway of ARM at admin":              {mesh.Admin, principal(mesh.ARMFrontDoor), "", "GET", "/admin/v1/me", "8443"},
-		"the gateway of engineers at the frontend": {mesh.Frontend, principal(mesh.Engineers), "", "GET", "/any", "8443"},
-		"a path of admin at the portal by others":  {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/openapi.json", "8447"},
-		"a workload at the portal":                 {mesh.Admin, principal(mesh.Monitor), "", "GET", "/clusters", "8447"},
-		"the gateway of ARM at the portal":         {mesh.Admin, principal(mesh.ARMFrontDoor), "", "GET", "/clusters", "8447"},
-		"a path of the portal at admin":            {mesh.Admin, principal(mesh.Engineers), "", "GET", "/clusters", "8444"},
-		"a workload at the session gateway":        {mesh.GatewayAccess, principal(mesh.Backend), "", "GET", "/sessions/s/kas/api", "8446"},
-		"the gateway of ARM at session gateway":    {mesh.GatewayAccess, principal(mesh.ARMFrontDoor), "", "GET", "/sessions/s/kas/api", "8446"},
-		"a workload at admin":                      {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/me", "8443"},
-		"profiles by Prometheus":                   {mesh.Backend, "", "monitoring", "GET", "/debug/pprof/heap", "9090"},
-		"metrics by another namespace":             {mesh.ClusterService, "", "default", "GET", "/metrics", "9090"},
-		"a path below one that the table contains": {mesh.MaestroServer, principal(mesh.Admin), "", "GET", "/api/maestro/v1/resource-bundles/a/b", "8443"},
+		"a method that the table does not have":           {mesh.ClusterService, principal(mesh.Backend), "", "POST", "/hcpmesh.clusterservice.v1.ClusterService/Unknown", "8443"},
+		"a client of another trust domain":                {mesh.Frontend, "other/ns/ingress/sa/arm", "", "GET", "/any", "8443"},
+		"a client without identity":                       {mesh.Frontend, "", "", "GET", "/any", "8443"},
+		"the gateway at Cluster Service":                  {mesh.ClusterService, principal(mesh.ARMFrontDoor), "", "POST", "/" + mesh.ClusterServiceAPI + "/GetCluster", "8443"},
+		"a path that admin does not have":                 {mesh.Admin, principal(mesh.Engineers), "", "DELETE", "/admin/v1/any", "8443"},
+		"the gateway of ARM at admin":                     {mesh.Admin, principal(mesh.ARMFrontDoor), "", "GET", "/admin/v1/me", "8443"},
+		"the gateway of engineers at the frontend":        {mesh.Frontend, principal(mesh.Engineers), "", "GET", "/any", "8443"},
+		"a path of admin at the portal by others":         {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/openapi.json", "8447"},
+		"a workload at the portal":                        {mesh.Admin, principal(mesh.Monitor), "", "GET", "/clusters", "8447"},
+		"the gateway of ARM at the portal":                {mesh.Admin, principal(mesh.ARMFrontDoor), "", "GET", "/clusters", "8447"},
+		"a path of the portal at admin":                   {mesh.Admin, principal(mesh.Engineers), "", "GET", "/clusters", "8444"},
+		"a workload at the session gateway":               {mesh.GatewayAccess, principal(mesh.Backend), "", "GET", "/sessions/s/kas/api", "8446"},
+		"the gateway of ARM at session gateway":           {mesh.GatewayAccess, principal(mesh.ARMFrontDoor), "", "GET", "/sessions/s/kas/api", "8446"},
+		"the gateway of management clusters at a session": {mesh.GatewayAccess, principal(mesh.ManagementClusters), "", "GET", "/sessions/s/kas/api", "8446"},
+		"the gateway of engineers at a tunnel":            {mesh.GatewayAccess, principal(mesh.Engineers), "", "GET", "/tunnels/mgmt-1", "8446"},
+		"a workload at admin":                             {mesh.Admin, principal(mesh.Backend), "", "GET", "/admin/v1/me", "8443"},
+		"profiles by Prometheus":                          {mesh.Backend, "", "monitoring", "GET", "/debug/pprof/heap", "9090"},
+		"metrics by another namespace":                    {mesh.ClusterService, "", "default", "GET", "/metrics", "9090"},
+		"a path below one that the table contains":        {mesh.MaestroServer, principal(mesh.Admin), "", "GET", "/api/maestro/v1/resource-bundles/a/b", "8443"},
 	} {
 		if allows(objects, call) {
 			t.Errorf("the policies allow %s", name)
@@ -181,6 +187,25 @@ func TestRenderRefusesWhatIstioEnforcesDifferently(t *testing.T) {
 	}
 }
 
+// TestRenderExcludesPathsOfOthers renders a pattern for every path, and one of these paths that has other clients.
+func TestRenderExcludesPathsOfOthers(t *testing.T) {
+	o := options()
+	o.Workloads = []mesh.Peer{mesh.Frontend}
+	objects, err := policy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "/a/{id}", mesh.Admin)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for client, paths := range map[mesh.Peer]map[string]bool{mesh.Backend: {"/a/1": false, "/a/1/2": true, "/b": true}, mesh.Admin: {"/a/1": true, "/a/1/2": false, "/b": false}} {
+		for path, want := range paths {
+			for _, method := range []string{"GET", "POST"} {
+				if got := allows(objects, request{server: mesh.Frontend, client: principal(client), method: method, path: path, port: "8443"}); got != want {
+					t.Errorf("%s %s by %s is allowed: %t, want %t", method, path, client, got, want)
+				}
+			}
+		}
+	}
+}
+
 // TestRenderOmitsRedundantRules renders patterns that a pattern with the same clients contains, and one with more clients.
 func TestRenderOmitsRedundantRules(t *testing.T) {
 	o := options()
@@ -212,6 +237,7 @@ func TestRenderRefusesWrongOptions(t *testing.T) {
 		"Workloads":              func(o *policy.Options) { o.Workloads = nil },
 		"no workload \"nosuch\"": func(o *policy.Options) { o.Workloads = append(o.Workloads, "nosuch") },
 		"ARMGateway":             func(o *policy.Options) { o.ARMGateway.Name = "" },
+		"TunnelGateway":          func(o *policy.Options) { o.TunnelGateway.Name = "" },
 		"AdminGateway":           func(o *policy.Options) { o.AdminGateway.Namespace = "" },
 		"PortalPort":             func(o *policy.Options) { o.PortalPort = 0 },
 		"OperationsPort":         func(o *policy.Options) { o.OperationsPort = 0 },

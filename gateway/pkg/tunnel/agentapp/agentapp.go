@@ -1,0 +1,108 @@
+// Package agentapp has the options and the wiring of gateway-tunnel, the agent of a management cluster. It accepts no connections but those for
+// health and metrics.
+package agentapp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Options are the options of gateway-tunnel.
+type Options struct {
+	Process process.Options
+	// Kubeconfig is the kubeconfig file of the management cluster; empty means the service account of the pod.
+	Kubeconfig string
+	// ManagementCluster is the name of the management cluster, which is that of its provision shard.
+	ManagementCluster string
+	// GatewayURL is the URL of the session gateway, and Audience that of its tokens.
+	GatewayURL, Audience string
+	// CAFile has the authorities of the certificates of the gateway and of the issuer of tokens; empty means those of the system.
+	CAFile string
+}
+
+// AddFlags registers the flags of the options.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Process.AddFlags(flags)
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
+	flags.StringVar(&o.ManagementCluster, "management-cluster", "", "`name` of the management cluster, which is that of its provision shard")
+	flags.StringVar(&o.GatewayURL, "gateway-url", "", "`URL` of the session gateway, https://HOST[:PORT]")
+	flags.StringVar(&o.Audience, "audience", "", "`audience` of tokens for the session gateway")
+	flags.StringVar(&o.CAFile, "ca-file", "", "`file` with the authorities of the certificates of the gateway and of the token issuer; without it, those of the system")
+}
+
+// Validate returns an error that names the first missing or invalid flag.
+func (o *Options) Validate() error {
+	for _, required := range []struct{ flag, value string }{{"management-cluster", o.ManagementCluster}, {"gateway-url", o.GatewayURL}, {"audience", o.Audience}} {
+		if required.value == "" {
+			return errors.New("--" + required.flag + " is required")
+		}
+	}
+	u, err := url.Parse(o.GatewayURL)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "" {
+		return fmt.Errorf("--gateway-url: %q is not an https URL without a path", o.GatewayURL)
+	}
+	return nil
+}
+
+// Run keeps tunnels until ctx ends.
+func Run(ctx context.Context, p *process.Process, options Options) error {
+	// client-go logs with klog, which has one logger per process.
+	klog.SetSlogLogger(slog.New(p.Log.Handler()))
+	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.UserAgent = "hcpmesh-gateway-tunnel"
+	resolver, err := agent.NewResolver(config)
+	if err != nil {
+		return err
+	}
+	gateway, err := url.Parse(options.GatewayURL)
+	if err != nil {
+		return fmt.Errorf("--gateway-url: %w", err)
+	}
+	proxy := http.ProxyFromEnvironment
+	settings := func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	client := &http.Client{Transport: transport}
+	if options.CAFile != "" {
+		authorities, err := certfile.LoadRoots(options.CAFile)
+		if err != nil {
+			return fmt.Errorf("--ca-file: %w", err)
+		}
+		proxy, transport.Proxy = nil, nil
+		settings = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities.Pool()} }
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		client.Transport = authorities.Transport(transport)
+	}
+	identity := &azidentity.WorkloadIdentityCredentialOptions{DisableInstanceDiscovery: true}
+	identity.Transport = client
+	credential, err := azidentity.NewWorkloadIdentityCredential(identity)
+	if err != nil {
+		return fmt.Errorf("reading the workload identity: %w", err)
+	}
+	token := func(ctx context.Context) (string, error) {
+		token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{options.Audience + "/.default"}})
+		return token.Token, err
+	}
+	tunnels := agent.New(agent.Options{Gateway: gateway, ManagementCluster: options.ManagementCluster, Token: token, TLS: settings, Proxy: proxy, Resolver: resolver,
+		Log: p.Log, Metrics: p.Metrics})
+	p.Ready("session-gateway", tunnels.Ready)
+	tunnels.Run(ctx)
+	return ctx.Err()
+}
