@@ -286,6 +286,7 @@ var deployedPrograms = map[string][]string{
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"monitor-inside":     {"monitor/pkg/insideapp", "internal/process"},
+	"gateway-tunnel":     {"gateway/pkg/tunnel/agentapp", "internal/process"},
 	"maestro-agent":      {"maestro/cmd/maestro-agent", "internal/process"},
 	"hypershift-runtime": {"hypershift/pkg/app", "internal/process"},
 }
@@ -304,7 +305,8 @@ var byChart = map[string]string{
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
 // The charts do not set --prometheus-url and --alertmanager-url yet, and --portal-listen only where the configuration has the portal.
 var atDefault = []string{
-	"sidecar-identity", "sidecar-gateway", "prometheus-url", "prometheus-scope", "alertmanager-url",
+	"ca-file",
+	"sidecar-identity", "sidecar-gateways", "prometheus-url", "prometheus-scope", "alertmanager-url",
 	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "allow-port", "new-connections-per-link", "idle-timeout", "drain-connections",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",

@@ -118,6 +118,7 @@ func (p *pipelines) runCustomer() {
 	p.awaitProbed()
 	p.useAsCustomer()
 	p.useAsEngineer()
+	p.useThroughTunnel()
 	p.hcpctlOrFail("cluster", "delete", "demo")
 	p.awaitForgotten()
 	if diff := cmp.Diff(before, p.azureResources()); diff != "" {

@@ -22,7 +22,7 @@ func ServiceImages() []string {
 
 // ManagementImages returns the names of the images of a management cluster.
 func ManagementImages() []string {
-	return []string{"maestro-agent", "monitor-inside", "hypershift-runtime", "kube-apiserver", "etcd"}
+	return []string{"maestro-agent", "monitor-inside", "gateway-tunnel", "hypershift-runtime", "kube-apiserver", "etcd"}
 }
 
 // PushImages pushes built images to the registry of a cluster, which has no port outside of the cluster's network. dir is the folder into

@@ -25,8 +25,8 @@ func (p *pipelines) series() (map[string]float64, error) {
 }
 
 // addSeries adds the values of the metrics of a pod to sums.
-func (p *pipelines) addSeries(pod *corev1.Pod, sums map[string]float64) error {
-	status, text, err := p.send(nil, http.MethodGet, "http://"+pod.Status.PodIP+":9090/metrics", http.Header{}, "")
+func (r *region) addSeries(pod *corev1.Pod, sums map[string]float64) error {
+	status, text, err := r.send(nil, http.MethodGet, "http://"+pod.Status.PodIP+":9090/metrics", http.Header{}, "")
 	if err != nil || status != http.StatusOK {
 		return fmt.Errorf("the metrics of %s: %d, %w", pod.Name, status, err)
 	}

@@ -143,7 +143,7 @@ func (p *pipelines) printLogs() {
 	for _, service := range installation.ServiceImages() {
 		p.printPods(service)
 	}
-	for _, program := range []string{agentName, hypershiftName} {
+	for _, program := range []string{agentName, hypershiftName, tunnelName} {
 		p.management.printPods(program)
 	}
 }
@@ -276,13 +276,15 @@ func TestPipelinesInstallServices(t *testing.T) {
 	p.readOutput("region/infrastructure", "objectIds", &r.target.ObjectIDs)
 	p.readOutput("management-cluster@1/infrastructure", "clientIds", &p.management.target.ClientIDs)
 	r.addWorkloads()
+	p.supplyTunnels()
 	r.startCosmos()
-	var want []string
+	want := []string{tunnelName + "@1/deploy"}
 	for _, service := range installation.ServiceImages() {
 		r.supply(service)
 		want = append(want, service+"/deploy")
 	}
 	want = append(want, "registration@1/shard")
+	slices.Sort(want)
 	p.signIn()
 	var first, second rolledOut
 	p.run("run", &first)
@@ -357,6 +359,7 @@ func (p *pipelines) expectNames() {
 		mesh.Admin:          {result.Cosmos.Endpoint},
 		mesh.Monitor:        {result.Cosmos.Endpoint, strings.Join(addresses, ",")},
 		mesh.MaestroAgent:   {result.Events.MQTTAddress},
+		mesh.GatewayTunnel:  {"https://" + p.text("ingress", "tunnels", "host")},
 	} {
 		w, _ := workload.Find(service)
 		r := p.region

@@ -3,10 +3,12 @@ package installation_test
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,44 +21,71 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
 
-// checkoutParts are the files and folders of a checkout that the program rollout reads.
-var checkoutParts = []string{"go.work", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts",
-	"admin/pipeline.yaml", "admin/deploy", "backend/pipeline.yaml", "backend/deploy", "cluster-service/pipeline.yaml", "cluster-service/deploy", "frontend/pipeline.yaml",
-	"frontend/deploy", "gateway/pipeline.yaml", "gateway/deploy", "hypershift/pipeline.yaml", "hypershift/deploy", "maestro/agent/deploy", "maestro/server/deploy",
-	"monitor/pipeline.yaml", "monitor/deploy", "monitor/inside"}
+// checkoutParts returns the files and folders of a checkout that the program rollout reads: the configuration, the infrastructure, and the pipeline
+// and the chart of each service, wherever it is.
+func checkoutParts(root string) (parts []string, err error) {
+	parts = []string{"go.work", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts"}
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		part, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		switch part = filepath.ToSlash(part); {
+		case entry.IsDir() && (slices.Contains(parts, part) || strings.HasPrefix(part, ".") && part != "."):
+			return fs.SkipDir
+		case entry.Name() == "Chart.yaml":
+			parts = append(parts, filepath.ToSlash(filepath.Dir(part)))
+			return fs.SkipDir
+		case entry.Name() == "pipeline.yaml":
+			parts = append(parts, part)
+		}
+		return nil
+	})
+	return parts, err
+}
 
 // copyCheckout makes the pipelines use a copy of the checkout, which a test can change.
-func (p *pipelines) copyCheckout() {
-	p.t.Helper()
-	copied := p.t.TempDir()
-	for _, part := range checkoutParts {
-		from, to := filepath.Join(p.root, filepath.FromSlash(part)), filepath.Join(copied, filepath.FromSlash(part))
+func (p *pipelines) copyCheckout() { p.checkout = copyOfCheckout(p.t, p.root) }
+
+// copyOfCheckout returns a folder with all that the program rollout reads of a checkout.
+func copyOfCheckout(t *testing.T, root string) string {
+	t.Helper()
+	parts, err := checkoutParts(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := t.TempDir()
+	for _, part := range parts {
+		from, to := filepath.Join(root, filepath.FromSlash(part)), filepath.Join(copied, filepath.FromSlash(part))
 		info, err := os.Stat(from)
 		if err != nil {
-			p.t.Fatal(err)
+			t.Fatal(err)
 		}
 		if info.IsDir() {
 			if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-				p.t.Fatal(err)
+				t.Fatal(err)
 			}
 			continue
 		}
 		text, err := os.ReadFile(from)
 		if err != nil {
-			p.t.Fatal(err)
+			t.Fatal(err)
 		}
-		p.write(to, text)
+		write(t, to, text)
 	}
-	p.checkout = copied
+	return copied
 }
 
-func (p *pipelines) write(file string, text []byte) {
-	p.t.Helper()
+func write(t *testing.T, file string, text []byte) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, text, 0o644); err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
@@ -71,7 +100,7 @@ func (p *pipelines) change(name, before, after string) {
 	if !bytes.Contains(text, []byte(before)) {
 		p.t.Fatalf("%s has no %q", name, before)
 	}
-	p.write(file, bytes.Replace(text, []byte(before), []byte(after), 1))
+	write(p.t, file, bytes.Replace(text, []byte(before), []byte(after), 1))
 }
 
 // brokenImage pushes an image of the frontend whose program ends at once, and returns a list of images with it.
@@ -100,7 +129,7 @@ func (p *pipelines) brokenImage() (file string) {
 		p.t.Fatal(err)
 	}
 	file = filepath.Join(p.t.TempDir(), "images.json")
-	p.write(file, text)
+	write(p.t, file, text)
 	return file
 }
 

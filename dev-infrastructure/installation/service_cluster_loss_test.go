@@ -54,6 +54,8 @@ func (p *pipelines) loseServiceCluster() {
 	p.forget("service-cluster")
 	p.runAndSupply(serviceClusterSteps)
 	p.log("the services were deployed %v after the loss of the service cluster", since())
+	p.awaitTunnels()
+	p.log("the management cluster had tunnels to the new session gateway %v after the loss", since())
 
 	m.awaitStatus(kept, changed, "the status of the bundle that was changed before the loss", reports("two"))
 	m.awaitStatus(accepted, created, "the status of the bundle that was created before the loss", reports("three"))

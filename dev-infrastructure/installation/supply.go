@@ -77,8 +77,8 @@ func (s *Supplier) issue(peer mesh.Peer, hosts ...string) (dir string, err error
 // files returns the files of each Secret that a chart expects, by key of the Secret.
 func (s *Supplier) files(w workload.Workload, v *values.Values) (map[string]map[string]string, error) {
 	name := string(w.Peer)
-	if w.WithoutAzure {
-		return nil, nil // it has neither an identity nor secrets
+	if v.Identity.Secret == "" && len(v.Secrets.Volumes) == 0 {
+		return nil, nil // it has neither a certificate nor secrets
 	}
 	dir, err := s.Renew(w.Peer)
 	if err != nil {

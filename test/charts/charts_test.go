@@ -31,6 +31,7 @@ import (
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
 	egressapp "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agentapp"
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
@@ -56,6 +57,7 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 		"gateway-egress": func(set *flag.FlagSet) func() error { o := &egressapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor-inside": func(set *flag.FlagSet) func() error { o := &insideapp.Options{}; o.AddFlags(set); return o.Validate },
+		"gateway-tunnel": func(set *flag.FlagSet) func() error { o := &agentapp.Options{}; o.AddFlags(set); return o.Validate },
 		"cluster-service": func(set *flag.FlagSet) func() error {
 			o := &clusterserviceapp.Options{}
 			o.AddFlags(set)
@@ -158,8 +160,8 @@ func checkIdentity(t *testing.T, w workload.Workload, pod *corev1.PodTemplateSpe
 			options.IdentityDir = value
 		case "sidecar-identity":
 			options.SidecarIdentity = value
-		case "sidecar-gateway":
-			options.SidecarGateway = value
+		case "sidecar-gateways":
+			options.SidecarGateways = value
 		}
 	}
 	sidecar := options.SidecarIdentity != ""
@@ -319,6 +321,10 @@ func TestExcludedDependenciesExist(t *testing.T) {
 	excluded := 0
 	eachChart(t, func(t *testing.T, w workload.Workload, objects chart.Objects) {
 		module, _, _ := strings.Cut(w.Folder, "/")
+		folder := filepath.Join(module, "pkg", "app")
+		if w.Peer == mesh.GatewayTunnel {
+			folder = filepath.Join(module, "pkg", "tunnel", "agentapp")
+		}
 		for _, object := range objects {
 			pod := template(t, object)
 			if pod == nil || pod.Spec.Containers[0].ReadinessProbe == nil {
@@ -330,8 +336,8 @@ func TestExcludedDependenciesExist(t *testing.T) {
 			}
 			for _, name := range path.Query()["exclude"] {
 				excluded++
-				if !mentioned(t, filepath.Join(charttest.Root(t), module, "pkg", "app"), `"`+name+`"`) {
-					t.Errorf("%s/pkg/app registers no dependency %q", module, name)
+				if !mentioned(t, filepath.Join(charttest.Root(t), folder), `"`+name+`"`) {
+					t.Errorf("%s registers no dependency %q", folder, name)
 				}
 			}
 		}

@@ -53,17 +53,25 @@ resource "azapi_resource" "agent" {
   response_export_values = ["properties.principalId", "properties.clientId"]
 }
 
+# The Maestro agent may use its identity, and the agent of tunnels that which the region has for it.
 resource "azapi_resource" "federated" {
+  for_each  = { "maestro-agent" = azapi_resource.agent.id, "gateway-tunnel" = var.outer.region.tunnels[local.stamp.name].id }
   type      = local.types.federatedCredential
-  parent_id = azapi_resource.agent.id
+  parent_id = each.value
   name      = local.stamp.name
   body = {
     properties = {
       issuer    = module.cluster.issuer
-      subject   = "system:serviceaccount:${var.tables.serviceAccounts["maestro-agent"].namespace}:${var.tables.serviceAccounts["maestro-agent"].name}"
+      subject   = "system:serviceaccount:${var.tables.serviceAccounts[each.key].namespace}:${var.tables.serviceAccounts[each.key].name}"
       audiences = ["api://AzureADTokenExchange"]
     }
   }
+}
+
+# Earlier releases had no tunnels.
+moved {
+  from = azapi_resource.federated
+  to   = azapi_resource.federated["maestro-agent"]
 }
 
 module "secrets_role" {

@@ -17,6 +17,7 @@ locals {
     "maestro-server"  = var.config.maestro.server.managedIdentity
     "ingress-arm"     = var.config.ingress.arm.managedIdentity
     "ingress-admin"   = var.config.ingress.admin.managedIdentity
+    "ingress-tunnels" = var.config.ingress.tunnels.managedIdentity
   }, { for identity in [try(var.config.gatewayEgress.managedIdentity, null)] : "gateway-egress" => identity if identity != null })
   principals = { for service, identity in azapi_resource.identity : service => identity.output.properties.principalId }
 
@@ -40,6 +41,17 @@ resource "azapi_resource" "group" {
 
 resource "azapi_resource" "identity" {
   for_each               = local.identities
+  type                   = local.types.identity
+  parent_id              = azapi_resource.group.id
+  name                   = each.value
+  location               = local.location
+  body                   = {} # without a body, the provider returns its output as text
+  response_export_values = ["properties.principalId", "properties.clientId"]
+}
+
+# The agents of tunnels. The session gateway has the IDs of those that it accepts, so that they exist before their management clusters.
+resource "azapi_resource" "tunnel_identity" {
+  for_each               = { for stamp in try(var.config.managementClusters, []) : stamp.name => stamp.tunnel.managedIdentity }
   type                   = local.types.identity
   parent_id              = azapi_resource.group.id
   name                   = each.value

@@ -15,6 +15,12 @@ output "result" {
         id = identity.id, name = identity.name, clientId = identity.output.properties.clientId, principalId = identity.output.properties.principalId
       }
     }
+    # By the names of management clusters.
+    tunnels = {
+      for stamp, identity in azapi_resource.tunnel_identity : stamp => {
+        id = identity.id, name = identity.name, clientId = identity.output.properties.clientId, principalId = identity.output.properties.principalId
+      }
+    }
     cosmos   = { id = azapi_resource.cosmos.id, endpoint = azapi_resource.cosmos.output.properties.documentEndpoint, database = azapi_resource.cosmos_database.name }
     postgres = { for name, server in azapi_resource.postgres : name => { id = server.id, host = server.output.properties.fullyQualifiedDomainName, database = local.postgres[name].database } }
     events   = { id = azapi_resource.events.id, mqttAddress = "${azapi_resource.events.output.properties.topicSpacesConfiguration.hostname}:8883" }

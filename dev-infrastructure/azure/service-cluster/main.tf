@@ -14,9 +14,9 @@ resource "azapi_resource" "group" {
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 
-# The addresses of the ingress gateways: one for ARM, one for engineers. The chart of the gateways knows them by their names.
+# The addresses of the ingress gateways: one for ARM, one for engineers, one for management clusters. The chart of the gateways knows them by their names.
 resource "azapi_resource" "address" {
-  for_each  = toset(["arm", "admin"])
+  for_each  = toset(["arm", "admin", "tunnels"])
   type      = local.types.publicAddress
   parent_id = azapi_resource.group.id
   name      = "${var.config.serviceCluster.name}-${each.key}"
@@ -67,22 +67,26 @@ module "cluster" {
   etcd_keys      = try(local.region.etcdKeys, {})
   audit          = { account = local.region.clusterAudit.id, reads = var.config.audit.clusterReads }
   allow_loss     = var.allow_loss
-  # Only Resource Manager calls the frontend. Engineers call admin from the ranges of the configuration; without any, nobody does.
+  # Only Resource Manager calls the frontend. Engineers and management clusters connect from the sources of the configuration; without any,
+  # nobody does.
   rules = merge(
     { arm = { priority = 100, sources = ["AzureResourceManager"], destination = azapi_resource.address["arm"].output.properties.ipAddress, port = "443" } },
     length(var.config.ingress.admin.sources) == 0 ? {} : {
       admin = { priority = 110, sources = var.config.ingress.admin.sources, destination = azapi_resource.address["admin"].output.properties.ipAddress, port = "443" }
+    },
+    length(var.config.ingress.tunnels.sources) == 0 ? {} : {
+      tunnels = { priority = 120, sources = var.config.ingress.tunnels.sources, destination = azapi_resource.address["tunnels"].output.properties.ipAddress, port = "443" }
     },
   )
 }
 
 # The session gateway and the portal have names of their own at the gateway of admin.
 resource "azapi_resource" "name" {
-  for_each  = { for purpose in ["arm", "admin", "access", "portal"] : purpose => var.config.ingress[purpose].host if can(var.config.ingress[purpose].host) }
+  for_each  = { for purpose in ["arm", "admin", "access", "portal", "tunnels"] : purpose => var.config.ingress[purpose].host if can(var.config.ingress[purpose].host) }
   type      = local.types.dnsA
   parent_id = local.region.zone.id
   name      = trimsuffix(each.value, ".${var.config.dns.zone}")
-  body      = { properties = { TTL = 300, ARecords = [{ ipv4Address = azapi_resource.address[each.key == "arm" ? "arm" : "admin"].output.properties.ipAddress }] } }
+  body      = { properties = { TTL = 300, ARecords = [{ ipv4Address = azapi_resource.address[contains(["arm", "tunnels"], each.key) ? each.key : "admin"].output.properties.ipAddress }] } }
 }
 
 # The service accounts of the services, and those that provision and migrate the databases, may use their identities.

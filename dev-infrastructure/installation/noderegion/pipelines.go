@@ -161,5 +161,8 @@ func (r *Region) followInfrastructure(ctx context.Context) error {
 	if err := r.entra.AddWorkloads(); err != nil {
 		return err
 	}
+	if err := r.entra.AddManagementCluster(context.WithoutCancel(ctx), r.management.outside); err != nil {
+		return err
+	}
 	return r.service.outside.StartCosmos(context.WithoutCancel(ctx), r.entra)
 }

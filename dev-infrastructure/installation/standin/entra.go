@@ -126,7 +126,7 @@ func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
 	if e.issuer, err = token.NewIssuer(r.text("endpoints", "authority"), dir, clients, audiences...); err != nil {
 		return nil, err
 	}
-	keyFile, err := s.writeTokenKey()
+	keyFile, err := s.writeTokenKey("workload-issuer", s.cluster())
 	if err != nil {
 		return nil, err
 	}
@@ -150,20 +150,20 @@ func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
 	return e, s.Forward(ctx, authority, "443", e.Address)
 }
 
-// writeTokenKey writes the key with which the tokens of the cluster's service accounts are verified, and returns its file.
-func (s *Services) writeTokenKey() (file string, err error) {
-	key, err := s.cluster().TokenKey()
+// writeTokenKey writes the key with which the tokens of a cluster's service accounts are verified, and returns its file. The name has no extension.
+func (s *Services) writeTokenKey(name string, cluster *kubernetes.Cluster) (file string, err error) {
+	key, err := cluster.TokenKey()
 	if err != nil {
 		return "", err
 	}
-	file = filepath.Join(s.Dir, "entra", "workload-issuer.pub")
+	file = filepath.Join(s.Dir, "entra", name+".pub")
 	return file, os.WriteFile(file, key, 0o600)
 }
 
 // TrustCluster accepts the tokens of the current cluster's service accounts in place of those of the cluster before Services.Move, as an apply of the
 // infrastructure does with the federated credentials.
 func (e *Entra) TrustCluster() error {
-	file, err := e.services.writeTokenKey()
+	file, err := e.services.writeTokenKey("workload-issuer", e.services.cluster())
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (e *Entra) frontDoor(arm *token.Client, audience, location string) (*frontd
 	if r.err != nil {
 		return nil, r.err
 	}
-	gateway, err := s.serveGateway(mesh.Frontend, "8443", host, identity.ClientTLS(mesh.Frontend))
+	gateway, err := s.serveGateway(mesh.Frontend, host, identity.ClientTLS(mesh.Frontend))
 	if err != nil {
 		return nil, err
 	}
@@ -219,15 +219,19 @@ func (e *Entra) AddWorkloads() error {
 		if !values.Applies(w, r.target) {
 			continue
 		}
-		identity := r.text(append(slices.Clone(w.Key), "managedIdentity")...)
-		clients = append(clients, token.Client{TenantID: r.text("tenantId"), ClientID: r.target.ClientIDs[identity], ObjectID: r.target.ObjectIDs[identity],
-			Name: identity, Workload: fmt.Sprintf("system:serviceaccount:%s:%s", w.Peer, w.Peer)})
+		clients = append(clients, r.workload(w, r.text(append(slices.Clone(w.Key), "managedIdentity")...)))
 	}
 	if r.err != nil {
 		return r.err
 	}
 	e.issuer.AddClients(clients...)
 	return nil
+}
+
+// workload returns the client of a managed identity of the region, as which the service account of a workload authenticates.
+func (r *settings) workload(w workload.Workload, identity string) token.Client {
+	return token.Client{TenantID: r.text("tenantId"), ClientID: r.target.ClientIDs[identity], ObjectID: r.target.ObjectIDs[identity], Name: identity,
+		Workload: fmt.Sprintf("system:serviceaccount:%s:%s", w.Peer, w.Peer)}
 }
 
 // ticketTokenFile is the file of the token with which admin calls the ticket system.

@@ -14,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
 // The probes of a pod. Azure's load balancers use the same period and number by default.
@@ -77,12 +79,13 @@ type backend struct {
 
 // serveGateway serves the pods of the Service with the name of its namespace on loopback, with a certificate for a host and for 127.0.0.1. config is
 // that of connections to the pods. It returns the address.
-func (s *Services) serveGateway(service mesh.Peer, port, host string, config *tls.Config) (address string, err error) {
+func (s *Services) serveGateway(service mesh.Peer, host string, config *tls.Config) (address string, err error) {
+	w, _ := workload.Find(service)
 	listener, err := s.listenTLS(service, host)
 	if err != nil {
 		return "", err
 	}
-	s.serve(listener, s.newGateway(string(service), port, config))
+	s.serve(listener, s.newGateway(string(service), strconv.Itoa(int(w.Ports[mesh.HTTP].Number)), config))
 	return listener.Addr().String(), nil
 }
 

@@ -15,17 +15,17 @@ import (
 
 // StartIngress serves admin on loopback, with a certificate for the name of its ingress and for 127.0.0.1, and returns the address.
 func (s *Services) StartIngress() (address string, err error) {
-	return s.startRoute("admin", mesh.Admin, "8444")
+	return s.startRoute("admin", mesh.Admin)
 }
 
 // startRoute serves the pods of a program on loopback, with a certificate for the host of a part of the key ingress, and returns the address.
-func (s *Services) startRoute(key string, program mesh.Peer, port string) (address string, err error) {
+func (s *Services) startRoute(key string, program mesh.Peer) (address string, err error) {
 	r := s.settings()
 	host := r.text("ingress", key, "host")
 	if r.err != nil {
 		return "", r.err
 	}
-	return s.serveGateway(program, port, host, &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12, ServerName: fmt.Sprintf("%s.%s.svc", program, program)})
+	return s.serveGateway(program, host, &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12, ServerName: fmt.Sprintf("%s.%s.svc", program, program)})
 }
 
 // Proxy is an HTTP proxy on loopback for names that do not resolve on the machine: those of admin and of the session gateway, and those of the API servers of
@@ -61,7 +61,7 @@ func (s *Services) StartProxy(ctx context.Context) (*Proxy, error) {
 	if p.Admin, err = s.StartIngress(); err != nil {
 		return nil, err
 	}
-	if p.access, err = s.startRoute("access", mesh.GatewayAccess, "8446"); err != nil {
+	if p.access, err = s.startRoute("access", mesh.GatewayAccess); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

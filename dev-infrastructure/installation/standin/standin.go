@@ -172,7 +172,7 @@ func Hosts(target values.Target) ([]string, error) {
 func StampHosts(target values.Target) ([]string, error) {
 	r := &settings{target: target}
 	mqtt, _ := r.mqtt()
-	return []string{mqtt}, r.err
+	return []string{mqtt, r.host("endpoints", "authority"), r.text("ingress", "tunnels", "host")}, r.err
 }
 
 // PostgresHosts returns the names of the flexible servers of a region.

@@ -47,6 +47,34 @@ spec:
   egress: {{- include "service.egress" .values.network | nindent 2 }}
 {{- end }}
 
+{{/*
+A program of a management cluster that connects to hosted API servers, and to no other port of control planes. Takes the values of the chart.
+*/}}
+{{- define "service.hostedAPIServers" }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: hosted-api-servers
+  namespace: {{ .Release.Namespace }}
+  labels: {{- include "service.labels" (dict "name" .Chart.Name) | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "service.selector" (dict "name" .Chart.Name) | nindent 6 }}
+  policyTypes: [Egress]
+  egress:
+  - to:
+    - namespaceSelector:
+        matchLabels:
+          hypershift.openshift.io/hosted-control-plane: "true"
+      podSelector:
+        matchLabels:
+          app: kube-apiserver
+    ports:
+    - port: 6443
+      protocol: TCP
+{{- end }}
+
 {{/* Takes a network: servers, external and privateEndpoints. */}}
 {{- define "service.egress" -}}
 - to:

@@ -251,8 +251,8 @@ limits:
 {{- end }}
 {{- with get .values.identity "sidecar" }}
 {{- $_ := set $flags "sidecar-identity" .id }}
-{{- with get . "gateway" }}
-{{- $_ := set $flags "sidecar-gateway" . }}
+{{- with get . "gateways" }}
+{{- $_ := set $flags "sidecar-gateways" (join "," .) }}
 {{- end }}
 {{- end }}
 {{- if or .program.audit .program.auditWithPod }}

@@ -75,7 +75,7 @@ func TestGatewaysHaveTheirAddressesAndSources(t *testing.T) {
 				got[object.GetName()] = service{kind, object.GetAnnotations(), ranges}
 			}
 		}
-		want := map[string]service{"arm": {"LoadBalancer", tagged("arm", "AzureResourceManager"), nil}, "admin": c.admin}
+		want := map[string]service{"arm": {"LoadBalancer", tagged("arm", "AzureResourceManager"), nil}, "admin": c.admin, "tunnels": {"LoadBalancer", tagged("tunnels", "AzureCloud.uksouth"), nil}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want, +got:\n%s", reason, diff)
 		}
@@ -97,7 +97,8 @@ func TestWrongGatewaysAreRefused(t *testing.T) {
 		"no route":               {"gateways.admin.routes", []any{}, "at '/gateways/admin/routes'"},
 		"no address":             {"gateways.admin.address", "", "at '/gateways/admin/address'"},
 		"no identity":            {"gateways.admin.identity.clientId", "", "at '/gateways/admin/identity/clientId'"},
-		"a third gateway":        {"gateways.other", map[string]any{}, "additional properties 'other' not allowed"},
+		"a path of its own":      {"gateways.tunnels.routes.0.prefix", "/tunnels", "at '/gateways/tunnels/routes/0/prefix'"},
+		"another gateway":        {"gateways.other", map[string]any{}, "additional properties 'other' not allowed"},
 		"a check of the outside": {"gateways.arm.check.host", "mise.example.com", "at '/gateways/arm/check/host'"},
 	} {
 		loaded, v := gateways(t, "192.0.2.0/24")

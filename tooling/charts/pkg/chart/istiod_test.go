@@ -112,7 +112,7 @@ func (s *server) applySurroundings(t *testing.T, targets []values.Target) {
 	t.Helper()
 	s.createNamespaces(t, targets)
 	s.need(t, object("Namespace", "", workload.MonitoringNamespace, nil, nil))
-	for _, name := range []string{"ingress-access", "ingress-admin", "ingress-arm", "ingress-portal"} {
+	for _, name := range []string{"ingress-access", "ingress-admin", "ingress-arm", "ingress-portal", "ingress-tunnels"} {
 		secret := object("Secret", workload.GatewayNamespace, name, nil, nil)
 		secret.Object["stringData"] = certificate(t)
 		s.need(t, secret)

@@ -79,21 +79,43 @@ func (c *computation) regionSettings() any {
 
 // consumers sets the management clusters of the region that the Maestro server registers. The server refuses works for others.
 func (c *computation) consumers() {
+	var names []string
+	for _, cluster := range c.managementClusters("name") {
+		names = append(names, cluster[0])
+	}
+	c.set["consumers"] = strings.Join(names, ",")
+}
+
+// tunnelAgents sets the client ID of the agent of tunnels of each management cluster. The session gateway refuses tunnels of others.
+func (c *computation) tunnelAgents() {
+	var agents []string
+	for _, cluster := range c.managementClusters("name", "tunnel.managedIdentity") {
+		agents = append(agents, cluster[0]+"="+c.clientID(cluster[1]))
+	}
+	c.set["tunnel-agents"] = strings.Join(agents, ",")
+}
+
+// managementClusters returns the values of required keys for each management cluster of the region.
+func (c *computation) managementClusters(keys ...string) [][]string {
 	clusters := c.target.Configuration.Get("managementClusters")
 	if clusters == nil {
 		c.fail("managementClusters: the region has none")
-		return
+		return nil
 	}
-	var names []string
+	var all [][]string
 	for i, cluster := range clusters.Items {
-		name := cluster.Get("name")
-		if name == nil {
-			c.fail("managementClusters[%d].name: is required, and no layer sets it", i)
-			return
+		var found []string
+		for _, key := range keys {
+			n := cluster.Get(strings.Split(key, ".")...)
+			if n == nil {
+				c.fail("managementClusters[%d].%s: is required, and no layer sets it", i, key)
+				return nil
+			}
+			found = append(found, fmt.Sprint(n.Value))
 		}
-		names = append(names, fmt.Sprint(name.Value))
+		all = append(all, found)
 	}
-	c.set["consumers"] = strings.Join(names, ",")
+	return all
 }
 
 // shards returns the file of provision shards, one for each management cluster, and mounts the public keys of their agents.

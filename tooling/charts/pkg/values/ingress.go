@@ -38,6 +38,8 @@ type Route struct {
 	Port    int32  `json:"port"`
 	// Streams is true if a response may last longer than the time that other requests have.
 	Streams bool `json:"streams"`
+	// Prefix is the prefix of the paths that the gateway forwards; empty means all paths.
+	Prefix string `json:"prefix,omitempty"`
 }
 
 // Gateway is a gateway of the service cluster, with the programs behind it.
@@ -52,9 +54,11 @@ type Gateway struct {
 	// ServiceTags and Ranges are the sources of connections. Without any, the gateway has no address.
 	ServiceTags []string `json:"serviceTags"`
 	Ranges      []string `json:"ranges"`
-	// Token is nil if the programs behind the gateway do not verify tokens themselves, Check if no service checks the requests.
-	Token *Token `json:"token,omitempty"`
-	Check *Check `json:"check,omitempty"`
+	// Token is nil if the programs behind the gateway do not verify tokens themselves, Check if no service checks the requests. TokenRequired is
+	// true if the gateway refuses requests without a token.
+	Token         *Token `json:"token,omitempty"`
+	TokenRequired bool   `json:"tokenRequired"`
+	Check         *Check `json:"check,omitempty"`
 }
 
 // meshValues returns the configuration of Istio.
@@ -79,19 +83,29 @@ func ingressValues(c *computation) any {
 		portal.Port, portal.Streams = w.Portal.Number, true
 		admin.Routes = append(admin.Routes, portal)
 	}
+	tunnels := c.gateway(workload.TunnelGateway, mesh.GatewayAccess, "gatewayAccess")
+	tunnels.Routes[0].Streams, tunnels.Routes[0].Prefix, tunnels.TokenRequired = true, mesh.TunnelPath, true
 	arm.ServiceTags, arm.Check = []string{armSource}, c.check()
-	if sources := c.target.Configuration.Get("ingress", "admin", "sources"); sources != nil {
-		for _, item := range sources.Items {
-			if source, _ := item.Value.(string); strings.Contains(source, "/") {
-				admin.Ranges = append(admin.Ranges, source)
-			} else {
-				admin.ServiceTags = append(admin.ServiceTags, source)
-			}
-		}
-	}
+	c.sources(admin, workload.AdminGateway)
+	c.sources(tunnels, workload.TunnelGateway)
 	return map[string]any{
 		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"), "metrics": c.metrics(),
-		"replicas": c.number("ingress", "gateway", "replicas"), "resources": c.resources("ingress", "gateway", "resources"), "gateways": map[string]*Gateway{workload.ARMGateway: arm, workload.AdminGateway: admin},
+		"replicas": c.number("ingress", "gateway", "replicas"), "resources": c.resources("ingress", "gateway", "resources"), "gateways": map[string]*Gateway{workload.ARMGateway: arm, workload.AdminGateway: admin, workload.TunnelGateway: tunnels},
+	}
+}
+
+// sources sets the sources of a gateway to those of a part of the key ingress.
+func (c *computation) sources(g *Gateway, part string) {
+	sources := c.target.Configuration.Get("ingress", part, "sources")
+	if sources == nil {
+		return
+	}
+	for _, item := range sources.Items {
+		if source, _ := item.Value.(string); strings.Contains(source, "/") {
+			g.Ranges = append(g.Ranges, source)
+		} else {
+			g.ServiceTags = append(g.ServiceTags, source)
+		}
 	}
 }
 

@@ -126,8 +126,8 @@ func identitySchema(w workload.Workload) object {
 // sidecarSchema allows the sidecar of a program.
 func sidecarSchema() object {
 	return closed(object{
-		"revision": text(`^asm-1-[0-9]{2}$`), "id": text(spiffePattern), "gateway": text(spiffePattern), "directPorts": text(`^[1-9][0-9]*(,[1-9][0-9]*)*$`),
-	}, "gateway")
+		"revision": text(`^asm-1-[0-9]{2}$`), "id": text(spiffePattern), "gateways": listOf(text(spiffePattern), 1), "directPorts": text(`^[1-9][0-9]*(,[1-9][0-9]*)*$`),
+	}, "gateways")
 }
 
 // flagsSchema allows the flags that keys of the configuration have in x-configures.

@@ -22,9 +22,9 @@ const (
 type Sidecar struct {
 	// Revision is the revision of Istio that injects the sidecar.
 	Revision string `json:"revision"`
-	// ID is the SPIFFE ID of the program, and Gateway that of the ingress gateway whose requests it accepts, if there is one.
-	ID      string `json:"id"`
-	Gateway string `json:"gateway,omitempty"`
+	// ID is the SPIFFE ID of the program, and Gateways are the SPIFFE IDs of the ingress gateways that may call it.
+	ID       string   `json:"id"`
+	Gateways []string `json:"gateways,omitempty"`
 	// DirectPorts are the ports, separated by commas, to which the program connects without the sidecar: those of Azure, where it uses TLS of
 	// its own.
 	DirectPorts string `json:"directPorts"`
@@ -61,8 +61,8 @@ func (c *computation) sidecar(network *Network) *Sidecar {
 	sidecar := &Sidecar{
 		Revision: c.text("serviceCluster", "meshRevision"), ID: mesh.ID{TrustDomain: domain, Peer: c.workload.Peer}.URL().String(), DirectPorts: strings.Join(ports, ","),
 	}
-	if account := c.workload.Gateway(); account != "" {
-		sidecar.Gateway = "spiffe://" + domain + "/ns/" + workload.GatewayNamespace + "/sa/" + account
+	for _, account := range c.workload.Gateways() {
+		sidecar.Gateways = append(sidecar.Gateways, "spiffe://"+domain+"/ns/"+workload.GatewayNamespace+"/sa/"+account)
 	}
 	return sidecar
 }

@@ -162,8 +162,11 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 	if w.Peer == mesh.Monitor && c.set[egressFlag] == "" && len(t.EgressAddresses) > 0 {
 		c.set[egressFlag] = strings.Join(t.EgressAddresses, ",")
 	}
-	if w.Peer == mesh.MaestroServer {
+	switch w.Peer {
+	case mesh.MaestroServer:
 		c.consumers()
+	case mesh.GatewayAccess:
+		c.tunnelAgents()
 	}
 	v.Flags, v.Files = c.set, c.files()
 	v.Secrets.Volumes = c.volumes()
@@ -239,16 +242,20 @@ func (c *computation) resources(path ...string) map[string]int64 {
 
 // identity returns the managed identity with the name in a key.
 func (c *computation) identity(key string) Identity {
-	name := c.own(key)
-	id := c.target.ClientIDs[name]
-	if id == "" {
-		c.fail("the client ID of the managed identity %s is missing", name)
-	}
-	identity := Identity{ClientID: id, TenantID: c.text("tenantId")}
+	identity := Identity{ClientID: c.clientID(c.own(key)), TenantID: c.text("tenantId")}
 	if c.platform() == kubernetesOnly {
 		identity.Authority = c.text("endpoints", "authority") + "/"
 	}
 	return identity
+}
+
+// clientID returns the client ID of a managed identity.
+func (c *computation) clientID(name string) string {
+	id := c.target.ClientIDs[name]
+	if id == "" {
+		c.fail("the client ID of the managed identity %s is missing", name)
+	}
+	return id
 }
 
 // platform returns the platform of the program's cluster.

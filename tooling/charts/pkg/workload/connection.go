@@ -10,11 +10,12 @@ import (
 // GatewayNamespace has the ingress gateways. That of ARM takes the place of the ARM front door of a local region.
 const GatewayNamespace = "ingress"
 
-// The service accounts of the gateways: one sends the requests of ARM to the frontend, the other one those of engineers to admin and to
-// the session gateway.
+// The service accounts of the gateways: one sends the requests of ARM to the frontend, one those of engineers to admin and to the session
+// gateway, and one those of management clusters to the session gateway.
 const (
-	ARMGateway   = "arm"
-	AdminGateway = "admin"
+	ARMGateway    = "arm"
+	AdminGateway  = "admin"
+	TunnelGateway = "tunnels"
 )
 
 // MonitoringNamespace has the collector of traces, and Prometheus on a cluster without AKS' add-on. Others provide it.
@@ -23,15 +24,17 @@ const MonitoringNamespace = "monitoring"
 // AddOnNamespace has the pods of AKS' add-ons. The metrics add-on reads /metrics from there.
 const AddOnNamespace = "kube-system"
 
-// Gateway returns the service account of the gateway whose requests a workload accepts, or "" if it accepts those of none.
-func (w Workload) Gateway() string {
+// Gateways returns the service accounts of the ingress gateways that may call a workload.
+func (w Workload) Gateways() []string {
 	switch w.Peer {
 	case mesh.Frontend:
-		return ARMGateway
-	case mesh.Admin, mesh.GatewayAccess:
-		return AdminGateway
+		return []string{ARMGateway}
+	case mesh.Admin:
+		return []string{AdminGateway}
+	case mesh.GatewayAccess:
+		return []string{AdminGateway, TunnelGateway}
 	}
-	return ""
+	return nil
 }
 
 // intentVerifiers are the workloads that read the public keys of engineers' intents, which admin serves to everybody.
@@ -83,7 +86,7 @@ func (w Workload) Servers(rules []mesh.Rule) []Connection {
 // engineers' machines.
 func namespacesOf(client mesh.Peer) []string {
 	switch client {
-	case mesh.ARMFrontDoor, mesh.Engineers:
+	case mesh.ARMFrontDoor, mesh.Engineers, mesh.ManagementClusters:
 		return []string{GatewayNamespace}
 	case mesh.Anybody:
 		namespaces := []string{GatewayNamespace}

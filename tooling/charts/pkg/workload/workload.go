@@ -62,6 +62,7 @@ func All() []Workload {
 			Ports: map[mesh.Protocol]Port{mesh.GRPC: {"grpc", 8090}, mesh.HTTP: {"rest", 8000}}},
 		{Peer: mesh.MaestroAgent, Folder: "maestro/agent/deploy", Key: []string{"managementCluster", "agent"}, Management: true},
 		{Peer: mesh.MonitorInside, Folder: "monitor/inside/deploy", Key: []string{"managementCluster", "prober"}, Management: true, WithoutAzure: true},
+		{Peer: mesh.GatewayTunnel, Folder: "gateway/tunnel/deploy", Key: []string{"managementCluster", "tunnel"}, Management: true},
 		{Peer: mesh.Hypershift, Folder: "hypershift/deploy", Key: []string{"managementCluster", "hypershiftRuntime"}, Management: true, Rehearsal: true, WithoutAzure: true, program: "hypershift-runtime"},
 	}
 }

@@ -547,20 +547,23 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 	for _, purpose := range []string{"service", "clusters", "identities"} {
 		vaults[purpose] = map[string]any{"id": id("region", "region", "Microsoft.KeyVault/vaults/"+text("keyVaults", purpose)), "uri": "https://example/"}
 	}
-	for _, service := range []string{"frontend", "backend", "admin", "gateway-access", "gateway-egress", "monitor", "cluster-service", "maestro-server", "ingress-arm", "ingress-admin"} {
+	for _, service := range []string{"frontend", "backend", "admin", "gateway-access", "gateway-egress", "monitor", "cluster-service", "maestro-server", "ingress-arm", "ingress-admin", "ingress-tunnels"} {
 		identities[service] = identity(service)
 	}
-	etcdKeys := map[string]any{}
-	if vault := values.Get("keyVaults", "etcd"); vault != nil {
-		clusters := []string{text("serviceCluster", "name")}
-		if target.Level() == layer.Stamp {
-			clusters = append(clusters, text("managementCluster", "name"))
-		} else if stamps := values.Get("managementClusters"); stamps != nil {
-			for _, stamp := range stamps.Plain().([]any) {
-				clusters = append(clusters, stamp.(map[string]any)["name"].(string))
-			}
+	var stamps []string
+	if target.Level() == layer.Stamp {
+		stamps = append(stamps, text("managementCluster", "name"))
+	} else if list := values.Get("managementClusters"); list != nil {
+		for _, stamp := range list.Plain().([]any) {
+			stamps = append(stamps, stamp.(map[string]any)["name"].(string))
 		}
-		for _, cluster := range clusters {
+	}
+	tunnels, etcdKeys := map[string]any{}, map[string]any{}
+	for _, stamp := range stamps {
+		tunnels[stamp] = identity("tunnel-of-" + stamp)
+	}
+	if vault := values.Get("keyVaults", "etcd"); vault != nil {
+		for _, cluster := range append(stamps, text("serviceCluster", "name")) {
 			key := id("region", "region", "Microsoft.KeyVault/vaults/"+vault.Plain().(string)+"/keys/"+cluster+"-1")
 			etcdKeys[cluster+"-1"] = map[string]any{"id": key, "uri": "https://example/keys/" + cluster + "-1/0123456789abcdef0123456789abcdef"}
 		}
@@ -576,6 +579,7 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 		},
 		variables.Region: map[string]any{
 			"identities": identities, "migrations": map[string]any{"cluster-service": identity("cs-owner"), "maestro": identity("maestro-owner")},
+			"tunnels":    tunnels,
 			"provisions": map[string]any{"cluster-service": identity("cs-provision"), "maestro": identity("maestro-provision")},
 			"cosmos":     map[string]any{"id": id("region", "region", "Microsoft.DocumentDB/databaseAccounts/"+text("cosmos", "account")), "endpoint": "https://example/", "database": "hcp"},
 			"postgres":   map[string]any{"cluster-service": server("clusterService"), "maestro": server("maestro")},

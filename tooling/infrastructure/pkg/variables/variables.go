@@ -141,7 +141,7 @@ func NewTables(source string) (Tables, error) {
 	for _, container := range database.Containers() {
 		t.CosmosContainers[container.ID] = Container{PartitionKey: container.PartitionKeyDefinition.Paths[0], DefaultTTL: *container.DefaultTimeToLive}
 	}
-	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.GatewayEgress, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer, mesh.MaestroAgent} {
+	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.GatewayEgress, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer, mesh.MaestroAgent, mesh.GatewayTunnel} {
 		t.ServiceAccounts[string(peer)] = account(peer)
 	}
 	for _, role := range database.Roles() {
@@ -149,7 +149,7 @@ func NewTables(source string) (Tables, error) {
 			t.CosmosRoles = append(t.CosmosRoles, CosmosRole{role.Service, grant.Container, grant.Scope(), grant.DataActions})
 		}
 	}
-	for _, gateway := range []string{"arm", "admin"} {
+	for _, gateway := range []string{"arm", "admin", "tunnels"} {
 		t.ServiceAccounts["ingress-"+gateway] = Account{"ingress", gateway}
 	}
 	for _, rule := range mesh.Rules() {

@@ -73,7 +73,7 @@ func TestApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range []string{"frontend", "backend", "admin", "gatewayAccess", "gatewayEgress", "monitor", "clusterService", "maestro"} {
+	for _, program := range []string{"frontend", "backend", "admin", "gatewayAccess", "gatewayEgress", "monitor", "clusterService", "maestro", "ingress"} {
 		for _, identity := range values.Identities(rendered.Get(program)) {
 			if clients[identity] == "" || objects[identity] == "" || clients[identity] == objects[identity] { // the chart of the program needs both
 				t.Errorf("%s has the client ID %q and the object ID %q", identity, clients[identity], objects[identity])
