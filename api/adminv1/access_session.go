@@ -40,22 +40,26 @@ const (
 	AccessSessionEnded AccessSessionState = "Ended"
 )
 
-// AccessSessionRequest requests an access session. The ID of the session is the ID of the operation.
+// AccessSessionRequest requests an access session, for a cluster or for the management cluster of a provision shard. The ID of the session is the ID of the
+// operation.
 type AccessSessionRequest struct {
 	// Mode is read or admin. Empty means read. The mode admin requires an elevation of the class break-glass.
 	Mode AccessMode `json:"mode,omitempty"`
-	// Duration is the validity of the certificate and so of the session, a Go duration of 10m to 15m. Empty means the longest one that
+	// Duration is the validity of the certificate or token and so of the session, a Go duration of 10m to 15m. Empty means the longest one that
 	// ends before the elevation.
 	Duration string `json:"duration,omitempty"`
 }
 
-// AccessSession is the access of an engineer to the API server of one cluster through the session gateway. The gateway holds the private
-// key; the engineer authenticates each request with their own token.
+// AccessSession is the access of an engineer to the API server of one cluster, or of one management cluster, through the session gateway. The gateway holds
+// the credential of the session; the engineer authenticates each request with their own token.
 type AccessSession struct {
-	ID      string             `json:"id"`
-	State   AccessSessionState `json:"state"`
-	Mode    AccessMode         `json:"mode"`
-	Cluster ElevationCluster   `json:"cluster"`
+	ID    string             `json:"id"`
+	State AccessSessionState `json:"state"`
+	Mode  AccessMode         `json:"mode"`
+	// Cluster is the cluster; empty for a management cluster.
+	Cluster ElevationCluster `json:"cluster,omitzero"`
+	// Shard is the provision shard of the management cluster; empty for a cluster.
+	Shard string `json:"shard,omitempty"`
 	// Name and ObjectID identify the engineer, the only one who can use it.
 	Name     string `json:"name"`
 	ObjectID string `json:"objectId"`
@@ -64,13 +68,14 @@ type AccessSession struct {
 	Reason      string `json:"reason"`
 	Ticket      string `json:"ticket,omitempty"`
 	Emergency   bool   `json:"emergency,omitempty"`
-	// URL is the address of the cluster's API server at the session gateway.
+	// URL is the address of the API server at the session gateway.
 	URL         string    `json:"url"`
 	RequestTime time.Time `json:"requestTime"`
-	// ReadyTime and ExpirationTime are set when the certificate was issued.
+	// ReadyTime and ExpirationTime are set when the certificate or token was issued.
 	ReadyTime      *time.Time `json:"readyTime,omitempty"`
 	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
-	// CertificateFingerprint is the SHA-256 of the certificate in lower-case hex. The audit log of the API server has it.
+	// CertificateFingerprint is the SHA-256 of the certificate in lower-case hex. The audit log of the API server has it. Sessions for management clusters have
+	// a token and no certificate.
 	CertificateFingerprint string `json:"certificateFingerprint,omitempty"`
 	// EndTime, EndedBy and EndReason are set when it has ended.
 	EndTime   *time.Time `json:"endTime,omitempty"`
@@ -83,5 +88,5 @@ type AccessSessionList struct {
 	Items []AccessSession `json:"items"`
 }
 
-// AccessSessionPath returns the path of the API server of a session's cluster at the session gateway.
+// AccessSessionPath returns the path of a session's API server at the session gateway.
 func AccessSessionPath(id string) string { return "/sessions/" + id + "/kas" }

@@ -38,8 +38,10 @@ const (
 	ActionCredentialRevokeOne = "credentials.revokeOne"
 	// ActionAccessSessionRequest requests the credential of an access session.
 	ActionAccessSessionRequest = "accessSessions.request"
-	// ActionElevationEnd revokes the credentials of one cluster that were requested with an elevation that was ended. Each cluster has an
-	// operation. It needs no active elevation.
+	// ActionShardSessionRequest requests an access session for the management cluster of a provision shard.
+	ActionShardSessionRequest = "shardSessions.request"
+	// ActionElevationEnd revokes the credentials of one cluster, or ends the sessions for one management cluster, that were requested with an elevation that
+	// was ended. Each of them has an operation. It needs no active elevation.
 	ActionElevationEnd = "elevations.end"
 
 	ActionShardUpdate     = "shards.update"
@@ -58,6 +60,9 @@ const (
 	ActionDriftDelete    = "drift.delete"
 )
 
+// TargetShard is the kind of the target of an action on a provision shard or its management cluster.
+const TargetShard = "provisionShard"
+
 // Actions returns all actions. Admin has a route for each, and the backend executes each; tests of both services check it.
 func Actions() []string {
 	return []string{
@@ -65,7 +70,7 @@ func Actions() []string {
 		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
 		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
 		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,
-		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionElevationEnd,
+		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardSessionRequest, ActionElevationEnd,
 		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
 		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
 		ActionQuotaSet, ActionEgressLinkSet, ActionEgressLinkDelete,

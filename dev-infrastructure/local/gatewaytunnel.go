@@ -26,6 +26,8 @@ func (r *Region) gatewayTunnels(m *managementCluster) []supervisor.Spec {
 		"--gateway-url=https://"+r.address(gatewayAccessPort),
 		"--audience="+adminAudience,
 		"--ca-file="+r.state.path("ca", mesh.CAFile),
+		"--intent-keys-url="+r.intentKeysURL(),
+		"--trust-domain="+r.config.TrustDomain,
 	)
 	spec.Needs = []string{m.apiServerName()}
 	return []supervisor.Spec{r.withWorkload(spec, spec.Name)}

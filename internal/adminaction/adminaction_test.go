@@ -55,7 +55,7 @@ func operation(action string, parameters string) *database.AdminOperationDocumen
 // object by its UID or name.
 func TestRequestOfEveryAction(t *testing.T) {
 	without := map[string]bool{adminv1.ActionNodePoolScale: true, adminv1.ActionARMOperationRetry: true, adminv1.ActionARMOperationCancel: true,
-		adminv1.ActionDriftReconcile: true, adminv1.ActionDriftDelete: true, adminv1.ActionQuotaSet: true, adminv1.ActionEgressLinkSet: true, adminv1.ActionEgressLinkDelete: true}
+		adminv1.ActionDriftReconcile: true, adminv1.ActionDriftDelete: true, adminv1.ActionShardSessionRequest: true, adminv1.ActionQuotaSet: true, adminv1.ActionEgressLinkSet: true, adminv1.ActionEgressLinkDelete: true}
 	for _, action := range adminv1.Actions() {
 		parameters := `{}`
 		switch action {
@@ -81,6 +81,15 @@ func TestRequestOfEveryAction(t *testing.T) {
 		if text := r.Message.ProtoReflect(); !strings.Contains(text.Interface().(interface{ String() string }).String(), "alice@example.com") {
 			t.Errorf("%s: the request does not name the engineer: %v", action, r.Message)
 		}
+	}
+}
+
+// TestEndOfSessionsHasNoRequest checks that the end of an elevation sends nothing to Cluster Service for a management cluster, whose sessions the backend ends.
+func TestEndOfSessionsHasNoRequest(t *testing.T) {
+	o := operation(adminv1.ActionElevationEnd, `{}`)
+	o.Target = database.AdminTarget{Kind: adminv1.TargetShard, ID: "mgmt-1"}
+	if r, err := RequestOf(o); err != nil || r != nil {
+		t.Errorf("the request is %v, %v", r, err)
 	}
 }
 

@@ -34,6 +34,9 @@ func RequestOf(o *database.AdminOperationDocument) (*Request, error) {
 				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, CredentialUid: o.Target.ID, Requester: ActorName(o), Reason: Justification(o),
 			}}, nil
 	case adminv1.ActionElevationEnd:
+		if o.Target.Kind == adminv1.TargetShard {
+			return nil, nil
+		}
 		return &Request{Method: clusterservicev1.ClusterService_RevokeBreakGlassCredentials_FullMethodName, OwnUID: true,
 			Message: &clusterservicev1.RevokeBreakGlassCredentialsRequest{
 				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Elevation: o.Actor.ElevationID,

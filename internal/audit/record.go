@@ -80,6 +80,8 @@ type Object struct {
 	ResourceID string `json:"resourceId,omitempty"`
 	// Cluster is the UID of the cluster that the object belongs to, in lower case.
 	Cluster string `json:"cluster,omitempty"`
+	// Shard is the provision shard of the management cluster that has the object; empty for an object of a cluster.
+	Shard string `json:"shard,omitempty"`
 }
 
 // maxText is the maximum length of a text in a record, in bytes. Longer texts are truncated.
@@ -88,7 +90,7 @@ const maxText = 4 << 10
 // Bounded returns a copy of a record with valid UTF-8 and bounded texts, as it is stored.
 func (r Record) Bounded() Record {
 	for _, text := range []*string{&r.Peer, &r.Person.Name, &r.Person.As, &r.Person.ObjectID, &r.Person.TenantID, &r.Person.Role, &r.Person.Elevation, &r.Action,
-		&r.Object.Kind, &r.Object.ID, &r.Object.ResourceID, &r.Object.Cluster, &r.Level, &r.Reason, &r.Ticket, &r.Outcome, &r.Code, &r.Operation, &r.Request, &r.Trace} {
+		&r.Object.Kind, &r.Object.ID, &r.Object.ResourceID, &r.Object.Cluster, &r.Object.Shard, &r.Level, &r.Reason, &r.Ticket, &r.Outcome, &r.Code, &r.Operation, &r.Request, &r.Trace} {
 		*text = bounded(*text)
 	}
 	r.Object.Cluster = strings.ToLower(r.Object.Cluster)

@@ -3,7 +3,6 @@ package database
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
@@ -15,8 +14,10 @@ type AccessRecordingDocument struct {
 	// RecordingID is the ID of the request in the audit.
 	RecordingID string `json:"recordingId"`
 	SessionID   string `json:"sessionId"`
-	ClusterUID  string `json:"clusterUid"`
-	ResourceID  string `json:"resourceId"`
+	// ClusterUID and ResourceID, or Shard, are those of the session.
+	ClusterUID string `json:"clusterUid,omitempty"`
+	ResourceID string `json:"resourceId,omitempty"`
+	Shard      string `json:"shard,omitempty"`
 	// Name, ObjectID and TenantID identify the engineer. Reason and Ticket are those of the session.
 	Name     string `json:"name"`
 	ObjectID string `json:"objectId"`
@@ -38,9 +39,9 @@ type AccessRecordingDocument struct {
 	Complete  bool       `json:"complete,omitempty"`
 }
 
-// AccessRecordingKey returns the key of the description of a recording.
-func AccessRecordingKey(clusterUID, id string) Key {
-	return Key{SubscriptionID: accessSessionPartition + strings.ToLower(clusterUID), ResourceID: "/access-recordings/" + id}
+// Key returns the key of the description of a recording.
+func (d *AccessRecordingDocument) Key() Key {
+	return Key{SubscriptionID: accessPartition(d.ClusterUID, d.Shard), ResourceID: "/access-recordings/" + d.RecordingID}
 }
 
 // AccessRecordingFilter selects descriptions of recordings. An empty field selects all.
@@ -60,7 +61,7 @@ func (db *DB) EachAccessRecording(ctx context.Context, filter AccessRecordingFil
 	}
 	partition := azcosmos.NewPartitionKey()
 	if filter.ClusterUID != "" {
-		partition = azcosmos.NewPartitionKeyString(accessSessionPartition + strings.ToLower(filter.ClusterUID))
+		partition = azcosmos.NewPartitionKeyString(accessPartition(filter.ClusterUID, ""))
 	}
 	var unreadable UnreadableError
 	return unreadable.orElse(db.pagesOf(ctx, func(c *client) *azcosmos.ContainerClient { return c.accessSessions }, partition, query, parameters, func(document []byte) error {
@@ -75,7 +76,7 @@ func (db *DB) EachAccessRecording(ctx context.Context, filter AccessRecordingFil
 
 // PutAccessRecording stores the description of a recording, or replaces an earlier one.
 func (db *DB) PutAccessRecording(ctx context.Context, document AccessRecordingDocument) error {
-	key := AccessRecordingKey(document.ClusterUID, document.RecordingID)
+	key := document.Key()
 	err := Retry(ctx, func(ctx context.Context) error {
 		item, err := db.accessRecordings.Find(ctx, key)
 		if err != nil {

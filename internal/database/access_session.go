@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -19,17 +20,23 @@ const (
 	AccessSessionEnded     AccessSessionState = "Ended"
 )
 
-// accessSessionPartition is the prefix of partition keys of the container AccessSessions. The rest is the UID of the cluster.
-const accessSessionPartition = "cluster:"
+// accessSessionPartition is the prefix of partition keys of the container AccessSessions for clusters, and accessShardPartition that for management
+// clusters. The rest is the UID of the cluster, or the name of the provision shard.
+const (
+	accessSessionPartition = "cluster:"
+	accessShardPartition   = "shard:"
+)
 
-// AccessSessionDocument is the access of one engineer to one cluster through the session gateway. Admin creates it, the gateway makes it
-// ready, and both end it. It authorizes nothing by itself: the gateway also requires the credential with its ID in Cluster Service. Its
-// certificate names the engineer.
+// AccessSessionDocument is the access of one engineer to one cluster, or to one management cluster, through the session gateway. Admin creates it, the
+// gateway makes it ready, and admin, the backend and the gateway end it. It authorizes nothing by itself. For a cluster, the gateway also requires the
+// credential with its ID in Cluster Service, whose certificate names the engineer. For a management cluster, the agent there verifies the Intent.
 type AccessSessionDocument struct {
-	// SessionID is also the ID of the admin operation and of the credential.
-	SessionID  string `json:"sessionId"`
-	ClusterUID string `json:"clusterUid"`
-	ResourceID string `json:"resourceId"`
+	// SessionID is also the ID of the admin operation, and of the credential.
+	SessionID string `json:"sessionId"`
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	ClusterUID string `json:"clusterUid,omitempty"`
+	ResourceID string `json:"resourceId,omitempty"`
+	Shard      string `json:"shard,omitempty"`
 	Mode       string `json:"mode"`
 	// Owner is the engineer, with the elevation, the reason and the ticket.
 	Owner     AdminActor         `json:"owner"`
@@ -43,6 +50,10 @@ type AccessSessionDocument struct {
 	// SealedKeys has the private key, sealed for the gateway and bound to the session. A request that was repeated before its operation was
 	// stored has several, and the certificate is for one of them. They are removed at the end of the session.
 	SealedKeys [][]byte `json:"sealedKeys,omitempty"`
+	// Intent and Parameters are those of the operation of a session for a management cluster: the signed intent, and what it has a digest of. The backend
+	// sets them when it executes the operation. They are removed at the end of the session.
+	Intent     string          `json:"intent,omitempty"`
+	Parameters json.RawMessage `json:"parameters,omitempty"`
 	// ReadyTime, ExpirationTime and CertificateFingerprint are set with the state Ready.
 	ReadyTime              *time.Time `json:"readyTime,omitempty"`
 	ExpirationTime         *time.Time `json:"expirationTime,omitempty"`
@@ -53,12 +64,12 @@ type AccessSessionDocument struct {
 	EndReason string     `json:"endReason,omitempty"`
 }
 
-// End ends the session and removes its keys. It reports whether it changed the session.
+// End ends the session and removes its keys and its intent. It reports whether it changed the session.
 func (s *AccessSessionDocument) End(by, reason string, now time.Time) (changed bool) {
 	if s.State == AccessSessionEnded {
 		return false
 	}
-	s.State, s.EndTime, s.EndedBy, s.EndReason, s.SealedKeys = AccessSessionEnded, &now, by, reason, nil
+	s.State, s.EndTime, s.EndedBy, s.EndReason, s.SealedKeys, s.Intent, s.Parameters = AccessSessionEnded, &now, by, reason, nil, "", nil
 	return true
 }
 
@@ -80,20 +91,33 @@ func (s *AccessSessionDocument) KeyPurpose() string {
 	return strings.Join([]string{"access-session", s.SessionID, s.ClusterUID, s.Owner.ObjectID}, "/")
 }
 
-// AccessSessionKey returns the key of an access session.
+// AccessSessionKey returns the key of an access session for a cluster.
 func AccessSessionKey(clusterUID, id string) Key {
-	return Key{SubscriptionID: accessSessionPartition + strings.ToLower(clusterUID), ResourceID: "/access-sessions/" + id}
+	return (&AccessSessionDocument{ClusterUID: clusterUID, SessionID: id}).Key()
+}
+
+// Key returns the key of the session.
+func (s *AccessSessionDocument) Key() Key {
+	return Key{SubscriptionID: accessPartition(s.ClusterUID, s.Shard), ResourceID: "/access-sessions/" + s.SessionID}
+}
+
+// accessPartition returns the partition key of what belongs to a cluster, or to a management cluster if shard is not empty.
+func accessPartition(clusterUID, shard string) string {
+	if shard != "" {
+		return accessShardPartition + shard
+	}
+	return accessSessionPartition + strings.ToLower(clusterUID)
 }
 
 // AccessSessionFilter selects access sessions. An empty field selects all.
 type AccessSessionFilter struct {
-	// ID and ClusterUID are those of a session, ElevationID is that of its owner.
-	ID, ClusterUID, ElevationID string
+	// ID, ClusterUID and Shard are those of a session, ElevationID is that of its owner. At most one of ClusterUID and Shard is set.
+	ID, ClusterUID, Shard, ElevationID string
 	// OpenOnly selects sessions that are not ended.
 	OpenOnly bool
 }
 
-// EachAccessSession calls each for the access sessions that a filter selects, in no order. Without a cluster, it queries all partitions: use
+// EachAccessSession calls each for the access sessions that a filter selects, in no order. Without a cluster or a shard, it queries all partitions: use
 // it at startup and for requests of people. An error of type *UnreadableError means that some documents were skipped.
 func (db *DB) EachAccessSession(ctx context.Context, filter AccessSessionFilter, each func(*Item[AccessSessionDocument]) error) error {
 	query, parameters := "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.deletionTimestamp)", []azcosmos.QueryParameter{{Name: "@kind", Value: string(AccessSessionKind)}}
@@ -109,8 +133,8 @@ func (db *DB) EachAccessSession(ctx context.Context, filter AccessSessionFilter,
 		query += " AND NOT IS_DEFINED(c.properties.endTime)"
 	}
 	partition := azcosmos.NewPartitionKey()
-	if filter.ClusterUID != "" {
-		partition = azcosmos.NewPartitionKeyString(accessSessionPartition + strings.ToLower(filter.ClusterUID))
+	if filter.ClusterUID != "" || filter.Shard != "" {
+		partition = azcosmos.NewPartitionKeyString(accessPartition(filter.ClusterUID, filter.Shard))
 	}
 	var unreadable UnreadableError
 	return unreadable.orElse(db.pagesOf(ctx, func(c *client) *azcosmos.ContainerClient { return c.accessSessions }, partition, query, parameters, func(document []byte) error {

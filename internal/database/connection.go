@@ -66,14 +66,14 @@ type client struct {
 }
 
 // documents returns the container of a partition's documents: Admin for AdminPartition, Sessions for those of sessions of the portal,
-// AccessSessions for those of clusters, EgressLinks for those of links, and Resources for subscriptions.
+// AccessSessions for those of clusters and of provision shards, EgressLinks for those of links, and Resources for subscriptions.
 func (c *client) documents(partition string) *azcosmos.ContainerClient {
 	switch {
 	case partition == AdminPartition:
 		return c.admin
 	case strings.HasPrefix(partition, sessionPartition):
 		return c.sessions
-	case strings.HasPrefix(partition, accessSessionPartition):
+	case strings.HasPrefix(partition, accessSessionPartition), strings.HasPrefix(partition, accessShardPartition):
 		return c.accessSessions
 	case strings.HasPrefix(partition, egressLinkPartition):
 		return c.egressLinks

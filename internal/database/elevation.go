@@ -78,11 +78,13 @@ type ElevationDecision struct {
 	Time     time.Time `json:"time"`
 }
 
-// ElevationCredentials are the credentials of one cluster that were requested with an elevation.
+// ElevationCredentials are the credentials of one cluster, or the sessions for one management cluster, that were requested with an elevation.
 type ElevationCredentials struct {
-	ClusterUID string `json:"clusterUid"`
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	ClusterUID string `json:"clusterUid,omitempty"`
 	ResourceID string `json:"resourceId,omitempty"`
-	// RevocationID is the ID of the admin operation that revokes them. It is set when the elevation is ended.
+	Shard      string `json:"shard,omitempty"`
+	// RevocationID is the ID of the admin operation that revokes the credentials or ends the sessions. It is set when the elevation is ended.
 	RevocationID string `json:"revocationId,omitempty"`
 }
 

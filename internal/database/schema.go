@@ -127,6 +127,8 @@ func Roles() []Role {
 			{leasesContainer, []string{createItems, replaceItems, executeQuery}},
 			// The query finds the links of a cluster that is being deleted.
 			{egressLinksContainer, []string{createItems, readItems, replaceItems, executeQuery}},
+			// The backend completes and ends sessions for management clusters, and creates none.
+			{accessSessionsContainer, []string{readItems, replaceItems, executeQuery}},
 		}},
 		{"admin", []Grant{metadata,
 			{resourcesContainer, []string{readItems, executeQuery, readChangeFeed}},

@@ -23,10 +23,17 @@ func NewRegionVerifier(identity mesh.Transport, keysURL string) *Verifier {
 	issuer, audience := RegionIssuer(identity.ID().TrustDomain)
 	transport := identity.ClientTransport(mesh.Admin)
 	transport.DisableKeepAlives = true
-	client := &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       keysTimeout,
-	}
-	return NewVerifier(VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keysURL, Client: client})
+	return NewVerifier(VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keysURL, Client: keysClient(transport)})
+}
+
+// NewPublicVerifier returns a Verifier of the intents of a trust domain, for a program outside of its mesh. It fetches the keys from keysURL with a transport
+// that must verify the server.
+func NewPublicVerifier(transport http.RoundTripper, trustDomain, keysURL string) *Verifier {
+	issuer, audience := RegionIssuer(trustDomain)
+	return NewVerifier(VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keysURL, Client: keysClient(transport)})
+}
+
+// keysClient returns a client that follows no redirects.
+func keysClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: keysTimeout}
 }

@@ -2,9 +2,11 @@
 // cluster. Whoever can publish works could otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
 // policy permits it changes only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of
 // finalizers. The prober may read HostedClusters and what it needs to reach their API servers, and change one annotation. The forwarder may read
-// the metadata of namespaces, and change another annotation. The agent of tunnels may read which clusters exist and where their API servers are.
+// the metadata of namespaces, and change another annotation. The agent of tunnels may read which clusters exist and where their API servers are, and issue
+// tokens of two service accounts for access sessions of engineers.
 //
-// The folder local has the role of the forwarder, which runs only in local regions. Its policy is that of the prober with another annotation.
+// The folder local has what only local regions have: the role of the forwarder, whose policy is that of the prober with another annotation, and the service
+// accounts of access sessions with the management cluster.
 package managementaccess
 
 import (
@@ -22,6 +24,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 )
@@ -33,6 +36,9 @@ const (
 	Forwarder = "log-forwarder"
 	Tunnel    = "gateway-tunnel"
 )
+
+// SessionAccount returns the name of the service account of access sessions with the management cluster that have a level. Its namespace is Tunnel.
+func SessionAccount(level adminv1.Level) string { return "access-" + string(level) }
 
 //go:embed objects local
 var files embed.FS
@@ -52,9 +58,17 @@ func Objects(user string) (map[string][]byte, error) {
 	return objects, nil
 }
 
-// resources are the paths of the kinds of the objects.
-func resources(kind string) (string, error) {
+// resources returns the path of the objects of a kind. namespace is empty for kinds without namespaces.
+func resources(kind, namespace string) (string, error) {
 	switch kind {
+	case "Namespace":
+		return "/api/v1/namespaces/", nil
+	case "ServiceAccount":
+		return "/api/v1/namespaces/" + namespace + "/serviceaccounts/", nil
+	case "Role":
+		return "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace + "/roles/", nil
+	case "RoleBinding":
+		return "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace + "/rolebindings/", nil
 	case "ClusterRole":
 		return "/apis/rbac.authorization.k8s.io/v1/clusterroles/", nil
 	case "ClusterRoleBinding":
@@ -96,12 +110,12 @@ func Apply(ctx context.Context, client *http.Client, server string) error {
 func apply(ctx context.Context, client *http.Client, server string, text []byte) error {
 	var object struct {
 		Kind     string
-		Metadata struct{ Name string }
+		Metadata struct{ Name, Namespace string }
 	}
 	if err := yaml.Unmarshal(text, &object); err != nil {
 		return err
 	}
-	path, err := resources(object.Kind)
+	path, err := resources(object.Kind, object.Metadata.Namespace)
 	if err != nil {
 		return err
 	}

@@ -9,15 +9,18 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
@@ -288,6 +291,47 @@ func TestTunnel(t *testing.T) {
 	newAPIClient(t, cluster.Server, cluster.TunnelKubeconfig(t)).try(t, "gateway-tunnel",
 		attempt{"the HostedCluster of an ID", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters?labelSelector=api.openshift.com%2Fid%3D1", "", http.StatusOK},
 		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"a token of the mode read", http.MethodPost, "/api/v1/namespaces/gateway-tunnel/serviceaccounts/access-reader/token", `{}`, http.StatusCreated},
+		attempt{"a token of the mode admin", http.MethodPost, "/api/v1/namespaces/gateway-tunnel/serviceaccounts/access-admin/token", `{}`, http.StatusCreated},
+		attempt{"a token of another account", http.MethodPost, "/api/v1/namespaces/gateway-tunnel/serviceaccounts/default/token", `{}`, http.StatusForbidden},
+		attempt{"a token of another namespace", http.MethodPost, "/api/v1/namespaces/kube-system/serviceaccounts/access-admin/token", `{}`, http.StatusForbidden},
+		attempt{"an account", http.MethodPost, "/api/v1/namespaces/gateway-tunnel/serviceaccounts", `{"metadata":{"name":"s"}}`, http.StatusForbidden},
+		attempt{"a right", http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/gateway-tunnel/rolebindings", `{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[]}`, http.StatusForbidden},
 		attempt{"all Services of API servers", http.MethodGet, "/api/v1/services?fieldSelector=metadata.name%3Dkube-apiserver", "", http.StatusForbidden},
 		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusForbidden})
+}
+
+// TestReaderRoleIsCurrent compares the role of sessions of the mode read with package readrules, which the session gateway enforces.
+func TestReaderRoleIsCurrent(t *testing.T) {
+	text, err := os.ReadFile("local/5-access-reader-role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role struct {
+		Rules []struct {
+			APIGroups       []string `yaml:"apiGroups"`
+			Resources       []string `yaml:"resources"`
+			Verbs           []string `yaml:"verbs"`
+			NonResourceURLs []string `yaml:"nonResourceURLs"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &role); err != nil {
+		t.Fatal(err)
+	}
+	granted := map[string][]string{}
+	for _, rule := range role.Rules {
+		if rule.NonResourceURLs == nil && !slices.Equal(rule.Verbs, readrules.Verbs()) {
+			t.Errorf("the verbs of %v are %v", rule.APIGroups, rule.Verbs)
+		}
+		for _, group := range rule.APIGroups {
+			granted[group] = rule.Resources
+		}
+	}
+	permitted := map[string][]string{}
+	for _, rule := range readrules.ManagementCluster() {
+		permitted[rule.Group] = rule.Resources
+	}
+	if diff := cmp.Diff(permitted, granted); diff != "" {
+		t.Errorf("(-permitted +granted):\n%s", diff)
+	}
 }

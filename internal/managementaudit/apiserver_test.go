@@ -15,8 +15,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -55,6 +57,7 @@ func TestEngineerIsSeen(t *testing.T) {
 	const secret = "hunter2"
 	engineer := cluster.KubeconfigOf(t, "ada@example.com", "system:masters")
 	hypershift := cluster.KubeconfigOf(t, "hypershift", "system:masters")
+	session := cluster.KubeconfigOf(t, "system:serviceaccount:"+managementaccess.Tunnel+":"+managementaccess.SessionAccount(adminv1.LevelAdmin), "system:masters")
 	nobody := cluster.KubeconfigOf(t, "mallory@example.com", "nobody")
 	run := func(kubeconfig string, arguments ...string) error {
 		command := exec.CommandContext(t.Context(), kubectl, append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir()}, arguments...)...)
@@ -74,6 +77,9 @@ func TestEngineerIsSeen(t *testing.T) {
 		if err := run(engineer, arguments...); err != nil && arguments[1] != "token" {
 			t.Fatal(err)
 		}
+	}
+	if err := run(session, "create", "secret", "generic", "session", "--from-literal=key="+secret); err != nil {
+		t.Fatal(err)
 	}
 	if err := run(nobody, "get", "namespaces"); err == nil {
 		t.Fatal("a user without rights can read namespaces")
@@ -116,6 +122,7 @@ func TestEngineerIsSeen(t *testing.T) {
 			"ada@example.com  kubernetes.create secrets mgmt-1/default/key succeeded",
 			"ada@example.com  kubernetes.get secrets mgmt-1/default/key succeeded",
 			"ada@example.com grace@example.com kubernetes.list namespaces mgmt-1 succeeded",
+			"system:serviceaccount:gateway-tunnel:access-admin  kubernetes.create secrets mgmt-1/default/session succeeded",
 			"pods/exec mgmt-1/default/idle failed",
 			"mallory@example.com  kubernetes.list namespaces mgmt-1 refused",
 			"hypershift  kubernetes.create clusterroles.rbac.authorization.k8s.io mgmt-1/backdoor succeeded",

@@ -49,7 +49,7 @@ func adminActions() []Rule {
 			"POST "+cluster+"/pause", "POST "+cluster+"/resume", "POST "+cluster+"/set-size", "POST "+cluster+"/retry",
 			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+cluster+"/credentials/{credential}/revoke", "POST "+cluster+"/access-sessions", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
 			"POST "+cluster+"/upgrades", "POST "+upgrade+"/pause", "POST "+upgrade+"/resume", "POST "+upgrade+"/abort",
-			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
+			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "POST "+shard+"/access-sessions", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
 			"PUT /admin/v1/subscriptions/{subscription}/quota", "PUT "+cluster+"/egress-links/{link}", "DELETE /admin/v1/egress-links/{link}"),
 		httpRules(Admin, engineers(Condition{Role: breakGlass, Elevated: true}),
 			"POST "+cluster+"/force", "POST "+cluster+"/accept-control-plane", "POST "+operation+"/cancel",

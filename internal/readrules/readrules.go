@@ -1,5 +1,6 @@
-// Package readrules lists what engineers with the level reader may read in a hosted cluster: everything but Secrets, as OpenShift's
-// ClusterRole cluster-reader permits. The local runtime of HyperShift grants it with RBAC, and the session gateway forwards nothing else.
+// Package readrules lists what engineers with the level reader may read in a hosted cluster and in a management cluster: everything but Secrets, as
+// OpenShift's ClusterRole cluster-reader permits. RBAC grants it in both (the local runtime of HyperShift, and package managementaccess), and the session
+// gateway forwards nothing else.
 package readrules
 
 import "slices"
@@ -11,10 +12,23 @@ type Rule struct {
 	Resources []string
 }
 
-// Rules returns the rules. RBAC cannot exclude a resource, so all of them are listed: in the group of the core everything but Secrets and the
+// Rules are what an engineer may read.
+type Rules []Rule
+
+// ManagementCluster returns the rules for a management cluster: those for a hosted cluster, and the resources of HyperShift and of Cluster API, which refer to
+// Secrets by name.
+func ManagementCluster() Rules {
+	rules := HostedCluster()
+	for _, group := range []string{"hypershift.openshift.io", "certificates.hypershift.openshift.io", "scheduling.hypershift.openshift.io", "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"} {
+		rules = append(rules, Rule{group, []string{"*"}})
+	}
+	return rules
+}
+
+// HostedCluster returns the rules for a hosted cluster. RBAC cannot exclude a resource, so all of them are listed: in the group of the core everything but Secrets and the
 // subresources with which one can act in a pod or reach its network, and the groups of Kubernetes and OpenShift without secrets.
-func Rules() []Rule {
-	rules := []Rule{{"", []string{"bindings", "componentstatuses", "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/status", "nodes", "nodes/status",
+func HostedCluster() Rules {
+	rules := Rules{{"", []string{"bindings", "componentstatuses", "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/status", "nodes", "nodes/status",
 		"persistentvolumeclaims", "persistentvolumeclaims/status", "persistentvolumes", "persistentvolumes/status", "pods", "pods/log", "pods/status",
 		"podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas", "resourcequotas/status",
 		"serviceaccounts", "services", "services/status"}}}
@@ -33,7 +47,7 @@ func Rules() []Rule {
 func Verbs() []string { return []string{"get", "list", "watch"} }
 
 // Permits reports whether a rule permits a verb on a resource of a group. subresource is empty for the resource itself.
-func Permits(verb, group, resource, subresource string) bool {
+func (rules Rules) Permits(verb, group, resource, subresource string) bool {
 	if !slices.Contains(Verbs(), verb) || resource == "" {
 		return false
 	}
@@ -44,5 +58,3 @@ func Permits(verb, group, resource, subresource string) bool {
 		return r.Group == group && (slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, resource))
 	})
 }
-
-var rules = Rules()

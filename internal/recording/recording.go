@@ -26,10 +26,12 @@ type Person struct {
 // Facts is what a Log states about its recording in clear text. It does not contain the command, whose arguments may be secret.
 type Facts struct {
 	// ID is the ID of the request, which the audit records and the event in the audit log of the API server have too.
-	ID         string    `json:"id"`
-	SessionID  string    `json:"sessionId"`
-	ClusterUID string    `json:"clusterUid"`
-	ResourceID string    `json:"resourceId"`
+	ID        string `json:"id"`
+	SessionID string `json:"sessionId"`
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	ClusterUID string    `json:"clusterUid,omitempty"`
+	ResourceID string    `json:"resourceId,omitempty"`
+	Shard      string    `json:"shard,omitempty"`
 	Owner      Person    `json:"owner"`
 	Reason     string    `json:"reason"`
 	Ticket     string    `json:"ticket,omitempty"`

@@ -62,6 +62,7 @@ func TestAccessSessions(t *testing.T) {
 	})
 	d.step("restricted API", d.restrictAPI)
 	d.step("commands in pods", d.recordCommands)
+	d.step("management cluster", d.useManagementCluster)
 	d.step("deletion of the cluster", func() {
 		open("INC-42")
 		watched := d.watchNamespaces(holder)
@@ -123,6 +124,48 @@ func (d *scenario) refusedByGateway(holder kubectl) {
 		if out, err := holder.run(d.ctx, arguments...); err == nil || !strings.Contains(err.Error(), want) {
 			d.t.Errorf("kubectl %v: %q: %v, want %q", arguments, out, err, want)
 		}
+	}
+}
+
+// useManagementCluster reads the management cluster of the cluster with the real kubectl. The mode read has no Secrets. The session ends with its elevation.
+func (d *scenario) useManagementCluster() {
+	dump, err := engineer(d.t, "reader").Dump(d.ctx, d.id)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	found := dump.Cluster
+	holder := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "management.kubeconfig")}
+	d.hcpctl("mc", "access", found.ProvisionShard, "--for", "10m", "--file", holder.kubeconfig, "--as", "operator", "--reason", "works are not applied", "--ticket", "INC-45")
+	for _, test := range []struct {
+		arguments []string
+		want      string
+	}{
+		{[]string{"auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"}, "system:serviceaccount:gateway-tunnel:access-reader"},
+		{[]string{"get", "hostedclusters", "-A", "-o", "jsonpath={.items[*].metadata.labels}"}, found.ClusterID},
+		{[]string{"get", "namespaces", "-o", "name"}, "namespace/gateway-tunnel"},
+	} {
+		if out, err := holder.run(d.ctx, test.arguments...); err != nil || !strings.Contains(out, test.want) {
+			d.t.Errorf("kubectl %v: %q: %v, want %q", test.arguments, out, err, test.want)
+		}
+	}
+	for want, arguments := range map[string][]string{
+		"list of secrets":      {"get", "secrets", "-A"},
+		"delete of namespaces": {"delete", "namespace", "gateway-tunnel"},
+		"permit impersonation": {"get", "--raw", "/api/v1/namespaces", "--as", "system:admin"},
+	} {
+		if out, err := holder.run(d.ctx, arguments...); err == nil || !strings.Contains(err.Error(), want) {
+			d.t.Errorf("kubectl %v: %q: %v, want %q", arguments, out, err, want)
+		}
+	}
+	var sessions []adminv1.AccessSession
+	if err := json.Unmarshal([]byte(d.hcpctlRead("access", "sessions", "--shard", found.ProvisionShard, "--output", "json")), &sessions); err != nil || len(sessions) != 1 {
+		d.t.Fatalf("the open sessions are %+v: %v", sessions, err)
+	}
+	if out := d.hcpctl("access", "end", sessions[0].ElevationID, "--as", "operator"); !strings.Contains(out, "management cluster "+found.ProvisionShard+" have ended") {
+		d.t.Errorf("the end of the elevation prints %q", out)
+	}
+	if out, err := holder.run(d.ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "has ended") {
+		d.t.Errorf("after the end: %q: %v", out, err)
 	}
 }
 

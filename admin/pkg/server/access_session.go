@@ -42,15 +42,9 @@ type Gateway struct {
 // admin keeps no copy. The session is stored before the operation that requests its certificate. If admin ends in between, the session
 // ends without a certificate, or the same request with its idempotency key continues.
 func (s *Server) requestAccessSession(ctx context.Context, rq *request) (any, error) {
-	var asked adminv1.AccessSessionRequest
-	if err := rq.decodeBody(&asked); err != nil {
+	asked, err := s.decodeSessionRequest(rq)
+	if err != nil {
 		return nil, err
-	}
-	if asked.Mode = cmp.Or(asked.Mode, adminv1.AccessRead); !slices.Contains(adminv1.AccessModes(), asked.Mode) {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "mode", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Mode, adminv1.AccessModes())}})
-	}
-	if s.Gateway == nil {
-		return nil, apierror.New(apierror.FailedPrecondition, "The region has no session gateway. Use a break-glass credential.")
 	}
 	level := asked.Mode.Level()
 	key, signing, err := certificaterequest.New(credentialuse.EngineerPrefix+rq.caller.ObjectID, level.Organization())
@@ -69,32 +63,57 @@ func (s *Server) requestAccessSession(ctx context.Context, rq *request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	if err := s.storeAccessSession(ctx, rq, operation, asked.Mode, key); err != nil {
+	session := newAccessSession(rq, operation, asked.Mode)
+	session.ClusterUID, session.ResourceID = target.ClusterUID, target.ResourceID
+	sealed, err := s.Gateway.Keys.Seal(session.KeyPurpose(), key)
+	if err != nil {
+		return nil, err
+	}
+	session.SealedKeys = [][]byte{sealed}
+	return s.acceptAccessSession(ctx, rq, target, operation, session)
+}
+
+// decodeSessionRequest returns the request for an access session, with its mode.
+func (s *Server) decodeSessionRequest(rq *request) (asked adminv1.AccessSessionRequest, err error) {
+	if err := rq.decodeBody(&asked); err != nil {
+		return asked, err
+	}
+	if asked.Mode = cmp.Or(asked.Mode, adminv1.AccessRead); !slices.Contains(adminv1.AccessModes(), asked.Mode) {
+		return asked, apierror.InvalidFields([]apierror.Violation{{Field: "mode", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Mode, adminv1.AccessModes())}})
+	}
+	if s.Gateway == nil {
+		return asked, apierror.New(apierror.FailedPrecondition, "The region has no session gateway. Use a break-glass credential.")
+	}
+	return asked, nil
+}
+
+// newAccessSession returns the session of an operation, without its object and its key.
+func newAccessSession(rq *request, operation *database.AdminOperationDocument, mode adminv1.AccessMode) *database.AccessSessionDocument {
+	now := time.Now().UTC()
+	return &database.AccessSessionDocument{
+		SessionID: operation.OperationID, Mode: string(mode), Owner: operation.Actor, Emergency: rq.elevation.Emergency, State: database.AccessSessionRequested, RequestTime: now,
+		RequestExpirationTime: now.Add(accessSessionSigning), ElevationExpirationTime: rq.elevation.ExpirationTime,
+	}
+}
+
+// acceptAccessSession stores a session and then its operation.
+func (s *Server) acceptAccessSession(ctx context.Context, rq *request, target database.AdminTarget, operation *database.AdminOperationDocument, session *database.AccessSessionDocument) (any, error) {
+	if err := s.storeAccessSession(ctx, rq, session); err != nil {
 		return nil, err
 	}
 	accepted, err := s.acceptCredential(ctx, rq, target, operation)
 	if err != nil && apierror.KindOf(err) != apierror.Unavailable { // after Unavailable the operation may exist
-		_, endErr := s.endSession(ctx, database.AccessSessionKey(target.ClusterUID, operation.OperationID), rq.caller.Name, "its certificate could not be requested")
+		_, endErr := s.endSession(ctx, session.Key(), rq.caller.Name, "its credential could not be requested")
 		s.logFailedEnd(ctx, operation.OperationID, endErr)
 	}
 	return accepted, err
 }
 
-// storeAccessSession stores the session of an operation. A repetition of the same request adds its key.
-func (s *Server) storeAccessSession(ctx context.Context, rq *request, operation *database.AdminOperationDocument, mode adminv1.AccessMode, key []byte) error {
-	now := time.Now().UTC()
-	document := database.AccessSessionDocument{
-		SessionID: operation.OperationID, ClusterUID: operation.Target.ClusterUID, ResourceID: operation.Target.ResourceID, Mode: string(mode), Owner: operation.Actor,
-		Emergency: rq.elevation.Emergency, State: database.AccessSessionRequested, RequestTime: now, RequestExpirationTime: now.Add(accessSessionSigning),
-		ElevationExpirationTime: rq.elevation.ExpirationTime,
-	}
-	sealed, err := s.Gateway.Keys.Seal(document.KeyPurpose(), key)
-	if err != nil {
-		return err
-	}
-	document.SealedKeys = [][]byte{sealed}
-	open := 0
-	err = s.Database.EachAccessSession(ctx, database.AccessSessionFilter{ClusterUID: document.ClusterUID, OpenOnly: true}, func(item *database.Item[database.AccessSessionDocument]) error {
+// storeAccessSession stores a new session. A repetition of the same request adds its keys.
+func (s *Server) storeAccessSession(ctx context.Context, rq *request, document *database.AccessSessionDocument) error {
+	now, open := time.Now().UTC(), 0
+	filter := database.AccessSessionFilter{ClusterUID: document.ClusterUID, Shard: document.Shard, OpenOnly: true}
+	err := s.Database.EachAccessSession(ctx, filter, func(item *database.Item[database.AccessSessionDocument]) error {
 		if v := &item.Value; v.Owner.ObjectID == rq.caller.ObjectID && accessSessionState(v, now) != adminv1.AccessSessionEnded {
 			open++
 		}
@@ -106,19 +125,20 @@ func (s *Server) storeAccessSession(ctx context.Context, rq *request, operation 
 	if open >= maxAccessSessions {
 		return apierror.New(apierror.Throttled, "You have %d open sessions on this cluster; end one of them.", open).WithRetryAfter(time.Minute)
 	}
-	at := database.AccessSessionKey(document.ClusterUID, document.SessionID)
+	at := document.Key()
 	batch := s.Database.NewBatch(at.SubscriptionID)
-	database.Create(batch, s.Database.AccessSessions(), at, document)
+	database.Create(batch, s.Database.AccessSessions(), at, *document)
 	err = batch.Commit(ctx)
 	if race, lost := database.AsWriteConflict(err); !lost || !race.Exists || rq.operation == "" {
 		return err
 	}
 	_, err = s.Database.ChangeAccessSession(ctx, at, func(v *database.AccessSessionDocument) (bool, error) {
-		if accessSessionState(v, now) != adminv1.AccessSessionRequested || v.Owner.ObjectID != rq.caller.ObjectID || len(v.SealedKeys) >= maxSealedKeys {
+		keys := len(v.SealedKeys) + len(document.SealedKeys)
+		if accessSessionState(v, now) != adminv1.AccessSessionRequested || v.Owner.ObjectID != rq.caller.ObjectID || keys > maxSealedKeys {
 			return false, apierror.New(apierror.Conflict, "The key was used for another session, which is %s. Repeat the request with another key.", accessSessionState(v, now)).WithTarget(adminv1.IdempotencyKey)
 		}
-		v.SealedKeys = append(v.SealedKeys, sealed)
-		return true, nil
+		v.SealedKeys = append(v.SealedKeys, document.SealedKeys...)
+		return len(document.SealedKeys) > 0, nil
 	})
 	return err
 }
@@ -133,7 +153,7 @@ func accessSessionState(v *database.AccessSessionDocument, now time.Time) adminv
 
 func (s *Server) accessSessionResponse(v *database.AccessSessionDocument) adminv1.AccessSession {
 	shown := adminv1.AccessSession{
-		ID: v.SessionID, State: accessSessionState(v, time.Now()), Mode: adminv1.AccessMode(v.Mode), Cluster: adminv1.ElevationCluster{UID: v.ClusterUID, ResourceID: v.ResourceID},
+		ID: v.SessionID, State: accessSessionState(v, time.Now()), Mode: adminv1.AccessMode(v.Mode), Cluster: adminv1.ElevationCluster{UID: v.ClusterUID, ResourceID: v.ResourceID}, Shard: v.Shard,
 		Name: v.Owner.Name, ObjectID: v.Owner.ObjectID, ElevationID: v.Owner.ElevationID, Reason: v.Owner.Reason, Ticket: v.Owner.Ticket, Emergency: v.Emergency,
 		RequestTime: v.RequestTime, ReadyTime: v.ReadyTime, ExpirationTime: v.ExpirationTime, CertificateFingerprint: v.CertificateFingerprint,
 		EndTime: v.EndTime, EndedBy: v.EndedBy, EndReason: v.EndReason,
@@ -158,7 +178,7 @@ func (s *Server) accessSessionInPath(ctx context.Context, rq *request) (*databas
 	if found == nil {
 		return nil, apierror.New(apierror.NotFound, "Access session '%s' does not exist.", id)
 	}
-	rq.audited.object = audit.Object{Kind: "accessSession", ID: found.SessionID, ResourceID: found.ResourceID, Cluster: found.ClusterUID}
+	rq.audited.object = audit.Object{Kind: "accessSession", ID: found.SessionID, ResourceID: found.ResourceID, Cluster: found.ClusterUID, Shard: found.Shard}
 	rq.audited.operation, rq.audited.emergency = found.SessionID, found.Emergency
 	rq.audited.reason, rq.audited.ticket, rq.audited.level = found.Owner.Reason, found.Owner.Ticket, string(adminv1.AccessMode(found.Mode).Level())
 	return found, nil
@@ -177,7 +197,10 @@ func (s *Server) listAccessSessions(ctx context.Context, rq *request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	filter := database.AccessSessionFilter{OpenOnly: open}
+	filter := database.AccessSessionFilter{OpenOnly: open, Shard: rq.http.URL.Query().Get("shard")}
+	if filter.Shard != "" && rq.http.URL.Query().Has("cluster") {
+		return nil, apierror.New(apierror.InvalidParameter, "The parameters cluster and shard exclude each other.").WithTarget("shard")
+	}
 	if text := rq.http.URL.Query().Get("cluster"); text != "" {
 		cluster, err := s.finder.One(ctx, text)
 		if err != nil {
@@ -212,7 +235,7 @@ func (s *Server) endAccessSession(ctx context.Context, rq *request) (any, error)
 	if !own && !access.Includes(rq.roles[len(rq.roles)-1], adminv1.BreakGlass) {
 		return nil, apierror.New(apierror.PermissionDenied, "Ending the session of another engineer requires the role %s.", adminv1.BreakGlass)
 	}
-	ended, err := s.endSession(ctx, database.AccessSessionKey(found.ClusterUID, found.SessionID), rq.caller.Name, "ended by "+rq.caller.Name)
+	ended, err := s.endSession(ctx, found.Key(), rq.caller.Name, "ended by "+rq.caller.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -231,17 +254,18 @@ func (s *Server) endSession(ctx context.Context, key database.Key, by, reason st
 }
 
 // endSessionsOf ends the access sessions of an elevation that was ended, so that the gateway closes their connections at once. If that
-// fails, the gateway ends them when Cluster Service revokes the credentials of the elevation, which is stored with the end of the elevation.
+// fails, the operations that are stored with the end of the elevation end them: Cluster Service revokes the credentials of clusters, and the backend
+// ends the sessions for management clusters.
 func (s *Server) endSessionsOf(ctx context.Context, by string, e *database.ElevationDocument) {
 	for _, c := range e.Credentials {
-		filter := database.AccessSessionFilter{ClusterUID: c.ClusterUID, ElevationID: e.ElevationID, OpenOnly: true}
+		filter := database.AccessSessionFilter{ClusterUID: c.ClusterUID, Shard: c.Shard, ElevationID: e.ElevationID, OpenOnly: true}
 		err := s.Database.EachAccessSession(ctx, filter, func(item *database.Item[database.AccessSessionDocument]) error {
 			_, err := s.endSession(ctx, item.Key, by, "the elevation was ended")
 			s.logFailedEnd(ctx, item.Value.SessionID, err)
 			return nil
 		})
 		if err != nil {
-			s.Log.WarnContext(ctx, "listing the access sessions of an ended elevation failed", logkey.ClusterUID, c.ClusterUID, logkey.Error, err)
+			s.Log.WarnContext(ctx, "listing the access sessions of an ended elevation failed", logkey.ClusterUID, c.ClusterUID, logkey.Shard, c.Shard, logkey.Error, err)
 		}
 	}
 }

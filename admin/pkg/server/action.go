@@ -141,30 +141,46 @@ func (s *Server) completeCredential(ctx context.Context, rq *request, asked *adm
 	if asked.Level.Role() == "" {
 		return apierror.InvalidFields([]apierror.Violation{{Field: "level", Message: fmt.Sprintf("Unsupported value: %q: supported values: %q", asked.Level, adminv1.Levels())}})
 	}
-	rq.audited.level = string(asked.Level)
-	if class := asked.Level.Class(); class != adminv1.ClassOf(rq.route.Name) {
-		permitting, err := s.elevationFor(ctx, rq, class)
-		if err != nil {
-			return err
-		}
-		rq.elevation = permitting
+	if err := s.requireLevel(ctx, rq, asked.Level); err != nil {
+		return err
 	}
 	if asked.CertificateSigningRequest == "" {
 		return apierror.InvalidFields([]apierror.Violation{{Field: "certificateSigningRequest", Message: "Required value"}})
 	}
-	if asked.Duration == "" {
-		left := time.Until(rq.elevation.ExpirationTime.Add(-signingTime)).Truncate(time.Second) - time.Second
-		asked.Duration = max(minCredential, min(maxCredential, left)).String()
+	var err error
+	asked.Duration, err = validity(rq, asked.Duration)
+	return err
+}
+
+// requireLevel replaces the elevation of the request if a level requires another one than the route, and notes the level for the audit.
+func (s *Server) requireLevel(ctx context.Context, rq *request, level adminv1.Level) error {
+	rq.audited.level = string(level)
+	class := level.Class()
+	if class == adminv1.ClassOf(rq.route.Name) {
+		return nil
 	}
-	d, err := time.ParseDuration(asked.Duration)
+	permitting, err := s.elevationFor(ctx, rq, class)
+	if err == nil {
+		rq.elevation = permitting
+	}
+	return err
+}
+
+// validity returns the duration of a credential, which must end before the elevation. Without a request it is the longest one that does.
+func validity(rq *request, asked string) (string, error) {
+	if asked == "" {
+		left := time.Until(rq.elevation.ExpirationTime.Add(-signingTime)).Truncate(time.Second) - time.Second
+		asked = max(minCredential, min(maxCredential, left)).String()
+	}
+	d, err := time.ParseDuration(asked)
 	switch end := rq.elevation.ExpirationTime; {
 	case err != nil || d < minCredential || d > maxCredential:
-		return apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: must be a duration from %s to %s", minCredential, maxCredential)}})
+		return "", apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: must be a duration from %s to %s", minCredential, maxCredential)}})
 	case time.Now().Add(d + signingTime).After(end):
-		return apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: %s: the certificate must end before your elevation, which ends at %s; %s are left for signing. Elevate for longer.",
+		return "", apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: fmt.Sprintf("Invalid value: %s: the credential must end before your elevation, which ends at %s; %s are left for issuing it. Elevate for longer.",
 			d, end.UTC().Format(time.RFC3339), signingTime)}})
 	}
-	return nil
+	return asked, nil
 }
 
 // revokeCredential accepts the revocation of the credential in the path.

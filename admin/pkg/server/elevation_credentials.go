@@ -25,8 +25,8 @@ const (
 	concurrentRevocations = 8
 )
 
-// acceptCredential stores the operation that requests a credential. The same batch notes the cluster in the elevation, so that whoever ends the
-// elevation also revokes the credential: an elevation that was ended in the meantime permits nothing.
+// acceptCredential stores the operation that requests a credential, or a session for a management cluster. The same batch notes the cluster or the shard in
+// the elevation, so that whoever ends the elevation also revokes the credential: an elevation that was ended in the meantime permits nothing.
 func (s *Server) acceptCredential(ctx context.Context, rq *request, target database.AdminTarget, document *database.AdminOperationDocument) (accepted any, err error) {
 	err = database.Retry(ctx, func(ctx context.Context) error {
 		item, err := s.Database.Elevations().Get(ctx, database.ElevationKey(rq.elevation.ElevationID))
@@ -41,11 +41,17 @@ func (s *Server) acceptCredential(ctx context.Context, rq *request, target datab
 			return apierror.New(apierror.PermissionDenied, "Your elevation %s has ended. Request another one.", e.ElevationID)
 		}
 		batch := s.Database.NewBatch(database.AdminPartition)
-		if !slices.ContainsFunc(e.Credentials, func(c database.ElevationCredentials) bool { return c.ClusterUID == target.ClusterUID }) {
+		noted := database.ElevationCredentials{ClusterUID: target.ClusterUID, ResourceID: target.ResourceID}
+		if target.Kind == adminv1.TargetShard {
+			noted.Shard = target.ID
+		}
+		if !slices.ContainsFunc(e.Credentials, func(c database.ElevationCredentials) bool {
+			return c.ClusterUID == noted.ClusterUID && c.Shard == noted.Shard
+		}) {
 			if len(e.Credentials) >= maxCredentialClusters {
 				return apierror.New(apierror.Conflict, "Credentials for %d clusters were requested with your elevation %s, which is the maximum. Request another elevation.", maxCredentialClusters, e.ElevationID)
 			}
-			e.Credentials = append(e.Credentials, database.ElevationCredentials{ClusterUID: target.ClusterUID, ResourceID: target.ResourceID})
+			e.Credentials = append(e.Credentials, noted)
 			if err := s.Seals.Seal(e); err != nil {
 				return err
 			}
@@ -70,8 +76,8 @@ func (rq *request) ender() ender {
 	return ender{name: rq.caller.Name, objectID: rq.caller.ObjectID, tenantID: rq.caller.TenantID, roles: rq.roles, request: rq.id}
 }
 
-// revocations returns the operations that revoke the credentials of an elevation that was ended, and notes their IDs in it. Each has the
-// signed intent of whoever ended it. There are none if all certificates have expired, or if the elevation is not over.
+// revocations returns the operations that revoke the credentials of an elevation that was ended, and end its sessions for management clusters. It notes their
+// IDs in the elevation. Each has the signed intent of whoever ended it. There are none if all certificates have expired, or if the elevation is not over.
 func (s *Server) revocations(by ender, e *database.ElevationDocument) ([]database.AdminOperationDocument, error) {
 	now := time.Now().UTC()
 	// Certificates end before the elevation would have. An intent has a precision of seconds.
@@ -86,10 +92,13 @@ func (s *Server) revocations(by ender, e *database.ElevationDocument) ([]databas
 	for i := range e.Credentials {
 		c := &e.Credentials[i]
 		c.RevocationID = uuid.NewString()
+		target := database.AdminTarget{Kind: "cluster", ID: c.ClusterUID, ResourceID: c.ResourceID, ClusterUID: c.ClusterUID}
+		if c.Shard != "" {
+			target = database.AdminTarget{Kind: adminv1.TargetShard, ID: c.Shard}
+		}
 		o := database.AdminOperationDocument{
 			OperationID: c.RevocationID, SortKey: database.AdminSortKey(now, c.RevocationID), Action: adminv1.ActionElevationEnd, State: database.AdminAccepted,
-			Target:    database.AdminTarget{Kind: "cluster", ID: c.ClusterUID, ResourceID: c.ResourceID, ClusterUID: c.ClusterUID},
-			StartTime: now, LastTransitionTime: now, RequestID: by.request,
+			Target: target, StartTime: now, LastTransitionTime: now, RequestID: by.request,
 			Actor: database.AdminActor{
 				Name: by.name, ObjectID: by.objectID, TenantID: by.tenantID, Role: e.Actor.Role, ElevationID: e.ElevationID, Reason: reason, Ticket: e.Actor.Ticket,
 			},
@@ -106,7 +115,7 @@ func (s *Server) revocations(by ender, e *database.ElevationDocument) ([]databas
 func credentialsResponse(e *database.ElevationDocument, now time.Time) []adminv1.ElevationCredentials {
 	var all []adminv1.ElevationCredentials
 	for _, c := range e.Credentials {
-		shown := adminv1.ElevationCredentials{Cluster: adminv1.ElevationCluster{UID: c.ClusterUID, ResourceID: c.ResourceID}}
+		shown := adminv1.ElevationCredentials{Cluster: adminv1.ElevationCluster{UID: c.ClusterUID, ResourceID: c.ResourceID}, Shard: c.Shard}
 		if c.RevocationID != "" && e.EndTime != nil {
 			until := e.ExpirationTime
 			// A certificate that was requested before the end of the elevation may be signed after it.
@@ -149,7 +158,8 @@ func (s *Server) showRevocations(ctx context.Context, credentials []adminv1.Elev
 	_ = group.Wait() // the functions return no errors
 }
 
-// showRevocation sets the progress of a revocation: that of its operation, and that of Cluster Service once it has accepted it.
+// showRevocation sets the progress of a revocation: that of its operation, and that of Cluster Service once it has accepted it. cluster is empty for the
+// sessions for a management cluster.
 func (s *Server) showRevocation(ctx context.Context, cluster string, shown *adminv1.ElevationRevocation) {
 	expired := shown.State == adminv1.RevocationExpired
 	set := func(state adminv1.RevocationState, message string) {
@@ -163,6 +173,8 @@ func (s *Server) showRevocation(ctx context.Context, cluster string, shown *admi
 		set(adminv1.RevocationUnknown, "The operation cannot be read: "+apierror.As(err).Message)
 	case item == nil || item.Removed != nil:
 		set(adminv1.RevocationUnknown, "The operation is not stored any more.")
+	case item.Value.State == database.AdminSucceeded && cluster == "":
+		set(adminv1.RevocationRevoked, "") // the sessions for a management cluster have ended
 	case item.Value.State == database.AdminSucceeded:
 		state, message, err := s.revocationProgress(ctx, cluster, shown.OperationID)
 		if err != nil {
@@ -175,9 +187,9 @@ func (s *Server) showRevocation(ctx context.Context, cluster string, shown *admi
 	case item.Value.State.Terminal():
 		set(adminv1.RevocationFailed, "The operation has ended without an error.")
 	case item.Value.Attempts > 1:
-		set(adminv1.RevocationRequested, fmt.Sprintf("Cluster Service has not accepted the revocation in %d attempts. The backend retries it.", item.Value.Attempts))
+		set(adminv1.RevocationRequested, fmt.Sprintf("The revocation has not succeeded in %d attempts. The backend retries it.", item.Value.Attempts))
 	default:
-		set(adminv1.RevocationRequested, "The backend has not sent the revocation to Cluster Service yet.")
+		set(adminv1.RevocationRequested, "The backend has not executed the revocation yet.")
 	}
 }
 

@@ -200,7 +200,7 @@ func TestRevocationHasProgress(t *testing.T) {
 		state   adminv1.RevocationState
 		message string
 	}{
-		"accepted":  {"the backend is away", func(*harness, *database.AdminOperationDocument) {}, false, adminv1.RevocationRequested, "The backend has not sent"},
+		"accepted":  {"the backend is away", func(*harness, *database.AdminOperationDocument) {}, false, adminv1.RevocationRequested, "The backend has not executed"},
 		"attempted": {"Cluster Service is away", func(_ *harness, o *database.AdminOperationDocument) { o.State, o.Attempts = database.AdminRunning, 7 }, false, adminv1.RevocationRequested, "in 7 attempts"},
 		"refused": {"the action has failed", func(_ *harness, o *database.AdminOperationDocument) {
 			o.End(database.AdminFailed, &database.OperationError{Message: "The cluster does not exist."}, time.Now())

@@ -104,14 +104,14 @@ func (s *Server) recordingInPath(ctx context.Context, rq *request) (*database.Ac
 	if found == nil {
 		return nil, apierror.New(apierror.NotFound, "Recording '%s' does not exist.", id)
 	}
-	rq.audited.object = audit.Object{Kind: "recording", ID: found.RecordingID, ResourceID: found.ResourceID, Cluster: found.ClusterUID}
+	rq.audited.object = audit.Object{Kind: "recording", ID: found.RecordingID, ResourceID: found.ResourceID, Cluster: found.ClusterUID, Shard: found.Shard}
 	rq.audited.operation = found.SessionID
 	return found, nil
 }
 
 func recordingResponse(d *database.AccessRecordingDocument) adminv1.Recording {
 	return adminv1.Recording{
-		ID: d.RecordingID, SessionID: d.SessionID, Cluster: adminv1.ElevationCluster{UID: d.ClusterUID, ResourceID: d.ResourceID}, Name: d.Name, ObjectID: d.ObjectID,
+		ID: d.RecordingID, SessionID: d.SessionID, Cluster: adminv1.ElevationCluster{UID: d.ClusterUID, ResourceID: d.ResourceID}, Shard: d.Shard, Name: d.Name, ObjectID: d.ObjectID,
 		Reason: d.Reason, Ticket: d.Ticket, Kind: d.Kind, Namespace: d.Namespace, Pod: d.Pod, Container: d.Container, TTY: d.TTY, StartTime: d.StartTime,
 		EndTime: d.EndTime, EndReason: d.EndReason, Complete: d.Complete, Bytes: d.Bytes,
 	}
@@ -141,7 +141,7 @@ func (s *Server) openRecording(ctx context.Context, rq *request) (any, error) {
 		return nil, s.recordingFailure(ctx, found.RecordingID, err)
 	}
 	reader, err := recording.NewReader(log, s.Recordings.Keys)
-	if err == nil && (reader.Facts().ID != found.RecordingID || reader.Facts().ClusterUID != found.ClusterUID) {
+	if err == nil && (reader.Facts().ID != found.RecordingID || reader.Facts().ClusterUID != found.ClusterUID || reader.Facts().Shard != found.Shard) {
 		err = fmt.Errorf("%w: it is another recording", recording.ErrChanged)
 	}
 	if err != nil {

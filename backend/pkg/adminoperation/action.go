@@ -57,7 +57,8 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionCredentialRevoke:     e.revokeCredentials,
 		adminv1.ActionCredentialRevokeOne:  e.revokeCredential,
 		adminv1.ActionAccessSessionRequest: e.requestCredential,
-		adminv1.ActionElevationEnd:         e.revokeCredentials,
+		adminv1.ActionShardSessionRequest:  e.completeShardSession,
+		adminv1.ActionElevationEnd:         e.endElevation,
 
 		adminv1.ActionNodePoolScale:      decoded(e.scale),
 		adminv1.ActionQuotaSet:           decoded(e.setQuota),

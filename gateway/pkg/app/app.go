@@ -114,16 +114,17 @@ type Parts struct {
 func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	var tunnels *tunnel.Server
 	var ways dial.Tunnels
+	var grants session.Grants
 	if parts.Tunnels != nil {
 		options := *parts.Tunnels
 		options.Log, options.Metrics = p.Log, p.Metrics
 		tunnels = tunnel.NewServer(options)
-		ways = tunnels
+		ways, grants = tunnels, tunnels
 		// Requests end before the tunnels.
 		defer tunnels.Close()
 	}
 	servers := dial.New(parts.Dial, ways, p.Metrics)
-	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Dial: servers.Dial,
+	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Grants: grants, Dial: servers.Dial,
 		MaxBytes: parts.MaxBytes, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", sessions.ReadyCosmos)
 	p.Ready("cluster-service", sessions.ReadyFleet)

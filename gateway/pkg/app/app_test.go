@@ -369,12 +369,22 @@ func (r *region) document(id string) (*database.AccessSessionDocument, error) {
 // await waits until the document of a session has a state.
 func (g *gateway) await(id string, want database.AccessSessionState) *database.AccessSessionDocument {
 	g.r.t.Helper()
+	return g.awaitAt(database.AccessSessionKey(clusterUID, id), want)
+}
+
+// awaitAt waits until the document of the session with a key has a state.
+func (g *gateway) awaitAt(key database.Key, want database.AccessSessionState) *database.AccessSessionDocument {
+	g.r.t.Helper()
 	var found *database.AccessSessionDocument
-	eventually.Holds(g.r.t, patience, fmt.Sprintf("the session is %s", want), func() (err error) {
-		if found, err = g.r.document(id); err == nil && found.State != want {
-			err = fmt.Errorf("it is %s: %s", found.State, found.EndReason)
+	eventually.Holds(g.r.t, patience, fmt.Sprintf("the session is %s", want), func() error {
+		item, err := g.r.db.AccessSessions().Get(g.r.t.Context(), key)
+		if err != nil {
+			return err
 		}
-		return err
+		if found = &item.Value; found.State != want {
+			return fmt.Errorf("it is %s: %s", found.State, found.EndReason)
+		}
+		return nil
 	})
 	return found
 }

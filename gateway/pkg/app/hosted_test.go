@@ -80,7 +80,7 @@ func newHostedRegion(t *testing.T) *hostedRegion {
 func (r *hostedRegion) bindReaders() {
 	r.t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"*"}, Verbs: []string{"get"}}}}
-	for _, rule := range readrules.Rules() {
+	for _, rule := range readrules.HostedCluster() {
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{rule.Group}, Resources: rule.Resources, Verbs: readrules.Verbs()})
 	}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "readers"},

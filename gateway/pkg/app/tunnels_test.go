@@ -50,8 +50,8 @@ func (o oneServer) Address(_ context.Context, clusterID string) (string, error) 
 	return o.address, nil
 }
 
-// connectAgent runs the agent of the management cluster until the test ends.
-func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver) {
+// connectAgent runs the agent of the management cluster until the test ends. granter is nil if there are no sessions with the management cluster.
+func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver, granter agent.Granter) {
 	t.Helper()
 	target, err := url.Parse(g.url)
 	if err != nil {
@@ -66,7 +66,7 @@ func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver) {
 	authorities := x509.NewCertPool()
 	authorities.AddCert(front.Certificate())
 	a := agent.New(agent.Options{Gateway: address, ManagementCluster: managementCluster, Token: func(context.Context) (string, error) { return managementCluster, nil },
-		TLS: func() *tls.Config { return &tls.Config{RootCAs: authorities} }, Resolver: resolver, Log: slog.New(slog.NewJSONHandler(g.r.log, nil)), Metrics: prometheus.NewPedanticRegistry()})
+		TLS: func() *tls.Config { return &tls.Config{RootCAs: authorities} }, Resolver: resolver, Granter: granter, Log: slog.New(slog.NewJSONHandler(g.r.log, nil)), Metrics: prometheus.NewPedanticRegistry()})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -101,7 +101,7 @@ func TestRestrictedClusterIsReachedThroughTunnel(t *testing.T) {
 	if response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no working tunnel") {
 		t.Errorf("%s: %s", response.Status, body)
 	}
-	g.connectAgent(t, oneServer{id, strings.TrimPrefix(r.endpoint, "https://")})
+	g.connectAgent(t, oneServer{id, strings.TrimPrefix(r.endpoint, "https://")}, nil)
 	if response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusOK || body != `{"kind":"PodList"}` {
 		t.Errorf("%s: %s", response.Status, body)
 	}
@@ -149,7 +149,7 @@ func TestAgentCannotActAsAPIServer(t *testing.T) {
 	impostor.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	impostor.StartTLS()
 	defer impostor.Close()
-	g.connectAgent(t, oneServer{"0123456789abcdef", impostor.Listener.Addr().String()})
+	g.connectAgent(t, oneServer{"0123456789abcdef", impostor.Listener.Addr().String()}, nil)
 	if response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "its certificate is not that of the cluster") {
 		t.Errorf("%s: %s", response.Status, body)
 	}

@@ -17,9 +17,9 @@ const Timeout = 10 * time.Second
 
 // Target is the API server of a cluster.
 type Target struct {
-	// Address is host:port of its URL.
+	// Address is host:port of its URL; empty if only the tunnel leads to it.
 	Address string
-	// ManagementCluster is the management cluster that hosts the cluster. ClusterID identifies the cluster there.
+	// ManagementCluster is the management cluster that hosts the cluster. ClusterID identifies the cluster there; see package tunnel.
 	ManagementCluster, ClusterID string
 	// Restricted is set if the API server does not accept connections from everywhere: it is private, or has authorized CIDRs.
 	Restricted bool
@@ -66,7 +66,10 @@ func New(directly func(ctx context.Context, network, address string) (net.Conn, 
 // restricted one contains an *apierror.Error for engineers.
 func (d *Dialer) Dial(ctx context.Context, target Target) (net.Conn, error) {
 	ways := []string{direct, tunneled}
-	if target.Restricted {
+	switch {
+	case target.Address == "":
+		ways = []string{tunneled}
+	case target.Restricted:
 		ways = []string{tunneled, direct}
 	}
 	var failures []error
@@ -85,7 +88,10 @@ func (d *Dialer) Dial(ctx context.Context, target Target) (net.Conn, error) {
 		}
 	}
 	failure := errors.Join(failures...)
-	if target.Restricted {
+	switch {
+	case target.Address == "":
+		return nil, apierror.New(apierror.Unavailable, "The management cluster %s has no working tunnel to this gateway.", target.ManagementCluster).WithRetryAfter(time.Second).WithCause(failure)
+	case target.Restricted:
 		return nil, apierror.New(apierror.Unavailable, "The API server accepts connections only from its customer's addresses, and its management cluster %s has no working tunnel to this gateway.",
 			target.ManagementCluster).WithRetryAfter(time.Second).WithCause(failure)
 	}

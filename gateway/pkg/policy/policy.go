@@ -170,18 +170,18 @@ var connects = []string{"attach", "ephemeralcontainers", "exec", "portforward", 
 // proxies is the subresource of pods, services and nodes by which an API server forwards HTTP requests.
 const proxies = "proxy"
 
-// Decide returns an error unless a session with a mode may send a request. Upgrade decides about upgrades.
-func Decide(mode adminv1.AccessMode, r *Request) error {
+// Decide returns an error unless a session with a mode may send a request. readable is what the mode read may read. Upgrade decides about upgrades.
+func Decide(mode adminv1.AccessMode, readable readrules.Rules, r *Request) error {
 	switch mode {
 	case adminv1.AccessRead:
-		return decideRead(r)
+		return decideRead(readable, r)
 	case adminv1.AccessAdmin:
 		return decideAdmin(r)
 	}
 	return refused("Sessions of the mode %q are not supported.", mode)
 }
 
-func decideRead(r *Request) error {
+func decideRead(readable readrules.Rules, r *Request) error {
 	if !r.IsResource {
 		for _, path := range readPaths {
 			if r.Verb == "get" && (r.Path == path || strings.HasPrefix(r.Path, path+"/")) {
@@ -191,7 +191,7 @@ func decideRead(r *Request) error {
 		return refused("The mode read does not permit %s of this path.", r.Verb)
 	}
 	// The verb watch can also be in the path, whatever the method.
-	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && readrules.Permits(r.Verb, r.Group, r.Resource, r.Subresource) {
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && readable.Permits(r.Verb, r.Group, r.Resource, r.Subresource) {
 		return nil
 	}
 	if r.Verb == "create" && r.Subresource == "" && r.Namespace == "" && r.Name == "" {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/readrules"
 )
 
 // parse parses a request with a method and a target.
@@ -76,7 +77,7 @@ func TestReadPermitsSelfReviewsOnly(t *testing.T) {
 		"/apis/authorization.k8s.io/v1/namespaces/a/selfsubjectaccessreviews":  false,
 		"/apis/apps/v1/namespaces/a/deployments":                               false,
 	} {
-		if err := Decide(adminv1.AccessRead, parse(t, http.MethodPost, target)); (err == nil) != permitted {
+		if err := Decide(adminv1.AccessRead, readrules.HostedCluster(), parse(t, http.MethodPost, target)); (err == nil) != permitted {
 			t.Errorf("POST %s: %v", target, err)
 		}
 	}
@@ -84,7 +85,7 @@ func TestReadPermitsSelfReviewsOnly(t *testing.T) {
 
 func TestUnknownModePermitsNothing(t *testing.T) {
 	for _, mode := range []adminv1.AccessMode{"", "write", "Read", "Admin"} {
-		if Decide(mode, parse(t, http.MethodGet, "/api/v1/pods")) == nil {
+		if Decide(mode, readrules.HostedCluster(), parse(t, http.MethodGet, "/api/v1/pods")) == nil {
 			t.Errorf("the mode %q is supported", mode)
 		}
 	}
@@ -105,7 +106,7 @@ func TestAdminPermitsAllButUnrecordedCommands(t *testing.T) {
 		"PUT /apis/example.com/v1/namespaces/a/widgets/b/status": true,
 	} {
 		method, path, _ := strings.Cut(target, " ")
-		if err := Decide(adminv1.AccessAdmin, parse(t, method, path)); (err == nil) != permitted {
+		if err := Decide(adminv1.AccessAdmin, nil, parse(t, method, path)); (err == nil) != permitted {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
@@ -210,7 +211,7 @@ func FuzzForwardedRequests(f *testing.F) {
 		target.RawQuery = query
 		r := &http.Request{Method: method, URL: target, Header: http.Header{}}
 		parsed, err := Parse(r, target.EscapedPath())
-		if err != nil || Decide(adminv1.AccessRead, parsed) != nil {
+		if err != nil || Decide(adminv1.AccessRead, readrules.HostedCluster(), parsed) != nil {
 			return
 		}
 		forwarded := target.EscapedPath()
@@ -263,7 +264,7 @@ func FuzzUpgrades(f *testing.F) {
 			return
 		}
 		parsed, err := Parse(r, r.URL.EscapedPath())
-		if err != nil || Decide(adminv1.AccessAdmin, parsed) != nil || CheckHeaders(r) != nil {
+		if err != nil || Decide(adminv1.AccessAdmin, nil, parsed) != nil || CheckHeaders(r) != nil {
 			return
 		}
 		protocol, err := Upgrade(r, parsed)

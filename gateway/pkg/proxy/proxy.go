@@ -1,4 +1,4 @@
-// Package proxy forwards the requests of access sessions to hosted API servers. Each request passes these steps, and none of them can be
+// Package proxy forwards the requests of access sessions to the API servers of hosted clusters and of management clusters. Each request passes these steps, and none of them can be
 // left out: the token of the engineer is verified; the session is open, and the engineer owns it; the request is one that the mode of the
 // session permits; the audit has a record that the request begins; the headers that the API server may see are copied, and no others. A
 // change or a stream waits until that record is on the disk. The record with the outcome follows. Commands and attachments are recorded too, by
@@ -216,7 +216,7 @@ func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 		return nil, err
 	}
 	// The decision is first: its error names the resource and the mode.
-	if err := policy.Decide(open.Mode, x.parsed); err != nil {
+	if err := policy.Decide(open.Mode, open.Readable, x.parsed); err != nil {
 		return nil, err
 	}
 	if err := policy.CheckHeaders(x.r); err != nil {
@@ -233,7 +233,7 @@ func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 	}
 	backend := open.Backend()
 	if backend == nil {
-		return nil, apierror.New(apierror.Unavailable, "The session is not ready: the control plane has not signed its certificate yet.").WithRetryAfter(time.Second)
+		return nil, apierror.New(apierror.Unavailable, "The session is not ready: its credential was not issued yet.").WithRetryAfter(time.Second)
 	}
 	return backend, nil
 }
@@ -399,7 +399,7 @@ func (h *Handler) join(x *exchange, kind string) (ctx context.Context, done func
 // writeGrace is the time for the error response after the end of a session.
 const writeGrace = 250 * time.Millisecond
 
-// forwarded are the headers that API servers get from clients. They identify nobody: the certificate of the session does.
+// forwarded are the headers that API servers get from clients. They identify nobody: the certificate or the token of the session does.
 var forwarded = []string{"Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Content-Type", "If-Match", "If-Modified-Since", "If-None-Match", "If-Unmodified-Since",
 	"Kubectl-Command", "Kubectl-Session", "Traceparent", "Tracestate", "User-Agent"}
 
@@ -408,14 +408,17 @@ var forwarded = []string{"Accept", "Accept-Encoding", "Accept-Language", "Cache-
 const auditID = "Audit-Id"
 
 // forwardedHeaders returns the headers for the API server.
-func (x *exchange) forwardedHeaders() http.Header {
-	headers := make(http.Header, len(forwarded)+1)
+func (x *exchange) forwardedHeaders(backend *session.Backend) http.Header {
+	headers := make(http.Header, len(forwarded)+2)
 	for _, name := range forwarded {
 		if values := x.r.Header[name]; len(values) > 0 {
 			headers[name] = values
 		}
 	}
 	headers.Set(auditID, x.id)
+	if backend.Token != "" {
+		headers.Set("Authorization", "Bearer "+backend.Token)
+	}
 	return headers
 }
 
@@ -423,7 +426,7 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 	return &httputil.ReverseProxy{
 		Transport: backend.Transport, FlushInterval: flushAtOnce, ErrorLog: slog.NewLogLogger(h.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.Header = x.forwardedHeaders()
+			p.Out.Header = x.forwardedHeaders(backend)
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = backend.URL.Scheme, backend.URL.Host, backend.URL.Host
 			p.Out.URL.Path, p.Out.URL.RawPath, p.Out.URL.RawQuery = x.path, "", p.In.URL.RawQuery
 			p.Out.Trailer = nil
@@ -512,7 +515,7 @@ func (x *exchange) record(outcome string, failure error) audit.Record {
 	if s := x.session; s != nil {
 		r.Person.Role, r.Person.Elevation = s.Owner.Role, s.Owner.ElevationID
 		r.Reason, r.Ticket, r.Emergency, r.Operation, r.Level = s.Owner.Reason, s.Owner.Ticket, s.Emergency, s.ID, string(s.Mode.Level())
-		r.Object.ResourceID, r.Object.Cluster = s.ResourceID, s.ClusterUID
+		r.Object.ResourceID, r.Object.Cluster, r.Object.Shard = s.ResourceID, s.ClusterUID, s.Shard
 	}
 	if p := x.parsed; p != nil {
 		r.Action, r.Object.Kind, r.Object.ID = "kubernetes."+p.Verb, p.Kind(), p.Object()
@@ -539,7 +542,7 @@ func (h *Handler) fail(x *exchange, failure error) {
 		record := x.record(audit.Refused, failure)
 		h.Refusals.Refused(x.r.Context(), record)
 		h.Log.InfoContext(x.r.Context(), "audit", logkey.Record, "audit", logkey.Actor, record.Person.Name, logkey.ObjectID, record.Person.ObjectID, logkey.Action, record.Action,
-			logkey.Kind, record.Object.Kind, logkey.ClusterUID, record.Object.Cluster, logkey.Outcome, record.Outcome, logkey.RequestID, x.id)
+			logkey.Kind, record.Object.Kind, logkey.ClusterUID, record.Object.Cluster, logkey.Shard, record.Object.Shard, logkey.Outcome, record.Outcome, logkey.RequestID, x.id)
 	case e.Kind == apierror.Internal:
 		message = "Internal error of the session gateway."
 		h.Log.ErrorContext(x.r.Context(), "a request of an access session failed", logkey.RequestID, x.id, logkey.Error, failure)

@@ -98,7 +98,7 @@ func (h *Handler) upgrade(ctx context.Context, x *exchange, backend *session.Bac
 // facts returns what a recording of the request states in clear text.
 func (x *exchange) facts() format.Facts {
 	s, query := x.session, x.r.URL.Query()
-	return format.Facts{ID: x.id, SessionID: s.ID, ClusterUID: s.ClusterUID, ResourceID: s.ResourceID, Owner: format.Person{Name: s.Owner.Name, ObjectID: s.Owner.ObjectID, TenantID: s.Owner.TenantID},
+	return format.Facts{ID: x.id, SessionID: s.ID, ClusterUID: s.ClusterUID, ResourceID: s.ResourceID, Shard: s.Shard, Owner: format.Person{Name: s.Owner.Name, ObjectID: s.Owner.ObjectID, TenantID: s.Owner.TenantID},
 		Reason: s.Owner.Reason, Ticket: s.Owner.Ticket, Start: time.Now(), Kind: x.parsed.Kind(), Namespace: x.parsed.Namespace, Pod: x.parsed.Name, Container: query.Get("container"),
 		TTY: policy.IsTrue(query.Get("tty"))}
 }
@@ -139,7 +139,7 @@ func dialWebSocket(ctx context.Context, x *exchange, backend *session.Backend, m
 	dialer := websocket.Dialer{ReadBufferSize: bufferSize, WriteBufferSize: maxMessage, WriteBufferPool: messages, Subprotocols: []string{string(x.protocol)},
 		NetDialTLSContext: func(context.Context, string, string) (net.Conn, error) { return connection, nil }}
 	target := &url.URL{Scheme: "wss", Host: backend.URL.Host, Path: x.path, RawQuery: x.r.URL.RawQuery}
-	server, response, err := dialer.DialContext(ctx, target.String(), x.forwardedHeaders())
+	server, response, err := dialer.DialContext(ctx, target.String(), x.forwardedHeaders(backend))
 	switch {
 	case err == nil && response.Header.Get("Sec-Websocket-Protocol") != string(x.protocol):
 		closeNow(server)

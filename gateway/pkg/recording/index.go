@@ -12,7 +12,7 @@ type DatabaseIndex struct{ Database *database.DB }
 // Put implements Index.
 func (i DatabaseIndex) Put(ctx context.Context, d Description) error {
 	document := database.AccessRecordingDocument{
-		RecordingID: d.ID, SessionID: d.SessionID, ClusterUID: d.ClusterUID, ResourceID: d.ResourceID, Name: d.Owner.Name, ObjectID: d.Owner.ObjectID, TenantID: d.Owner.TenantID,
+		RecordingID: d.ID, SessionID: d.SessionID, ClusterUID: d.ClusterUID, ResourceID: d.ResourceID, Shard: d.Shard, Name: d.Owner.Name, ObjectID: d.Owner.ObjectID, TenantID: d.Owner.TenantID,
 		Reason: d.Reason, Ticket: d.Ticket, Kind: d.Kind, Namespace: d.Namespace, Pod: d.Pod, Container: d.Container, TTY: d.TTY, StartTime: d.Start, Bytes: d.Bytes, Complete: d.Complete,
 	}
 	if d.End != nil {

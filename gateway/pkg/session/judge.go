@@ -59,10 +59,11 @@ type verdict struct {
 	end string
 	// deadline is when it ends by time.
 	deadline time.Time
-	// certificate is set when it is ready.
+	// endpoint is set when it is ready, with certificate and fingerprint for a cluster, or token for a management cluster.
+	endpoint    endpoint
 	certificate *tls.Certificate
 	fingerprint string
-	endpoint    endpoint
+	token       string
 }
 
 // judge decides about a session. open opens the private keys of the session, and is called only when its certificate was issued.

@@ -19,6 +19,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -55,6 +56,8 @@ type Options struct {
 	Fleet    clusterservicev1.ClusterServiceClient
 	// Keys opens the private keys of sessions.
 	Keys *seal.PrivateKeys
+	// Grants requests the tokens of sessions for management clusters; nil means that there are no such sessions.
+	Grants Grants
 	// Dial connects to API servers.
 	Dial func(ctx context.Context, target dial.Target) (net.Conn, error)
 	// MaxBytes is the number of bytes that the upgraded connections of a session transfer; 0 means the constant.
@@ -88,6 +91,8 @@ type Registry struct {
 	ended map[string]string
 	// writes are the changes of documents that are not written yet.
 	writes map[string]write
+	// requests are those for tokens.
+	requests sync.WaitGroup
 }
 
 // entry is a session with what it was made of.
@@ -97,6 +102,9 @@ type entry struct {
 	timer    *time.Timer
 	// target is what the session's backend connects to.
 	target target
+	// requesting is set while the token of a session for a management cluster is requested, and grant when it was issued.
+	requesting bool
+	grant      *tunnel.Grant
 }
 
 // target identifies the connections of a backend.
@@ -137,10 +145,11 @@ func (r *Registry) Run(ctx context.Context) {
 	wg.Go(func() { r.writeDocuments(ctx) })
 	wg.Wait()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for id, e := range r.entries {
 		r.forget(id, e, "the gateway stops")
 	}
+	r.mu.Unlock()
+	r.requests.Wait()
 }
 
 // Fresh returns an error if the registry may not know the end of a session.
@@ -248,12 +257,9 @@ func (r *Registry) setDocument(document *database.AccessSessionDocument) {
 // judge applies the verdict about a session.
 func (r *Registry) judge(id string, e *entry) {
 	now := r.options.Now()
-	v := judge(&e.document, facts{credential: r.credentials[id], cluster: r.clusters[e.document.ClusterUID], known: r.known, now: now}, func(sealed []byte) ([]byte, error) {
-		return r.options.Keys.Open(e.document.KeyPurpose(), sealed)
-	})
+	v := r.verdict(id, e, now)
 	if v.end != "" {
-		r.write(id, write{key: database.AccessSessionKey(e.document.ClusterUID, id), end: v.end, at: now})
-		r.forget(id, e, v.end)
+		r.end(id, e, v.end)
 		return
 	}
 	if e.timer != nil {
@@ -266,24 +272,41 @@ func (r *Registry) judge(id string, e *entry) {
 			r.judge(id, e)
 		}
 	})
-	if v.certificate == nil {
+	if v.endpoint.url == "" {
+		r.requestGrant(id, e)
 		r.count()
 		return
 	}
 	if target := (target{v.fingerprint, v.endpoint}); target != e.target {
 		backend, err := r.newBackend(v)
 		if err != nil {
-			r.options.Log.Error("an API server cannot be reached through its endpoint", logkey.ClusterUID, e.document.ClusterUID, logkey.Error, err)
+			r.options.Log.Error("an API server cannot be reached through its endpoint", logkey.ClusterUID, e.document.ClusterUID, logkey.Shard, e.document.Shard, logkey.Error, err)
 			return
 		}
 		e.target = target
 		e.session.setBackend(backend)
-		r.options.Log.Info("an access session is ready", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Fingerprint, v.fingerprint)
+		r.options.Log.Info("an access session is ready", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Shard, e.document.Shard, logkey.Fingerprint, v.fingerprint)
 	}
 	if e.document.State != database.AccessSessionReady {
-		r.write(id, write{key: database.AccessSessionKey(e.document.ClusterUID, id), fingerprint: v.fingerprint, expiration: v.deadline, at: now})
+		r.write(id, write{key: e.document.Key(), fingerprint: v.fingerprint, expiration: v.deadline, at: now})
 	}
 	r.count()
+}
+
+// verdict returns the state that a session must have.
+func (r *Registry) verdict(id string, e *entry, now time.Time) verdict {
+	if e.document.Shard != "" {
+		return judgeShard(&e.document, e.grant, now)
+	}
+	return judge(&e.document, facts{credential: r.credentials[id], cluster: r.clusters[e.document.ClusterUID], known: r.known, now: now}, func(sealed []byte) ([]byte, error) {
+		return r.options.Keys.Open(e.document.KeyPurpose(), sealed)
+	})
+}
+
+// end ends a session on this replica and in its document.
+func (r *Registry) end(id string, e *entry, reason string) {
+	r.write(id, write{key: e.document.Key(), end: reason, at: r.options.Now()})
+	r.forget(id, e, reason)
 }
 
 func (r *Registry) newBackend(v verdict) (*Backend, error) {
@@ -297,9 +320,14 @@ func (r *Registry) newBackend(v verdict) (*Backend, error) {
 	}
 	target := dial.Target{Address: net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443")), ManagementCluster: v.endpoint.managementCluster, ClusterID: v.endpoint.clusterID,
 		Restricted: v.endpoint.restricted}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
+	if v.certificate != nil {
+		config.Certificates = []tls.Certificate{*v.certificate}
+	} else {
+		target.Address = "" // the address is one inside the management cluster
+	}
 	connect := func(ctx context.Context) (net.Conn, error) { return r.options.Dial(ctx, target) }
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, Certificates: []tls.Certificate{*v.certificate}}
-	return &Backend{URL: &url.URL{Scheme: "https", Host: server.Host}, Dial: dialer(connect, server.Hostname(), config.Clone()), Transport: &http.Transport{
+	return &Backend{URL: &url.URL{Scheme: "https", Host: server.Host}, Token: v.token, Dial: dialer(connect, server.Hostname(), config.Clone()), Transport: &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
 		TLSHandshakeTimeout: handshakeTimeout, ResponseHeaderTimeout: headerTimeout, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		// The client's choice of an encoding is forwarded.
@@ -334,7 +362,7 @@ func (r *Registry) forget(id string, e *entry, reason string) {
 		}
 		e.session.end(reason)
 		delete(r.entries, id)
-		r.options.Log.Info("an access session has ended", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Message, reason)
+		r.options.Log.Info("an access session has ended", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Shard, e.document.Shard, logkey.Message, reason)
 	}
 	for known := range r.ended {
 		if len(r.ended) < maxRemembered {

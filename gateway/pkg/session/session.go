@@ -1,8 +1,9 @@
 // Package session knows the access sessions of a region and their connections to hosted API servers.
 //
 // A Registry follows two sources: the documents of sessions in Cosmos DB, and the clusters and break-glass credentials of Cluster Service.
-// A document authorizes nothing by itself. A session is ready when Cluster Service has issued the certificate of its credential, the certificate
-// names the owner of the session, and its key is one of those that admin sealed for the gateway.
+// A document authorizes nothing by itself. A session for a cluster is ready when Cluster Service has issued the certificate of its credential, the certificate
+// names the owner of the session, and its key is one of those that admin sealed for the gateway. A session for a management cluster is ready when the agent
+// there has issued a token for the signed intent of its owner.
 //
 // Each session has a context, which ends with the session: when its document is ended, its credential is revoked or expires, its elevation
 // ends or its cluster is deleted. All requests of the session end with it.
@@ -20,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/readrules"
 )
 
 // The limits of a session on one replica. Each Kind of requests has its own.
@@ -34,9 +36,11 @@ const (
 // Session is an open access session.
 type Session struct {
 	ID string
-	// ClusterUID and ResourceID identify the cluster.
-	ClusterUID, ResourceID string
-	Mode                   adminv1.AccessMode
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	ClusterUID, ResourceID, Shard string
+	Mode                          adminv1.AccessMode
+	// Readable is what the mode read may read.
+	Readable readrules.Rules
 	// Owner is the engineer, with the elevation, the reason and the ticket.
 	Owner     database.AdminActor
 	Emergency bool
@@ -51,18 +55,25 @@ type Session struct {
 	transferred atomic.Int64
 }
 
-// Backend is the API server of a session's cluster.
+// Backend is the API server of a session.
 type Backend struct {
 	URL       *url.URL
 	Transport *http.Transport
+	// Token authenticates the session; empty if the certificate of Transport does. It is a secret.
+	Token string
 	// Dial opens a connection for HTTP/1.1, with the same certificates as Transport.
 	Dial func(ctx context.Context) (net.Conn, error)
 }
 
+var hostedRules, managementRules = readrules.HostedCluster(), readrules.ManagementCluster()
+
 func newSession(document *database.AccessSessionDocument, maxBytes int64) *Session {
-	s := &Session{ID: document.SessionID, ClusterUID: document.ClusterUID, ResourceID: document.ResourceID, Mode: adminv1.AccessMode(document.Mode), Owner: document.Owner,
+	s := &Session{ID: document.SessionID, ClusterUID: document.ClusterUID, ResourceID: document.ResourceID, Shard: document.Shard, Readable: hostedRules, Mode: adminv1.AccessMode(document.Mode), Owner: document.Owner,
 		Emergency: document.Emergency, slots: map[Kind]chan struct{}{Request: make(chan struct{}, MaxRequests), Watch: make(chan struct{}, MaxWatches), Stream: make(chan struct{}, MaxStreams)},
 		maxBytes: maxBytes}
+	if s.Shard != "" {
+		s.Readable = managementRules
+	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }

@@ -30,8 +30,21 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.reason) }
 
-// Dial connects to the API server of a cluster through a tunnel of its management cluster. If a tunnel fails, it tries the next one; a refusal is final.
+// Dial connects to the API server of a cluster through a tunnel of its management cluster; the ID APIServer is that of the management cluster itself. If a tunnel fails, it tries the next one; a refusal is final.
 func (s *Server) Dial(ctx context.Context, managementCluster, clusterID string) (net.Conn, error) {
+	var conn net.Conn
+	err := s.try(ctx, managementCluster, func(t *tunnel) (err error) {
+		conn, err = s.dial(ctx, t, clusterID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting through the tunnel of management cluster %s: %w", managementCluster, err)
+	}
+	return conn, nil
+}
+
+// try uses the tunnels of a management cluster until one succeeds or refuses. Without a tunnel it returns ErrNotConnected.
+func (s *Server) try(ctx context.Context, managementCluster string, use func(*tunnel) error) error {
 	s.mu.Lock()
 	tunnels := slices.Clone(s.tunnels[managementCluster])
 	s.mu.Unlock()
@@ -40,16 +53,14 @@ func (s *Server) Dial(ctx context.Context, managementCluster, clusterID string) 
 		if !t.client.CanTakeNewRequest() {
 			continue
 		}
-		conn, err := s.dial(ctx, t, clusterID)
-		if err == nil {
-			return conn, nil
+		if failure = use(t); failure == nil {
+			return nil
 		}
-		failure = err
-		if refused := new(refusedError); errors.As(err, &refused) || ctx.Err() != nil {
+		if refused := new(refusedError); errors.As(failure, &refused) || ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, fmt.Errorf("connecting through the tunnel of management cluster %s: %w", managementCluster, failure)
+	return failure
 }
 
 // dial connects through one tunnel. ctx limits only the time until the connection exists.
@@ -95,8 +106,13 @@ func (s *Server) connect(ctx context.Context, t *tunnel, clusterID string, body 
 	if response.StatusCode == http.StatusOK {
 		return response, nil
 	}
+	return nil, errors.Join(refusalOf(response), response.Body.Close())
+}
+
+// refusalOf returns the refusal of an agent, whose body is the reason.
+func refusalOf(response *http.Response) error {
 	reason, err := io.ReadAll(io.LimitReader(response.Body, maxReason))
-	return nil, errors.Join(&refusedError{response.StatusCode, strings.TrimSpace(string(reason))}, err, response.Body.Close())
+	return errors.Join(&refusedError{response.StatusCode, strings.TrimSpace(string(reason))}, err)
 }
 
 // requestBody is the body of the request of a connection. HTTP/2 closes it when it sends no more, and may still have data of the response then.

@@ -5,6 +5,8 @@
 //  2. Both sides exchange HTTP/2 (RFC 9113) in binary messages of the WebSocket. The gateway is the client.
 //  3. For each connection to an API server, the gateway sends CONNECT with the ID of the cluster as authority. The status 200 begins the
 //     tunnel. Any other status is a refusal, and its body the reason in plain text.
+//  4. For a session with the management cluster itself, the gateway sends POST to GrantPath with the signed intent of an engineer, and gets a token. The
+//     authority of CONNECT is APIServer then.
 //
 // The agent resolves the ID of the cluster itself, so that a tunnel leads to API servers and nowhere else. It transports TLS between the gateway and the
 // API server, and sees neither requests nor certificates of sessions. HTTP/2 limits each connection on its own: one that is not read

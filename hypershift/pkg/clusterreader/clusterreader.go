@@ -44,7 +44,7 @@ func Ensure(ctx context.Context, hosted kubernetes.Interface) error {
 // rules returns the rules of package readrules. Non-resource URLs are readable as in OpenShift, for example /metrics.
 func rules() []*applyrbacv1.PolicyRuleApplyConfiguration {
 	var all []*applyrbacv1.PolicyRuleApplyConfiguration
-	for _, rule := range readrules.Rules() {
+	for _, rule := range readrules.HostedCluster() {
 		all = append(all, applyrbacv1.PolicyRule().WithAPIGroups(rule.Group).WithResources(rule.Resources...).WithVerbs(readrules.Verbs()...))
 	}
 	return append(all, applyrbacv1.PolicyRule().WithNonResourceURLs("*").WithVerbs("get"))

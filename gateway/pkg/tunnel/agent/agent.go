@@ -51,8 +51,10 @@ type Options struct {
 	Proxy func(*http.Request) (*url.URL, error)
 	// Resolver finds the API servers of clusters.
 	Resolver Resolver
-	Log      *slog.Logger
-	Metrics  prometheus.Registerer
+	// Granter issues tokens for the API server of the management cluster; nil means that there are no sessions with it.
+	Granter Granter
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // Agent keeps tunnels to all replicas of the gateway.
@@ -60,6 +62,7 @@ type Agent struct {
 	Options
 	connected   prometheus.Gauge
 	connections *prometheus.CounterVec
+	grants      *prometheus.CounterVec
 	// changed is signaled when a tunnel has ended or must be replaced.
 	changed chan struct{}
 
@@ -69,11 +72,15 @@ type Agent struct {
 	wanted   int
 }
 
-// The outcomes of connections in the metric.
+// The outcomes of connections and of tokens in the metrics.
 const (
 	outcomeConnected   = "connected"
 	outcomeUnknown     = "unknown_cluster"
 	outcomeUnreachable = "unreachable"
+
+	outcomeIssued  = "issued"
+	outcomeRefused = "refused"
+	outcomeFailed  = "failed"
 )
 
 // New returns an Agent. It registers its metrics.
@@ -81,11 +88,16 @@ func New(options Options) *Agent {
 	a := &Agent{Options: options, changed: make(chan struct{}, 1), replicas: map[string]bool{}, wanted: 1,
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gateway_tunnel_connected_replicas", Help: "Replicas of the session gateway to which there is a tunnel."}),
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_tunnel_connections_total",
-			Help: "Connections that the session gateway asked for, by outcome: connected, unknown_cluster or unreachable."}, []string{"outcome"})}
+			Help: "Connections that the session gateway asked for, by outcome: connected, unknown_cluster or unreachable."}, []string{"outcome"}),
+		grants: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_tunnel_grants_total",
+			Help: "Tokens for the API server of the management cluster that the session gateway asked for, by outcome: issued, refused or failed."}, []string{"outcome"})}
 	for _, outcome := range []string{outcomeConnected, outcomeUnknown, outcomeUnreachable} {
 		a.connections.WithLabelValues(outcome)
 	}
-	options.Metrics.MustRegister(a.connected, a.connections)
+	for _, outcome := range []string{outcomeIssued, outcomeRefused, outcomeFailed} {
+		a.grants.WithLabelValues(outcome)
+	}
+	options.Metrics.MustRegister(a.connected, a.connections, a.grants)
 	return a
 }
 

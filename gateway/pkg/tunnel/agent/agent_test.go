@@ -134,14 +134,18 @@ func (r *region) close() {
 
 func (r *region) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(r.log, nil)) }
 
-// newAgent returns the agent of the management cluster.
-func newAgent(gateway *url.URL, authorities *x509.CertPool, clusters *addresses, log *slog.Logger) *agent.Agent {
-	return agent.New(agent.Options{Gateway: gateway, ManagementCluster: managementCluster, Token: func(context.Context) (string, error) { return application, nil },
-		TLS: func() *tls.Config { return &tls.Config{RootCAs: authorities} }, Resolver: clusters, Log: log, Metrics: prometheus.NewPedanticRegistry()})
+// newAgent returns the agent of the management cluster, after changes of its options.
+func newAgent(gateway *url.URL, authorities *x509.CertPool, clusters *addresses, log *slog.Logger, changes ...func(*agent.Options)) *agent.Agent {
+	options := agent.Options{Gateway: gateway, ManagementCluster: managementCluster, Token: func(context.Context) (string, error) { return application, nil },
+		TLS: func() *tls.Config { return &tls.Config{RootCAs: authorities} }, Resolver: clusters, Log: log, Metrics: prometheus.NewPedanticRegistry()}
+	for _, change := range changes {
+		change(&options)
+	}
+	return agent.New(options)
 }
 
-// start starts the agent and waits until it is connected to all replicas.
-func (r *region) start() {
+// start starts the agent, after changes of its options, and waits until it is connected to all replicas.
+func (r *region) start(changes ...func(*agent.Options)) {
 	r.t.Helper()
 	gateway, err := url.Parse(r.front.URL)
 	if err != nil {
@@ -152,7 +156,7 @@ func (r *region) start() {
 	}
 	authorities := x509.NewCertPool()
 	authorities.AddCert(r.front.Certificate())
-	a := newAgent(gateway, authorities, &r.clusters, r.logger())
+	a := newAgent(gateway, authorities, &r.clusters, r.logger(), changes...)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -224,6 +228,13 @@ func (r *region) dial(clusterID string) net.Conn {
 	}
 	r.t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// dialer returns a function that connects to an API server through the tunnel, whatever the address.
+func (r *region) dialer(clusterID string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return r.replica(0).Dial(ctx, managementCluster, clusterID)
+	}
 }
 
 // exchange sends data and expects it back.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -26,8 +27,12 @@ type Resolver interface {
 
 // forward serves a request of the gateway for a connection.
 func (a *Agent) forward(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodConnect {
-		http.Error(w, "A tunnel has only the method CONNECT.", http.StatusMethodNotAllowed)
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == tunnel.GrantPath:
+		a.grant(w, r)
+		return
+	case r.Method != http.MethodConnect:
+		http.Error(w, "A tunnel has only the method CONNECT, and POST of "+tunnel.GrantPath+".", http.StatusMethodNotAllowed)
 		return
 	}
 	server, err := a.dial(r.Context(), r.Host)
@@ -67,11 +72,22 @@ func (a *Agent) forward(w http.ResponseWriter, r *http.Request) {
 func (a *Agent) dial(ctx context.Context, clusterID string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	address, err := a.Resolver.Address(ctx, clusterID)
+	address, err := a.address(ctx, clusterID)
 	if err != nil {
 		return nil, err
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// address returns host:port of the API server of a cluster, or of the management cluster.
+func (a *Agent) address(ctx context.Context, clusterID string) (string, error) {
+	if clusterID != tunnel.APIServer {
+		return a.Resolver.Address(ctx, clusterID)
+	}
+	if a.Granter == nil {
+		return "", ErrUnknownCluster
+	}
+	return a.Granter.Address(), nil
 }
 
 // closeWrite ends the direction to the API server.

@@ -16,13 +16,28 @@ const sessionPoll = 200 * time.Millisecond
 
 func accessSessionPath(id string) string { return "/access-sessions/" + url.PathEscape(id) }
 
-// OpenAccessSession requests an access session and waits until it is ready.
+// OpenAccessSession requests an access session for a cluster and waits until it is ready.
 func (c *Client) OpenAccessSession(ctx context.Context, cluster string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
 	operation, err := c.Act(ctx, cluster, "access-sessions", asked)
 	if err != nil {
 		return nil, err
 	}
-	if operation, err = c.Await(ctx, operation); err != nil {
+	return c.awaitSession(ctx, operation)
+}
+
+// OpenShardSession requests an access session for the management cluster of a provision shard, and waits until it is ready.
+func (c *Client) OpenShardSession(ctx context.Context, shard string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
+	operation, err := c.requestOperation(ctx, http.MethodPost, "/shards/"+url.PathEscape(shard)+"/access-sessions", asked)
+	if err != nil {
+		return nil, err
+	}
+	return c.awaitSession(ctx, operation)
+}
+
+// awaitSession waits until the session of an operation is ready.
+func (c *Client) awaitSession(ctx context.Context, operation *adminv1.Operation) (*adminv1.AccessSession, error) {
+	operation, err := c.Await(ctx, operation)
+	if err != nil {
 		return nil, err
 	}
 	for {
@@ -47,11 +62,14 @@ func (c *Client) AccessSession(ctx context.Context, id string) (*adminv1.AccessS
 	return get[adminv1.AccessSession](ctx, c, accessSessionPath(id), nil)
 }
 
-// AccessSessions returns the access sessions of a cluster, or of the region if cluster is empty, newest first.
-func (c *Client) AccessSessions(ctx context.Context, cluster string, openOnly bool) ([]adminv1.AccessSession, error) {
+// AccessSessions returns the access sessions of a cluster or of the management cluster of a shard, or of the region if both are empty, newest first.
+func (c *Client) AccessSessions(ctx context.Context, cluster, shard string, openOnly bool) ([]adminv1.AccessSession, error) {
 	query := url.Values{}
 	if cluster != "" {
 		query.Set("cluster", cluster)
+	}
+	if shard != "" {
+		query.Set("shard", shard)
 	}
 	if openOnly {
 		query.Set("open", "true")

@@ -60,8 +60,8 @@ func (e *environment) awaitRevocations(ctx context.Context, client *adminclient.
 		select {
 		case <-limited.Done():
 			c := elevation.Credentials[waits]
-			return fmt.Errorf("elevation %s has ended, but the revocation of its credentials for cluster %s is in progress: %s See `hcpctl access show %s` and `hcpctl explain %s`: %w",
-				elevation.ID, c.Cluster.UID, c.Revocation.Message, elevation.ID, c.Cluster.UID, limited.Err())
+			return fmt.Errorf("elevation %s has ended, but the revocation of its credentials for %s is in progress: %s See `hcpctl access show %s`: %w",
+				elevation.ID, c.Object(), c.Revocation.Message, elevation.ID, limited.Err())
 		case <-ticker.C:
 		}
 		current, err := client.Elevation(limited, elevation.ID)
@@ -86,9 +86,13 @@ func (e *environment) printRevocations(elevation *adminv1.Elevation) error {
 		switch r := c.Revocation; {
 		case r == nil:
 		case r.State == adminv1.RevocationFailed:
-			failed = append(failed, fmt.Sprintf("of cluster %s, which accepts them until %s: %s", c.Cluster.UID, r.AcceptedUntil.Local().Format(time.TimeOnly), r.Message))
+			failed = append(failed, fmt.Sprintf("of %s, which accepts them until %s: %s", c.Object(), r.AcceptedUntil.Local().Format(time.TimeOnly), r.Message))
 		default:
-			if _, err := fmt.Fprintf(e.out, "the API server of cluster %s accepts no certificate of the elevation (revocation %s)\n", c.Cluster.UID, r.OperationID); err != nil {
+			text := fmt.Sprintf("the API server of %s accepts no certificate of the elevation", c.Object())
+			if c.Shard != "" {
+				text = fmt.Sprintf("the sessions of the elevation for %s have ended", c.Object())
+			}
+			if _, err := fmt.Fprintf(e.out, "%s (revocation %s)\n", text, r.OperationID); err != nil {
 				return err
 			}
 		}
@@ -123,10 +127,14 @@ func revocationRows(v *adminv1.Elevation) [][]string {
 				text += ": " + r.Message
 			}
 			if !revocationOver(r) {
-				text += fmt.Sprintf(" The API server may accept them until %s; see `hcpctl explain %s`.", r.AcceptedUntil.Local().Format(time.TimeOnly), c.Cluster.UID)
+				text += fmt.Sprintf(" The API server may accept them until %s", r.AcceptedUntil.Local().Format(time.TimeOnly))
+				if c.Shard == "" {
+					text += fmt.Sprintf("; see `hcpctl explain %s`", c.Cluster.UID)
+				}
+				text += "."
 			}
 		}
-		rows = append(rows, []string{"credentials for " + c.Cluster.UID, text})
+		rows = append(rows, []string{"credentials for " + c.Object(), text})
 	}
 	return rows
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,10 +22,7 @@ import (
 const sessionEndTimeout = 30 * time.Second
 
 func (e *environment) accessOpen() *cobra.Command {
-	var mode, file string
-	var duration time.Duration
-	var why justification
-	c := &cobra.Command{
+	return e.sessionCommand((*adminclient.Client).OpenAccessSession, func(args []string) (cluster string) { return args[0] }, &cobra.Command{
 		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeFleet,
 		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A
   hcpctl access open demo --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl exec -it POD -- sh`,
@@ -39,36 +37,62 @@ With --file, write the kubeconfig; the session ends when its certificate expires
 kubectl calls 'hcpctl access token', and the gateway accepts only your token. The mode read permits to read everything but secrets, and logs
 of pods. It has no commands in pods and no port forwarding. The mode admin permits everything. With --reason and --ticket the command creates
 an elevation for the cluster, waits for its approval if the access policy requires one, and ends it with the session.`,
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			switch {
-			case (file == "") == (len(args) == 1):
-				return errors.New("either --file or a command after -- is required")
-			case adminv1.AccessMode(mode).Level() == "":
-				return fmt.Errorf("--mode: %q is not supported; supported modes: %v", mode, adminv1.AccessModes())
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
-			elevation, err := e.elevateFor(c.Context(), client, adminv1.AccessMode(mode).Level().Class(), args[0], why, duration+signingTime)
-			if err != nil {
-				return err
-			}
-			err = e.withSession(c.Context(), client, args, file, adminv1.AccessSessionRequest{Mode: adminv1.AccessMode(mode), Duration: duration.String()})
-			switch {
-			case elevation == nil:
-			case err != nil || file == "":
-				ending, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), sessionEndTimeout)
-				defer cancel()
-				e.endElevation(ending, client, elevation)
-			default:
-				e.printElevationLasts(elevation)
-			}
+	})
+}
+
+// managementCluster returns the commands for management clusters.
+func (e *environment) managementCluster() *cobra.Command {
+	return group("mc", "Open sessions for API servers of management clusters", e.managementClusterAccess())
+}
+
+func (e *environment) managementClusterAccess() *cobra.Command {
+	return e.sessionCommand((*adminclient.Client).OpenShardSession, func([]string) (cluster string) { return "" }, &cobra.Command{
+		Use: "access SHARD [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a management cluster", Args: cobra.MinimumNArgs(1),
+		Example: `  hcpctl mc access mgmt-1 --reason "works are not applied" --ticket INC-42 -- kubectl get hostedclusters -A
+  hcpctl mc access mgmt-1 --mode admin --reason "an operator hangs" --ticket INC-42 -- kubectl -n hypershift delete pod POD`,
+		Long: `Open a session for the API server of the management cluster of a provision shard at the session gateway. The command works like
+'hcpctl access open', with these differences: the elevation is for the whole region, because a management cluster hosts clusters of many
+customers; and the agent on the management cluster verifies your request and issues a token, which only the gateway gets. The mode read
+permits to read everything but Secrets. The mode admin permits everything.`,
+	})
+}
+
+// sessionCommand completes a command that opens a session for the object in its first argument. clusterOf returns the cluster that the elevation is limited
+// to; empty means the whole region.
+func (e *environment) sessionCommand(open openSession, clusterOf func(args []string) (cluster string), c *cobra.Command) *cobra.Command {
+	var mode, file string
+	var duration time.Duration
+	var why justification
+	c.PreRunE = func(_ *cobra.Command, args []string) error {
+		switch {
+		case (file == "") == (len(args) == 1):
+			return errors.New("either --file or a command after -- is required")
+		case adminv1.AccessMode(mode).Level() == "":
+			return fmt.Errorf("--mode: %q is not supported; supported modes: %v", mode, adminv1.AccessModes())
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := e.adminClient()
+		if err != nil {
 			return err
-		},
+		}
+		elevation, err := e.elevateFor(c.Context(), client, adminv1.AccessMode(mode).Level().Class(), clusterOf(args), why, duration+signingTime)
+		if err != nil {
+			return err
+		}
+		asked := adminv1.AccessSessionRequest{Mode: adminv1.AccessMode(mode), Duration: duration.String()}
+		err = e.withSession(c.Context(), client, open, args, file, asked)
+		switch {
+		case elevation == nil:
+		case err != nil || file == "":
+			ending, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), sessionEndTimeout)
+			defer cancel()
+			e.endElevation(ending, client, elevation)
+		default:
+			e.printElevationLasts(elevation)
+		}
+		return err
 	}
 	c.Flags().StringVar(&mode, "mode", string(adminv1.AccessRead), "`mode` of the session: read or admin")
 	c.Flags().StringVarP(&file, "file", "f", "", "output `file` of the kubeconfig")
@@ -77,12 +101,15 @@ an elevation for the cluster, waits for its approval if the access policy requir
 	return e.addAdminFlags(c)
 }
 
-// withSession opens a session for the cluster in the first argument, and writes its kubeconfig to a file, or runs the other arguments with
+// openSession requests a session for an object and waits until it is ready.
+type openSession func(client *adminclient.Client, ctx context.Context, object string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error)
+
+// withSession opens a session for the object in the first argument, and writes its kubeconfig to a file, or runs the other arguments with
 // it and ends the session.
-func (e *environment) withSession(ctx context.Context, client *adminclient.Client, args []string, file string, asked adminv1.AccessSessionRequest) error {
+func (e *environment) withSession(ctx context.Context, client *adminclient.Client, open openSession, args []string, file string, asked adminv1.AccessSessionRequest) error {
 	opening, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	session, err := client.OpenAccessSession(opening, args[0], asked)
+	session, err := open(client, opening, args[0], asked)
 	if err != nil {
 		return err
 	}
@@ -135,7 +162,7 @@ func (e *environment) sessionKubeconfig(session *adminv1.AccessSession) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := credential.PluginKubeconfig(session.Cluster.UID, session.URL, authority, program, arguments)
+	kubeconfig, err := credential.PluginKubeconfig(cmp.Or(session.Cluster.UID, session.Shard), session.URL, authority, program, arguments)
 	if err != nil {
 		return nil, err
 	}
@@ -164,12 +191,12 @@ secret that is valid for admin and the session gateway until it expires.`,
 }
 
 func (e *environment) accessSessions() *cobra.Command {
-	var cluster string
+	var cluster, shard string
 	var all bool
-	c := e.readCommand(&cobra.Command{Use: "sessions", Short: "List open sessions for API servers of clusters", Args: cobra.NoArgs,
+	c := e.readCommand(&cobra.Command{Use: "sessions", Short: "List open sessions for API servers", Args: cobra.NoArgs,
 		Example: `  hcpctl access sessions --cluster demo --all`},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			sessions, err := client.AccessSessions(ctx, cluster, !all)
+			sessions, err := client.AccessSessions(ctx, cluster, shard, !all)
 			if err != nil {
 				return err
 			}
@@ -183,19 +210,21 @@ func (e *environment) accessSessions() *cobra.Command {
 					case s.ExpirationTime != nil:
 						until = s.ExpirationTime.Local().Format(time.DateTime)
 					}
-					rows = append(rows, []string{s.ID, string(s.State), s.Name, string(s.Mode), s.Cluster.UID, until, s.Ticket, s.Reason})
+					rows = append(rows, []string{s.ID, string(s.State), s.Name, string(s.Mode), cmp.Or(s.Cluster.UID, s.Shard), until, s.Ticket, s.Reason})
 				}
 				return display.Table(e.out, []string{"ID", "STATE", "NAME", "MODE", "CLUSTER", "UNTIL", "TICKET", "REASON"}, rows)
 			})
 		})
 	c.Flags().StringVar(&cluster, "cluster", "", "only sessions of the cluster with an `identifier`")
+	c.Flags().StringVar(&shard, "shard", "", "only sessions of the management cluster of a provision `shard`")
+	c.MarkFlagsMutuallyExclusive("cluster", "shard")
 	c.Flags().BoolVarP(&all, "all", "A", false, "include sessions of the last 30 days that have ended")
 	e.addOutputFlag(c)
 	return c
 }
 
 func (e *environment) accessClose() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "close ID", Short: "End a session for the API server of a cluster", Args: cobra.ExactArgs(1),
+	c := e.readCommand(&cobra.Command{Use: "close ID", Short: "End a session for an API server", Args: cobra.ExactArgs(1),
 		Example: `  hcpctl access close 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f`,
 		Long:    `End a session: the session gateway closes its connections. Engineers end their own sessions, and the role break-glass those of others.`},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {

@@ -27,6 +27,8 @@ func TestAccessOfTwoEngineers(t *testing.T) {
 		return e
 	}
 	requested := revocation(adminv1.RevocationRequested, "")
+	sessions := revocation(adminv1.RevocationRevoked, "")
+	sessions.Credentials[0].Cluster, sessions.Credentials[0].Shard = adminv1.ElevationCluster{}, "mgmt-1"
 	const request, post = "POST /elevations break-glass: etcd has no leader (INC-1)", "POST /elevations/e/"
 	because := []string{"--reason", "etcd has no leader", "--ticket", "INC-1"}
 	for name, tc := range map[string]struct {
@@ -50,6 +52,8 @@ func TestAccessOfTwoEngineers(t *testing.T) {
 		"end":             {"", waiting, waiting, []string{"access", "end", "e"}, []string{"DELETE /elevations/e"}, "", ""},
 		"end with credentials": {"it waits until they are revoked", requested, revocation(adminv1.RevocationRevoked, ""), []string{"access", "end", "e"}, []string{"DELETE /elevations/e"},
 			"cluster cluster-1 accepts no certificate of the elevation", ""},
+		"end with sessions": {"their management cluster is named", requested, sessions, []string{"access", "end", "e"}, []string{"DELETE /elevations/e"},
+			"the sessions of the elevation for management cluster mgmt-1 have ended", ""},
 		"end that fails":   {"the cause is shown", requested, revocation(adminv1.RevocationFailed, "The control plane refuses it."), []string{"access", "end", "e"}, []string{"DELETE /elevations/e"}, "", "The control plane refuses it."},
 		"end without wait": {"the revocation continues", requested, requested, []string{"access", "end", "e", "--no-wait"}, []string{"DELETE /elevations/e"}, "", ""},
 		"show revocation": {"it states what the revocation waits for", waiting, revocation(adminv1.RevocationRevoking, "Waiting for the agent."), []string{"access", "show", "e"}, nil,

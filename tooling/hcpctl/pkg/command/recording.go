@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ they showed: 'hcpctl access recording ID' has both.`},
 			return e.printAs(recordings, func() error {
 				var rows [][]string
 				for _, r := range recordings {
-					rows = append(rows, []string{r.ID, r.StartTime.Local().Format(time.DateTime), string(r.State()), r.Name, r.Kind, r.Namespace + "/" + r.Pod, r.Cluster.UID, r.SessionID, r.Ticket})
+					rows = append(rows, []string{r.ID, r.StartTime.Local().Format(time.DateTime), string(r.State()), r.Name, r.Kind, r.Namespace + "/" + r.Pod, cmp.Or(r.Cluster.UID, r.Shard), r.SessionID, r.Ticket})
 				}
 				return display.Table(e.out, []string{"ID", "START", "STATE", "NAME", "KIND", "POD", "CLUSTER", "SESSION", "TICKET"}, rows)
 			})

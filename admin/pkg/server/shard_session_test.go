@@ -1,0 +1,105 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+const sessionsOfShard = "/shards/mgmt-1/access-sessions"
+
+// shardSession returns the stored session for a management cluster.
+func (h *harness) shardSession(t *testing.T, id string) *database.AccessSessionDocument {
+	t.Helper()
+	item, err := h.db.AccessSessions().Get(t.Context(), (&database.AccessSessionDocument{Shard: "mgmt-1", SessionID: id}).Key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &item.Value
+}
+
+// TestSessionForManagementCluster requests a session, repeats the request, and ends the elevation. The session has no key and no intent, which the backend
+// adds. The end of the elevation ends the session, and has an operation that ends sessions which admin did not end.
+func TestSessionForManagementCluster(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	e := h.elevated(t, handler)
+	accepted := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfShard, `{"duration":"12m"}`))
+	if again := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfShard, `{"duration":"12m"}`)); again.ID != accepted.ID {
+		t.Errorf("the repetition is %s, the first is %s", again.ID, accepted.ID)
+	}
+	var parameters adminv1.AccessSessionRequest
+	if err := json.Unmarshal(accepted.Parameters, &parameters); err != nil || parameters.Mode != adminv1.AccessRead || parameters.Duration != "12m" {
+		t.Errorf("the parameters are %s", accepted.Parameters)
+	}
+	stored := h.shardSession(t, accepted.ID)
+	if stored.State != database.AccessSessionRequested || stored.Owner.ElevationID != e.ID || stored.ClusterUID != "" || stored.Mode != "read" || len(stored.SealedKeys) != 0 || stored.Intent != "" {
+		t.Fatalf("the session is %+v", stored)
+	}
+	var list adminv1.AccessSessionList
+	if status, body := h.get(t, "reader", "/access-sessions?open=true&shard=mgmt-1", &list); status != http.StatusOK || len(list.Items) != 1 || list.Items[0].Shard != "mgmt-1" || list.Items[0].Cluster.UID != "" {
+		t.Errorf("%d: %s", status, body)
+	}
+	if status, body := h.get(t, "reader", "/access-sessions?shard=mgmt-1&cluster="+uid, nil); status != http.StatusBadRequest {
+		t.Errorf("%d: %s", status, body)
+	}
+	records := 0
+	for _, r := range h.trail.Records(t) {
+		if r.Action == adminv1.ActionShardSessionRequest && r.Outcome == audit.Accepted && r.Operation == accepted.ID && r.Level == "reader" && r.Object.Kind == adminv1.TargetShard && r.Object.ID == "mgmt-1" {
+			records++
+		}
+	}
+	if records == 0 {
+		t.Error("the audit has no record of the request")
+	}
+	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusOK {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	if v := h.shardSession(t, accepted.ID); v.State != database.AccessSessionEnded || v.EndedBy != "operator@example.com" {
+		t.Errorf("the session is %+v", v)
+	}
+	ends := h.ofKind(t, adminv1.ActionElevationEnd)
+	if len(ends) != 1 || ends[0].Target.Kind != adminv1.TargetShard || ends[0].Target.ID != "mgmt-1" || ends[0].Intent == "" || ends[0].Actor.ElevationID != e.ID {
+		t.Errorf("the operations are %+v", ends)
+	}
+	var shown adminv1.Elevation
+	if status, body := h.get(t, "reader", "/elevations/"+e.ID, &shown); status != http.StatusOK || len(shown.Credentials) != 1 || shown.Credentials[0].Shard != "mgmt-1" ||
+		shown.Credentials[0].Revocation.State != adminv1.RevocationRequested {
+		t.Errorf("%d: %s", status, body)
+	}
+}
+
+// TestSessionForManagementClusterNeedsRegion requests sessions with an elevation that is limited to a cluster, with a mode that needs another class, and with
+// invalid fields.
+func TestSessionForManagementClusterNeedsRegion(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", `{"class":"operate","cluster":"`+uid+`","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`), http.StatusCreated)
+	if answer := ask(handler, "operator", "", http.MethodPost, sessionsOfShard, `{}`); answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "whole region") {
+		t.Errorf("an elevation for a cluster: %d: %s", answer.Code, answer.Body)
+	}
+	h.elevated(t, handler)
+	for body, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		`{"mode":"admin"}`:    {http.StatusForbidden, "break-glass"},
+		`{"mode":"write"}`:    {http.StatusBadRequest, "mode"},
+		`{"duration":"1h"}`:   {http.StatusBadRequest, "duration"},
+		`{"cluster":"mgmt1"}`: {http.StatusBadRequest, "cluster"},
+	} {
+		if answer := ask(handler, "operator", "", http.MethodPost, sessionsOfShard, body); answer.Code != want.status || !strings.Contains(answer.Body.String(), want.text) {
+			t.Errorf("%s: %d: %s", body, answer.Code, answer.Body)
+		}
+	}
+	if answer := ask(handler, "reader", "", http.MethodPost, sessionsOfShard, `{}`); answer.Code != http.StatusForbidden {
+		t.Errorf("the role reader: %d: %s", answer.Code, answer.Body)
+	}
+}
