@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // delete performs the next steps of a deletion, in the operator's order: node pools, control plane, its namespace,
@@ -225,6 +226,21 @@ func (r *Reconciler) releaseSecrets(ctx context.Context, hc *hyperv1.HostedClust
 		}
 	}
 	return runConcurrently(componentWriters, writes)
+}
+
+// releaseVanished removes the operator's annotations of a HostedCluster that has disappeared before its deletion was finished here: somebody has removed its
+// finalizer, or the API server has ignored it. An API server reads an object and deletes it in two steps, and does not look for a finalizer that was added in
+// between.
+func (r *Reconciler) releaseVanished(ctx context.Context, request reconcile.Request) error {
+	namespace := contract.ControlPlaneNamespace(request.Namespace, request.Name)
+	if _, seen := r.owners.Load(namespace); !seen {
+		return nil
+	}
+	if err := r.releaseSecrets(ctx, &hyperv1.HostedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}); err != nil {
+		return err
+	}
+	r.owners.Delete(namespace)
+	return nil
 }
 
 func isOwned(object, owner client.Object) bool {

@@ -49,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	var hc hyperv1.HostedCluster
 	err := r.Management.Get(ctx, request.NamespacedName, &hc)
 	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, r.releaseVanished(ctx, request)
 	}
 	var wait time.Duration
 	if err == nil {
