@@ -203,6 +203,8 @@ func (d *deliveries) failure(controlPlane, folder string, setting selection, bef
 		next.Since = before.Since // the failure began before this process started
 		return &next
 	case d.now().Sub(next.Since) < d.patience:
+		// The time of another setting of the control plane may have caused this report: a queue keeps only the earliest time.
+		d.changed(controlPlane, d.patience-d.now().Sub(next.Since))
 		return nil
 	}
 	return &next

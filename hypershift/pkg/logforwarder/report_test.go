@@ -199,7 +199,11 @@ func TestPatience(t *testing.T) {
 	}
 	next := logdelivery.Failure{Setting: "s", Account: "one", Fault: logdelivery.Customer, Reason: "AccountNotFound", Since: start}
 	now = start.Add(5*time.Minute - time.Nanosecond)
+	due = nil
 	expect("the line is too young", nil)
+	if diff := cmp.Diff([]time.Duration{time.Nanosecond}, due); diff != "" {
+		t.Errorf("the report after one that is too early (-want +got):\n%s", diff)
+	}
 	now = start.Add(5 * time.Minute)
 	expect("the line is old enough", nil, next)
 	earlier := next
