@@ -59,7 +59,7 @@ func (s *sample) submit(t testing.TB, name string, class contract.SignerClass, r
 func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) pki.Pair {
 	t.Helper()
 	var request certificatesv1.CertificateSigningRequest
-	eventually.Holds(t, time.Minute, "request "+name+" is signed", func() error {
+	eventually.Holds(t, patience, "request "+name+" is signed", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKey{Name: name}, &request); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (s *sample) whoAmI(t testing.TB, use func(*rest.Config)) (authenticationv1.
 func (s *sample) awaitUse(t testing.TB, fingerprint string) credentialuse.Use {
 	t.Helper()
 	var use credentialuse.Use
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		text := hc.Annotations[credentialuse.Annotation]
 		known, is := credentialuse.Decode(text)[fingerprint]
 		if use = known; !is {
@@ -143,7 +143,7 @@ func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) [
 		t.Fatal(err)
 	}
 	var order []string
-	await(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+	await(t, s.client, patience, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
 		func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
 			for _, c := range crr.Status.Conditions {
 				if c.Status == metav1.ConditionTrue && !slices.Contains(order, c.Type) {
@@ -171,7 +171,7 @@ func TestBreakGlass(t *testing.T) {
 	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
 	s := m.sample(t, "break-glass")
 	s.create(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 
 	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:ada"
 	began := time.Now()
@@ -206,7 +206,7 @@ func TestBreakGlass(t *testing.T) {
 
 	// A class signs only its own common names.
 	s.request(t, "wrong-name", contract.CustomerBreakGlass, sreName)
-	eventually.Holds(t, time.Minute, "a request with a wrong name is marked as failed", func() error {
+	eventually.Holds(t, patience, "a request with a wrong name is marked as failed", func() error {
 		var request certificatesv1.CertificateSigningRequest
 		if err := s.client.Get(t.Context(), client.ObjectKey{Name: "wrong-name"}, &request); err != nil {
 			return err
@@ -249,7 +249,7 @@ func TestBreakGlass(t *testing.T) {
 	// A restarted runtime finds the same state.
 	stop()
 	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
-	eventually.Holds(t, time.Minute, "the credential is accepted after a restart", func() error { _, err := s.whoAmI(t, withCertificate(again)); return err })
+	eventually.Holds(t, patience, "the credential is accepted after a restart", func() error { _, err := s.whoAmI(t, withCertificate(again)); return err })
 	if after := s.awaitUse(t, fingerprintOf(t, again)); !after.First.Equal(before.First) {
 		t.Errorf("after a restart a certificate was first used at %s, before at %s", after.First, before.First)
 	}
@@ -287,7 +287,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "meanwhile")
 	s.create(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	var issued []pki.Pair
 	next := func() {
 		t.Helper()
@@ -344,11 +344,11 @@ func TestRevocationSurvivesKills(t *testing.T) {
 	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed-revocation")
 	running := m.spawnRuntime(t, options)
-	eventually.Holds(t, time.Minute, "the kind of revocations is served", func() error {
+	eventually.Holds(t, patience, "the kind of revocations is served", func() error {
 		return s.client.List(t.Context(), &certificatesv1alpha1.CertificateRevocationRequestList{})
 	})
 	s.create(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	customer := s.certificate(t, "killed-1", s.request(t, "killed-1", contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
 
 	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "killed", Namespace: s.controlPlane()},
@@ -357,7 +357,7 @@ func TestRevocationSurvivesKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range revocationOrder {
-		await(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+		await(t, s.client, patience, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
 			func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
 				if !meta.IsStatusConditionTrue(crr.Status.Conditions, kind) {
 					return errors.New("not yet")
@@ -368,7 +368,7 @@ func TestRevocationSurvivesKills(t *testing.T) {
 		s.expectNothingRuns(t)
 		running = m.spawnRuntime(t, options)
 	}
-	eventually.Holds(t, time.Minute, "the revoked credential is rejected", func() error {
+	eventually.Holds(t, patience, "the revoked credential is rejected", func() error {
 		_, err := s.whoAmI(t, withCertificate(customer))
 		if !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("want it rejected, got %v", err)
@@ -388,7 +388,7 @@ func TestBreakGlassInStatusFidelity(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "reported-access")
 	s.create(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	var signer corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer); !apierrors.IsNotFound(err) {
 		t.Errorf("a control plane in status fidelity has signers before the first request: %v", err)

@@ -25,7 +25,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "renewed")
 	s.create(t)
-	hc := s.waitCluster(t, time.Minute, available)
+	hc := s.waitCluster(t, patience, available)
 	named := hc.Spec.Configuration.APIServer.ServingCerts.NamedCertificates[0]
 	host, endpoint := named.Names[0], hc.Status.ControlPlaneEndpoint
 	// served returns the certificate that the server presents for the name. The handshake fails without the server's
@@ -81,7 +81,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		t.Errorf("the API server restarted: %v, before: %v", now, pids)
 	}
 	// The services that issue kubeconfigs read the certificate of the server there.
-	eventually.Holds(t, time.Minute, "the control plane's namespace has the new certificate", func() error {
+	eventually.Holds(t, patience, "the control plane's namespace has the new certificate", func() error {
 		var copied corev1.Secret
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: named.ServingCertificate.Name}, &copied); err != nil {
 			return err

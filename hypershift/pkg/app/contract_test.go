@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -65,8 +64,8 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 	delete(unset, "infraID")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, time.Minute, poolReady(3))
-	hc := s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitPool(t, patience, poolReady(3))
+	hc := s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" || hc.Status.Version.History[0].State != "Completed" {
 			return errors.New("not settled")
 		}
@@ -89,7 +88,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 
 	s.set(t, []any{"10.0.0.0/8"}, "spec", "networking", "apiServer", "allowedCIDRBlocks")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		if hc.Status.Version.ObservedGeneration != hc.Generation {
 			return fmt.Errorf("observed generation %d of %d", hc.Status.Version.ObservedGeneration, hc.Generation)
 		}
@@ -128,7 +127,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 func testObjects(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "objects")
 	s.create(t)
-	hc := s.waitCluster(t, time.Minute, available)
+	hc := s.waitCluster(t, patience, available)
 	for key, field := range map[client.ObjectKey]string{
 		{Namespace: s.namespace, Name: hc.Status.KubeConfig.Name}:        "kubeconfig",
 		{Namespace: s.namespace, Name: hc.Status.CustomKubeconfig.Name}:  "kubeconfig",
@@ -169,12 +168,12 @@ func testUpgrade(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "upgrade")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, time.Minute, poolReady(3))
-	s.waitCluster(t, time.Minute, available)
+	s.waitPool(t, patience, poolReady(3))
+	s.waitCluster(t, patience, available)
 
 	s.setPool(t, image(t, "4.20.15"), "spec", "release", "image")
 	s.apply(t, s.pool)
-	s.waitPool(t, time.Minute, func(pool *hyperv1.NodePool) error {
+	s.waitPool(t, patience, func(pool *hyperv1.NodePool) error {
 		if !poolCondition(pool, hyperv1.NodePoolSupportedVersionSkewConditionType, "False") {
 			return errors.New("a node pool newer than its cluster was accepted")
 		}
@@ -182,7 +181,7 @@ func testUpgrade(t *testing.T, m *managementCluster) {
 	})
 	s.set(t, image(t, "4.20.15"), "spec", "release", "image")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		history := hc.Status.Version.History
 		if len(history) != 2 || history[0].Version != "4.20.15" || history[0].State != "Completed" {
 			return fmt.Errorf("version history %+v", history)
@@ -192,7 +191,7 @@ func testUpgrade(t *testing.T, m *managementCluster) {
 		}
 		return available(hc)
 	})
-	s.waitPool(t, time.Minute, func(pool *hyperv1.NodePool) error {
+	s.waitPool(t, patience, func(pool *hyperv1.NodePool) error {
 		if pool.Status.Version != "4.20.15" {
 			return fmt.Errorf("node pool is at %s: %+v", pool.Status.Version, pool.Status.NodesInfo)
 		}
@@ -209,26 +208,26 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 		t.Fatal(err)
 	}
 	s.apply(t, s.cluster)
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)); c == nil || c.Status != metav1.ConditionFalse {
 			return errors.New("the missing pull secret is not reported")
 		}
 		return nil
 	})
 	s.createPrerequisites(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 
 	if err := s.client.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		if !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
 			return errors.New("the deletion of the pull secret is not reported")
 		}
 		return available(hc)
 	})
 	s.createPrerequisites(t)
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
 			return errors.New("the new pull secret is not reported")
 		}
@@ -241,7 +240,7 @@ func testPaused(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "paused")
 	s.set(t, "true", "spec", "pausedUntil")
 	s.create(t)
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationActive)); c == nil || c.Reason != hyperv1.ReconciliationPausedConditionReason {
 			return errors.New("not paused")
 		}
@@ -252,7 +251,7 @@ func testPaused(t *testing.T, m *managementCluster) {
 	}
 	s.set(t, "false", "spec", "pausedUntil")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	s.delete(t)
 }
 
@@ -260,11 +259,11 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "pooldel")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, time.Minute, poolReady(3))
+	s.waitPool(t, patience, poolReady(3))
 	if err := s.client.Delete(t.Context(), s.pool); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, time.Minute, "the node pool and its record of machines are gone", func() error {
+	eventually.Holds(t, patience, "the node pool and its record of machines are gone", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the node pool still exists: %v", err)
 		}
@@ -290,10 +289,10 @@ func testAutoscaling(t *testing.T, m *managementCluster) {
 	spec["autoScaling"] = map[string]any{"min": int64(2), "max": int64(4)}
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, time.Minute, poolReady(2))
+	s.waitPool(t, patience, poolReady(2))
 	s.pool.SetAnnotations(map[string]string{contract.AutoscaleAnnotation: "9"})
 	s.apply(t, s.pool)
-	s.waitPool(t, time.Minute, poolReady(4))
+	s.waitPool(t, patience, poolReady(4))
 	s.delete(t)
 }
 
@@ -320,7 +319,7 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 		s := m.sample(t, "once-"+name)
 		s.create(t)
 		s.apply(t, s.pool)
-		eventually.Holds(t, time.Minute, "the creation reaches the step "+name, func() error { return reached(s) })
+		eventually.Holds(t, patience, "the creation reaches the step "+name, func() error { return reached(s) })
 		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -331,14 +330,14 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 func testSameNameAgain(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "again")
 	s.create(t)
-	first := s.waitCluster(t, time.Minute, available)
+	first := s.waitCluster(t, patience, available)
 	var before corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &before); err != nil {
 		t.Fatal(err)
 	}
 	s.delete(t)
 	s.create(t)
-	second := s.waitCluster(t, time.Minute, available)
+	second := s.waitCluster(t, patience, available)
 	var after corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &after); err != nil {
 		t.Fatal(err)
@@ -353,11 +352,11 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "stuck")
 	s.annotate(contract.FaultAnnotation, string(contract.FaultDeleteStuck))
 	s.create(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, time.Minute, "the stuck deletion is reported", func() error {
+	eventually.Holds(t, patience, "the stuck deletion is reported", func() error {
 		var hcp hyperv1.HostedControlPlane
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
 			return err

@@ -115,7 +115,7 @@ func TestEgressPolicy(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), m.startEgressProxy(t, network)))
 	s := m.sample(t, "egress")
 	s.create(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
 
 	s.waitCluster(t, 2*time.Minute, reportsFailure("login.example.com:443", egressreport.Address))
@@ -132,7 +132,7 @@ func TestEgressPolicy(t *testing.T) {
 		_, err := s.whoAmI(t, token)
 		return err
 	})
-	s.waitCluster(t, time.Minute, reportsFailure("login.example.com:443", ""))
+	s.waitCluster(t, patience, reportsFailure("login.example.com:443", ""))
 	network.mu.Lock()
 	if network.dialed[public] == 0 || network.dialed[private] > 0 || len(network.dialed) != 1 {
 		t.Errorf("the proxy connected to %v", network.dialed)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +36,7 @@ func keysMissing(available metav1.ConditionStatus) func(*hyperv1.HostedCluster) 
 // awaitKind waits until a spawned runtime has created the CustomResourceDefinition of HostedClusters.
 func (s *sample) awaitKind(t *testing.T) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, "HostedClusters are served", func() error { return s.client.List(t.Context(), &hyperv1.HostedClusterList{}) })
+	eventually.Holds(t, patience, "HostedClusters are served", func() error { return s.client.List(t.Context(), &hyperv1.HostedClusterList{}) })
 }
 
 // TestMissingKeysAreNotReplaced deletes the Secret with the keys of etcd. A new key could not decrypt what etcd has. The API server that
@@ -50,7 +49,7 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 	s := m.sample(t, "lost-key")
 	s.awaitKind(t)
 	s.create(t)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	s.expectEncryption(t)
 	endpoint := s.hostedCluster(t).Status.ControlPlaneEndpoint
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: contract.EncryptionKeySecret}}
@@ -63,14 +62,14 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 	if err := s.client.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, time.Minute, keysMissing(metav1.ConditionTrue))
+	s.waitCluster(t, patience, keysMissing(metav1.ConditionTrue))
 	expectMissing()
 	s.expectCanary(t)
 
 	runtime.Kill()
 	s.expectNothingRuns(t)
 	m.spawnRuntime(t, options)
-	s.waitCluster(t, time.Minute, keysMissing(metav1.ConditionFalse))
+	s.waitCluster(t, patience, keysMissing(metav1.ConditionFalse))
 	expectMissing()
 	if pids := s.servers(t); len(pids) > 0 {
 		t.Errorf("API servers run without keys: %v", pids)
@@ -88,7 +87,7 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 	if err := s.client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	s.expectCanary(t)
 	if now := s.hostedCluster(t).Status.ControlPlaneEndpoint; now != endpoint {
 		t.Errorf("the endpoint is %v, before %v", now, endpoint)

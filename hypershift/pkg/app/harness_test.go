@@ -38,6 +38,10 @@ import (
 // thirdParty is the folder of the programs and CustomResourceDefinitions that `make third-party` builds.
 const thirdParty = "../../../.build/third-party"
 
+// patience limits the wait for what has no time of its own: only a failed test waits so long. On a machine that compiles other tests at the same time, a
+// hosted API server needs more than a minute to start.
+const patience = 3 * time.Minute
+
 // runtimeEnvironment is an environment variable that makes the test binary run as the runtime, so that tests can kill
 // it.
 const runtimeEnvironment = "HCPMESH_TEST_RUNTIME"
@@ -139,7 +143,7 @@ func (m *managementCluster) startRuntime(t testing.TB, options Options) (stop fu
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- runtime.RunWith(ctx, m.config) }()
-	eventually.Holds(t, time.Minute, "the runtime is ready", func() error { return runtime.Ready(ctx) })
+	eventually.Holds(t, patience, "the runtime is ready", func() error { return runtime.Ready(ctx) })
 	stopped := false
 	stop = func() {
 		if stopped {

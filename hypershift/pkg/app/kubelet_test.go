@@ -106,10 +106,10 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 	// Both clusters have a pod of the same name; the certificate of the API server alone selects the cluster.
 	const pod = "web"
 	for _, s := range samples {
-		s.waitCluster(t, time.Minute, available)
-		s.waitPool(t, time.Minute, poolReady(1))
+		s.waitCluster(t, patience, available)
+		s.waitPool(t, patience, poolReady(1))
 		var nodes []corev1.Node
-		eventually.Holds(t, time.Minute, "the node is ready", func() (err error) { nodes, err = s.nodesReady(t, 1); return err })
+		eventually.Holds(t, patience, "the node is ready", func() (err error) { nodes, err = s.nodesReady(t, 1); return err })
 		if port := nodes[0].Status.DaemonEndpoints.KubeletEndpoint.Port; port == 0 {
 			t.Fatalf("node %s has no port of a kubelet", nodes[0].Name)
 		}
@@ -152,7 +152,7 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 	stop = m.startRuntime(t, options)
 	for _, s := range samples {
 		kubectl := s.kubectl(t)
-		eventually.Holds(t, time.Minute, "the restarted runtime serves the kubelet API of "+s.name, func() error {
+		eventually.Holds(t, patience, "the restarted runtime serves the kubelet API of "+s.name, func() error {
 			if out, errOut, code := kubectl("logs", pod, "--tail=1"); code != 0 || out == "" {
 				return errors.New(errOut)
 			}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,7 +35,7 @@ func TestControlPlanesArePods(t *testing.T) {
 	limited.startRuntime(t, m.options(t.TempDir(), withPods))
 	s := m.sample(t, "pods")
 	s.create(t)
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.KubeAPIServerAvailable))
 		if c == nil || c.Status == metav1.ConditionTrue || hc.Status.ControlPlaneEndpoint.Host != "kube-apiserver."+s.controlPlane()+".svc" {
 			return fmt.Errorf("condition %v, endpoint %v", c, hc.Status.ControlPlaneEndpoint)
@@ -85,13 +84,13 @@ func TestControlPlanesArePods(t *testing.T) {
 	}
 	issuer := newIssuer(t)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
-	eventually.Holds(t, time.Minute, "the API server gets the issuer in a file", func() error {
+	eventually.Holds(t, patience, "the API server gets the issuer in a file", func() error {
 		if now := string(files()["authentication.json"]); now == before || !strings.Contains(now, issuer.URL) {
 			return fmt.Errorf("the file is %s", now)
 		}
 		return nil
 	})
-	eventually.Holds(t, time.Minute, "the pod has an annotation, so that its kubelet copies the file", func() error {
+	eventually.Holds(t, patience, "the pod has an annotation, so that its kubelet copies the file", func() error {
 		err := m.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
 		if err == nil && pod.Annotations["runtime.hcpmesh.io/files"] == "" {
 			err = fmt.Errorf("its annotations are %v", pod.Annotations)
@@ -110,7 +109,7 @@ func TestControlPlanesArePods(t *testing.T) {
 	// A restart replaces the pods of the API server only.
 	s.annotate(hyperv1.RestartDateAnnotation, "2026-11-23T00:00:00Z")
 	s.apply(t, s.cluster)
-	eventually.Holds(t, time.Minute, "the pods of the API server are replaced", func() error {
+	eventually.Holds(t, patience, "the pods of the API server are replaced", func() error {
 		if get(); server.Generation == serverBefore {
 			return fmt.Errorf("generation %d", server.Generation)
 		}
@@ -125,7 +124,7 @@ func TestControlPlanesArePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	removed := server.UID
-	eventually.Holds(t, time.Minute, "another Deployment replaces the removed one", func() error {
+	eventually.Holds(t, patience, "another Deployment replaces the removed one", func() error {
 		err := m.client.Get(t.Context(), client.ObjectKeyFromObject(server), server)
 		if err == nil && server.UID == removed {
 			err = fmt.Errorf("it is the removed one")

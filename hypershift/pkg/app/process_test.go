@@ -87,7 +87,7 @@ func (s *sample) servers(t testing.TB) []int {
 
 func (s *sample) expectNothingRuns(t testing.TB) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, "no hosted API server runs", func() error {
+	eventually.Holds(t, patience, "no hosted API server runs", func() error {
 		if pids := s.servers(t); len(pids) > 0 {
 			return fmt.Errorf("hosted API servers still run: %v", pids)
 		}
@@ -106,12 +106,12 @@ func TestProcessFidelity(t *testing.T) {
 	began := time.Now()
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
-	hc := s.waitCluster(t, time.Minute, available)
+	hc := s.waitCluster(t, patience, available)
 	t.Logf("Available after %s", time.Since(began))
 	if host := hc.Status.ControlPlaneEndpoint.Host; host != "127.0.0.1" {
 		t.Errorf("endpoint host %q", host)
 	}
-	s.waitPool(t, time.Minute, poolReady(3))
+	s.waitPool(t, patience, poolReady(3))
 	t.Logf("node pool ready after %s", time.Since(began))
 
 	nodes, err := s.nodesReady(t, 3)
@@ -138,14 +138,14 @@ func TestProcessFidelity(t *testing.T) {
 	for _, replicas := range []int{5, 1} {
 		s.setPool(t, int64(replicas), "spec", "replicas")
 		s.apply(t, s.pool)
-		eventually.Holds(t, time.Minute, fmt.Sprintf("%d nodes are ready", replicas), func() error { _, err := s.nodesReady(t, replicas); return err })
-		s.waitPool(t, time.Minute, poolReady(int32(replicas)))
+		eventually.Holds(t, patience, fmt.Sprintf("%d nodes are ready", replicas), func() error { _, err := s.nodesReady(t, replicas); return err })
+		s.waitPool(t, patience, poolReady(int32(replicas)))
 	}
 
 	stop()
 	s.expectNothingRuns(t)
 	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
-	eventually.Holds(t, time.Minute, "one node is ready after a restart", func() error { _, err := s.nodesReady(t, 1); return err })
+	eventually.Holds(t, patience, "one node is ready after a restart", func() error { _, err := s.nodesReady(t, 1); return err })
 	if after := s.hostedCluster(t); after.Status.ControlPlaneEndpoint != hc.Status.ControlPlaneEndpoint {
 		t.Errorf("the endpoint before the restart: %v, after: %v", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
 	}
@@ -157,7 +157,7 @@ func TestProcessFidelity(t *testing.T) {
 	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, time.Minute, "another hosted API server replaces the killed one", func() error {
+	eventually.Holds(t, patience, "another hosted API server replaces the killed one", func() error {
 		if now := s.servers(t); len(now) != 1 || now[0] == pids[0] {
 			return fmt.Errorf("hosted API servers: %v", now)
 		}
@@ -182,7 +182,7 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed")
 	first := m.spawnRuntime(t, options)
-	eventually.Holds(t, time.Minute, "both kinds are served", func() error {
+	eventually.Holds(t, patience, "both kinds are served", func() error {
 		return errors.Join(s.client.List(t.Context(), &hyperv1.HostedClusterList{}), s.client.List(t.Context(), &hyperv1.NodePoolList{}))
 	})
 	s.create(t)
@@ -205,14 +205,14 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 			return nil
 		},
 	} {
-		eventually.Holds(t, time.Minute, "the creation reaches the next step", reached)
+		eventually.Holds(t, patience, "the creation reaches the next step", reached)
 		first.Kill()
 		s.expectNothingRuns(t)
 		first = m.spawnRuntime(t, options)
 	}
-	s.waitCluster(t, time.Minute, available)
-	s.waitPool(t, time.Minute, poolReady(3))
-	eventually.Holds(t, time.Minute, "three nodes are ready", func() error { _, err := s.nodesReady(t, 3); return err })
+	s.waitCluster(t, patience, available)
+	s.waitPool(t, patience, poolReady(3))
+	eventually.Holds(t, patience, "three nodes are ready", func() error { _, err := s.nodesReady(t, 3); return err })
 	if pids := s.servers(t); len(pids) != 1 {
 		t.Errorf("hosted API servers: %v", pids)
 	}
@@ -237,7 +237,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "restart")
 	s.create(t)
-	before := s.waitCluster(t, time.Minute, available)
+	before := s.waitCluster(t, patience, available)
 	pids := s.servers(t)
 	if len(pids) != 1 {
 		t.Fatalf("hosted API servers: %v", pids)
@@ -245,7 +245,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 	for _, date := range []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"} {
 		s.annotate(hyperv1.RestartDateAnnotation, date)
 		s.apply(t, s.cluster)
-		eventually.Holds(t, time.Minute, "a new process of the hosted API server serves", func() error {
+		eventually.Holds(t, patience, "a new process of the hosted API server serves", func() error {
 			now := s.servers(t)
 			if len(now) != 1 || now[0] == pids[0] {
 				return fmt.Errorf("hosted API servers: %v, before the restart: %v", now, pids)
@@ -277,8 +277,8 @@ func TestLateNodeBecomesReady(t *testing.T) {
 	s.createPrerequisites(t)
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
-	s.waitCluster(t, time.Minute, available)
-	eventually.Holds(t, time.Minute, "three nodes are ready", func() error {
+	s.waitCluster(t, patience, available)
+	eventually.Holds(t, patience, "three nodes are ready", func() error {
 		_, err := s.nodesReady(t, 3)
 		return err
 	})
@@ -297,7 +297,7 @@ func TestHungHostedAPIServerIsRestarted(t *testing.T) {
 	s := m.sample(t, "hung")
 	s.createPrerequisites(t)
 	s.apply(t, s.cluster)
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	before := s.servers(t)
 	if len(before) != 1 {
 		t.Fatalf("hosted API servers: %v", before)
@@ -305,13 +305,13 @@ func TestHungHostedAPIServerIsRestarted(t *testing.T) {
 	if err := syscall.Kill(before[0], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
 		if meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) {
 			return errors.New("the HostedCluster is Available")
 		}
 		return nil
 	})
-	s.waitCluster(t, time.Minute, available)
+	s.waitCluster(t, patience, available)
 	if after := s.servers(t); len(after) != 1 || after[0] == before[0] {
 		t.Errorf("hosted API servers after the restart: %v, before: %v", after, before)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +52,7 @@ func (m *managementCluster) asServiceAccount(t *testing.T) *managementCluster {
 	if limited.client, err = client.NewWithWatch(limited.config, client.Options{Scheme: m.client.Scheme()}); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, time.Minute, "the API server enforces the role and the policy", func() error {
+	eventually.Holds(t, patience, "the API server enforces the role and the policy", func() error {
 		err := limited.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}, client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "namespaces of clusters") {
 			return fmt.Errorf("a ConfigMap in the namespace default: %v", err)
@@ -73,8 +72,8 @@ func TestRightsOfTheChart(t *testing.T) {
 	s := m.sample(t, "rights")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitCluster(t, time.Minute, available)
-	s.waitPool(t, time.Minute, poolReady(3))
+	s.waitCluster(t, patience, available)
+	s.waitPool(t, patience, poolReady(3))
 
 	const user = "system:customer-break-glass:system-admin"
 	pair := s.certificate(t, "rights-1", s.request(t, "rights-1", contract.CustomerBreakGlass, user))
