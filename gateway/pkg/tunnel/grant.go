@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -100,7 +99,7 @@ func post(ctx context.Context, t *tunnel, content []byte, into *Grant) error {
 		return err
 	}
 	if json.Unmarshal(answer, into) != nil || into.Token == "" || into.Server == "" {
-		return fmt.Errorf("the response of the agent is not a token") // it may contain one
+		return errors.New("the response of the agent is not a token") // it may contain one
 	}
 	return nil
 }

@@ -97,6 +97,9 @@ func (s *delivery) begin(now time.Time) {
 	}
 }
 
+// left returns the time until a failure since a time is reported.
+func (d *deliveries) left(since time.Time) time.Duration { return since.Add(d.patience).Sub(d.now()) }
+
 // failed sets why a stream waits.
 func (d *deliveries) failed(key streamKey, fault logdelivery.Fault, reason string) {
 	d.mu.Lock()
@@ -104,7 +107,7 @@ func (d *deliveries) failed(key streamKey, fault logdelivery.Fault, reason strin
 	state := d.of(key)
 	state.begin(d.now())
 	if state.reason != reason || state.fault != fault {
-		d.changed(key.controlPlane, max(0, state.since.Add(d.patience).Sub(d.now())))
+		d.changed(key.controlPlane, max(0, d.left(state.since)))
 	}
 	state.seen, state.fault, state.reason = true, fault, reason
 }
@@ -202,9 +205,9 @@ func (d *deliveries) failure(controlPlane, folder string, setting selection, bef
 	case before != nil:
 		next.Since = before.Since // the failure began before this process started
 		return &next
-	case d.now().Sub(next.Since) < d.patience:
+	case d.left(next.Since) > 0:
 		// The time of another setting of the control plane may have caused this report: a queue keeps only the earliest time.
-		d.changed(controlPlane, d.patience-d.now().Sub(next.Since))
+		d.changed(controlPlane, d.left(next.Since))
 		return nil
 	}
 	return &next
