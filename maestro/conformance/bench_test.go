@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 )
@@ -75,7 +74,7 @@ func measure(b *testing.B, cs *source, consumer string) figures {
 		works[i] = newBundle(consumer, "x")
 	}
 	start := time.Now()
-	inParallel(16, works, func(w bundle) { cs.must("create", w) })
+	cs.mustAll("create", works, 16)
 	taken["created/s"] = float64(many) / time.Since(start).Seconds()
 	for _, w := range works {
 		cs.untilApplied(w.ID, 1)
@@ -83,7 +82,7 @@ func measure(b *testing.B, cs *source, consumer string) figures {
 	taken["applied/s"] = float64(many) / time.Since(start).Seconds()
 
 	start = time.Now()
-	inParallel(16, works, func(w bundle) { cs.must("delete", w) })
+	cs.mustAll("delete", works, 16)
 	last, unreported := cs.deletions(works)
 	taken["deleted/s"] = float64(many-unreported) / last.Sub(start).Seconds()
 	taken["deletions-unreported"] = float64(unreported)
@@ -134,21 +133,4 @@ func (f figures) report(b *testing.B, reference figures) {
 			b.ReportMetric(figure/published, what+"-of-published")
 		}
 	}
-}
-
-func inParallel(n int, works []bundle, do func(bundle)) {
-	next := make(chan bundle)
-	var running sync.WaitGroup
-	for range n {
-		running.Go(func() {
-			for w := range next {
-				do(w)
-			}
-		})
-	}
-	for _, w := range works {
-		next <- w
-	}
-	close(next)
-	running.Wait()
 }

@@ -198,7 +198,7 @@ func TestConsumersAreIndependent(t *testing.T) {
 	for i := range works {
 		works[i] = newBundle(silent, "x")
 	}
-	inParallel(8, works, func(b bundle) { cs.must("create", b) })
+	cs.mustAll("create", works, 8)
 	b := newBundle(responsive, "x")
 	cs.must("create", b)
 	agent.until("spec.create_request", b.ID, 1)

@@ -115,8 +115,10 @@ func TestServerIsKilled(t *testing.T) {
 	var mu sync.Mutex
 	cs := r.source(s, "cluster-service")
 	current := func() *source { mu.Lock(); defer mu.Unlock(); return cs }
-	mustEventually := func(action string, b bundle) {
-		eventually.Holds(t, time.Minute, action+" of "+b.ID, func() error {
+	untilAccepted := func(action string, b bundle) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := eventually.Repeat(ctx, func() error {
 			_, err := current().publish(action, b)
 			switch status.Code(err) {
 			case codes.OK, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -125,15 +127,25 @@ func TestServerIsKilled(t *testing.T) {
 			}
 			return err
 		})
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", action, b.ID, err)
+		}
+		return nil
 	}
 	works := make([]bundle, 120)
 	for i := range works {
 		works[i] = newBundle(consumer, "one")
 	}
 	published := make(chan struct{})
+	var publishing error
 	go func() {
 		defer close(published)
-		inParallel(4, works, func(b bundle) { mustEventually("create", b); mustEventually("update", b.with("two")) })
+		publishing = inParallel(4, works, func(b bundle) error {
+			if err := untilAccepted("create", b); err != nil {
+				return err
+			}
+			return untilAccepted("update", b.with("two"))
+		})
 	}()
 	for range 5 {
 		waitFor(t, published, 300*time.Millisecond)
@@ -144,6 +156,9 @@ func TestServerIsKilled(t *testing.T) {
 		mu.Unlock()
 	}
 	<-published
+	if publishing != nil {
+		t.Fatal(publishing)
+	}
 	last := current()
 	last.subscribe()
 	last.resync(nil)
@@ -156,7 +171,9 @@ func TestServerIsKilled(t *testing.T) {
 		if value := object.Object["data"].(map[string]any)["key"]; value != "two" {
 			t.Errorf("applied with %v", value)
 		}
-		mustEventually("delete", b)
+		if err := untilAccepted("delete", b); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.kill()
 	last = r.source(p.start(), "cluster-service")
@@ -218,14 +235,14 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 	applied := func(st statusEvent) bool { return st.applied(1) }
 	deleted := func(st statusEvent) bool { return st.is("Deleted") }
-	inParallel(4, works, func(b bundle) { cs.must("create", b) })
+	cs.mustAll("create", works, 4)
 	for _, n := range []int{10, 40, 80} {
 		reach(n, "applied", applied)
 		agent.Kill()
 		agent = start()
 	}
 	reach(len(works), "applied", applied)
-	inParallel(4, works, func(b bundle) { cs.must("delete", b) })
+	cs.mustAll("delete", works, 4)
 	for _, n := range []int{10, 40, 80} {
 		reach(n, "deleted", deleted)
 		agent.Kill()

@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 )
 
 // Two replicas share the consumers. When one stops the other takes over, and statuses reach the subscribers of both.
@@ -74,9 +76,18 @@ func TestBrokerDropsConnections(t *testing.T) {
 	for i := range works {
 		works[i] = newBundle(consumer, "x")
 	}
-	inParallel(4, works, func(b bundle) { cs.must("create", b); cs.must("update", b.with("y")) })
+	err := inParallel(4, works, func(b bundle) error {
+		if _, err := cs.publish("create", b); err != nil {
+			return err
+		}
+		_, err := cs.publish("update", b.with("y"))
+		return err
+	})
 	close(stop)
 	dropping.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, b := range works {
 		cs.until(b.ID, "applied", func(st statusEvent) bool { return st.applied(st.Version) && st.Version == 2 })
 	}
@@ -118,9 +129,14 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 // The server survives outages of the database, at its start and later.
 func TestServerSurvivesDatabaseOutages(t *testing.T) {
 	r := newRegion(t)
-	proxy := newProxy(t, r.Database)
-	r.Database = proxy.url
-	proxy.close()
+	database, err := url.Parse(r.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := faultproxy.Start(t, database.Host)
+	database.Host = proxy.Address
+	r.Database = database.String()
+	proxy.Disconnect()
 	s := r.StartServerUnready()
 	cs := r.source(s, "cluster-service")
 	b := newBundle("nobody", "x")
@@ -130,7 +146,7 @@ func TestServerSurvivesDatabaseOutages(t *testing.T) {
 	if err := s.Server.Checks()["database"](t.Context()); err == nil {
 		t.Error("the database is reported as reachable")
 	}
-	proxy.open()
+	proxy.Continue()
 	eventually.Holds(t, time.Minute, "the server is ready", func() error {
 		for _, check := range s.Server.Checks() {
 			if err := check(t.Context()); err != nil {
@@ -146,11 +162,11 @@ func TestServerSurvivesDatabaseOutages(t *testing.T) {
 	cs.must("create", first)
 	cs.untilApplied(first.ID, 1)
 
-	proxy.close()
+	proxy.Disconnect()
 	if _, err := cs.publish("create", newBundle(consumer, "x")); status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("publish without a database: %v", err)
 	}
-	proxy.open()
+	proxy.Continue()
 	second := newBundle(consumer, "x")
 	eventually.Holds(t, time.Minute, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
 	cs.untilApplied(second.ID, 1)

@@ -25,7 +25,7 @@ func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	for i := range works {
 		works[i] = newBundle(consumer, "x")
 	}
-	inParallel(8, works, func(b bundle) { cs.must("create", b) })
+	cs.mustAll("create", works, 8)
 	for _, b := range works {
 		cs.untilApplied(b.ID, 1)
 	}

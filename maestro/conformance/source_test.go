@@ -12,6 +12,7 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -284,6 +285,30 @@ func (s *source) must(action string, b bundle) int64 {
 		s.t.Fatalf("%s of resource %s: %v", action, b.ID, err)
 	}
 	return version
+}
+
+// mustAll sends a request for each of the works, n at a time.
+func (s *source) mustAll(action string, works []bundle, n int) {
+	s.t.Helper()
+	err := inParallel(n, works, func(b bundle) error {
+		if _, err := s.publish(action, b); err != nil {
+			return fmt.Errorf("%s of resource %s: %w", action, b.ID, err)
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// inParallel calls do for each of the works, n at a time, and returns the first error.
+func inParallel(n int, works []bundle, do func(bundle) error) error {
+	var running errgroup.Group
+	running.SetLimit(n)
+	for _, b := range works {
+		running.Go(func() error { return do(b) })
+	}
+	return running.Wait()
 }
 
 // resync requests the statuses that differ from those listed.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -33,7 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
 
@@ -82,9 +81,9 @@ func TestProcess(t *testing.T) {
 		}
 	}
 	database := mustParse(t, r.url)
-	databaseProxy, maestroProxy := hangproxy.Start(t, database.Host), hangproxy.Start(t, r.maestro.Address)
+	databaseProxy, maestroProxy := faultproxy.Start(t, database.Host), faultproxy.Start(t, r.maestro.Address)
 	database.Host = databaseProxy.Address
-	gate, databaseURL := closedProxy(t, database.String())
+	databaseProxy.Disconnect()
 
 	options := &app.Options{}
 	flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
@@ -96,7 +95,7 @@ func TestProcess(t *testing.T) {
 	}
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
 	err = flags.Parse(slices.Concat(signReleases(t, dir), []string{"--listen=" + address, "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
-		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
+		"--database-url-file=" + write("url", database.String()+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3", "--developer",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"), "--shard-keys-dir=" + keys,
 		"--audit-queue-dir=" + filepath.Join(dir, "audit", "queue"), "--audit-sink-dir=" + filepath.Join(dir, "audit", "sink"),
@@ -127,7 +126,7 @@ func TestProcess(t *testing.T) {
 	if readiness := p.CheckReadiness(ctx); readiness.Ready || readiness.NotReady["postgresql"] == "" {
 		t.Errorf("readiness without a database is %+v", readiness)
 	}
-	gate()
+	databaseProxy.Continue()
 
 	connect := func(peer mesh.Peer) csv1.ClusterServiceClient {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(identities[peer].ClientTLS(mesh.ClusterService))))
@@ -147,7 +146,7 @@ func TestProcess(t *testing.T) {
 		}
 		return nil
 	})
-	for dependency, proxy := range map[string]*hangproxy.Proxy{"maestro": maestroProxy, "postgresql": databaseProxy} {
+	for dependency, proxy := range map[string]*faultproxy.Proxy{"maestro": maestroProxy, "postgresql": databaseProxy} {
 		proxy.Hang()
 		readiness := p.CheckReadiness(ctx)
 		if want := map[string]string{dependency: "does not respond within 2s"}; !maps.Equal(readiness.NotReady, want) {
@@ -248,36 +247,6 @@ func freeAddress(t *testing.T) string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
-}
-
-// closedProxy returns the URL of a proxy of the database that refuses connections until open is called.
-func closedProxy(t *testing.T, databaseURL string) (open func(), through string) {
-	t.Helper()
-	u := mustParse(t, databaseURL)
-	target, address := u.Host, freeAddress(t)
-	u.Host = address
-	return func() {
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = listener.Close() })
-		go func() {
-			for {
-				client, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				server, err := net.Dial("tcp", target)
-				if err != nil {
-					_ = client.Close()
-					continue
-				}
-				go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
-				go func() { _, _ = io.Copy(client, server); _ = client.Close() }()
-			}
-		}()
-	}, u.String()
 }
 
 // auditKey creates a signing key in a folder and returns its file.

@@ -28,7 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 )
@@ -440,7 +440,7 @@ func TestSilentTunnelIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t, 1, nil)
 	r.serve(clusterID, echo)
-	network := hangproxy.Start(t, strings.TrimPrefix(r.front.URL, "https://"))
+	network := faultproxy.Start(t, strings.TrimPrefix(r.front.URL, "https://"))
 	r.address = network.Address
 	r.start()
 	conn := r.dial(clusterID)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 )
 
 // TestHungFrontendIsNotReady checks a frontend whose kernel accepts connections and that does not respond.
@@ -17,7 +17,7 @@ func TestHungFrontendIsNotReady(t *testing.T) {
 	// The frontend can reject the request: it responds.
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	proxy := hangproxy.Start(t, server.Listener.Addr().String())
+	proxy := faultproxy.Start(t, server.Listener.Addr().String())
 	check := responds(proxy.Address, server.Client().Transport.(*http.Transport).TLSClientConfig)
 	if err := check(t.Context()); err != nil {
 		t.Fatal(err)

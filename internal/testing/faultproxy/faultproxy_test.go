@@ -1,13 +1,14 @@
-package hangproxy_test
+package faultproxy_test
 
 import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/hangproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
@@ -58,7 +59,7 @@ func ask(t *testing.T, connection net.Conn, wait time.Duration) error {
 }
 
 func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
-	proxy := hangproxy.Start(t, echo(t))
+	proxy := faultproxy.Start(t, echo(t))
 	old, err := net.Dial("tcp", proxy.Address)
 	if err != nil {
 		t.Fatal(err)
@@ -83,5 +84,59 @@ func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
 		if err := ask(t, connection, 10*time.Second); err != nil {
 			t.Errorf("%s connection after the hang: %v", name, err)
 		}
+	}
+}
+
+func TestStoppedServerClosesConnections(t *testing.T) {
+	proxy := faultproxy.Start(t, echo(t))
+	// Each client connects again until the test closes stop, so that some connections are incomplete when the proxy disconnects.
+	var clients sync.WaitGroup
+	stop := make(chan struct{})
+	opened := make(chan net.Conn, 1000)
+	for range 8 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				connection, err := net.Dial("tcp", proxy.Address)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case opened <- connection:
+				default:
+					_ = connection.Close()
+				}
+			}
+		})
+	}
+	first := <-opened
+	if err := ask(t, first, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	opened <- first
+	proxy.Disconnect()
+	close(stop)
+	clients.Wait()
+	close(opened)
+	for connection := range opened {
+		_ = connection.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := connection.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection is open while the server looks stopped: %v", err)
+		}
+		_ = connection.Close()
+	}
+	proxy.Continue()
+	again, err := net.Dial("tcp", proxy.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := ask(t, again, 10*time.Second); err != nil {
+		t.Errorf("after the server looks started: %v", err)
 	}
 }

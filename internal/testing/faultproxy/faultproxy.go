@@ -1,6 +1,6 @@
-// Package hangproxy makes a server look hung to its clients: its kernel accepts connections and receives data, and nothing responds,
-// as if the process had been stopped with SIGSTOP. It is for servers that tests cannot stop, because they run in the test's process.
-package hangproxy
+// Package faultproxy is a TCP proxy with which tests interrupt the connections to a server that they cannot stop, for example because
+// it runs in the test's process or other tests use it.
+package faultproxy
 
 import (
 	"net"
@@ -10,17 +10,17 @@ import (
 
 // Proxy forwards TCP connections to a server. Its methods are safe for concurrent use.
 type Proxy struct {
-	// Address is host:port for the clients.
+	// Address is host:port for the clients. It does not change, and no other server gets it while the proxy disconnects clients.
 	Address string
 
 	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu          sync.Mutex
-	open        chan struct{} // closed while data is forwarded
-	closed      bool
-	connections map[net.Conn]bool
+	mu           sync.Mutex
+	open         chan struct{} // closed while data is forwarded
+	disconnected bool
+	connections  map[net.Conn]bool
 }
 
 // Start returns a proxy to the server at target, host:port. It stops with the test.
@@ -37,7 +37,8 @@ func Start(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Hang stops forwarding data, in existing and in new connections.
+// Hang stops forwarding data, in existing and in new connections: the kernel accepts connections and receives data, and nothing
+// responds, as if the server had been stopped with SIGSTOP.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,10 +49,21 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Continue forwards the data that arrived meanwhile, and all later data.
+// Disconnect closes all connections, and each new one immediately, as if the server did not run.
+func (p *Proxy) Disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.disconnected = true
+	for connection := range p.connections {
+		_ = connection.Close()
+	}
+}
+
+// Continue ends the effect of Hang and Disconnect. It forwards the data that arrived during a hang, and all later data.
 func (p *Proxy) Continue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.disconnected = false
 	select {
 	case <-p.open:
 	default:
@@ -61,13 +73,8 @@ func (p *Proxy) Continue() {
 
 func (p *Proxy) stop() {
 	p.Continue()
+	p.Disconnect()
 	_ = p.listener.Close()
-	p.mu.Lock()
-	p.closed = true
-	for connection := range p.connections {
-		_ = connection.Close()
-	}
-	p.mu.Unlock()
 	p.running.Wait()
 }
 
@@ -77,18 +84,17 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		if !p.track(client) {
-			return
+		if p.track(client) {
+			p.running.Go(func() { p.connect(client) })
 		}
-		p.running.Go(func() { p.connect(client) })
 	}
 }
 
-// track stores a connection for stop. It closes the connection and returns false if the proxy has been stopped.
+// track stores a connection for Disconnect. It closes the connection and returns false while clients are disconnected.
 func (p *Proxy) track(connection net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.disconnected {
 		_ = connection.Close()
 		return false
 	}
