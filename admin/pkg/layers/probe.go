@@ -148,7 +148,8 @@ func askPostgreSQL(ctx context.Context, address string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return err
+		// The server has responded, so that also a reset of the connection does not mean that no connection is possible.
+		return &notReadyError{text: "TLS cannot be established: " + reason(err)}
 	}
 	return encrypted.Close()
 }

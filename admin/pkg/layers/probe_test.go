@@ -88,6 +88,14 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 		_, _ = io.WriteString(c, "S")
 		_ = tls.Server(c, encrypted.TLS).HandshakeContext(t.Context())
 	})
+	postgresResets := listen(t, func(c net.Conn) {
+		if _, err := io.ReadFull(c, make([]byte, len(sslRequest))); err == nil {
+			_, _ = io.WriteString(c, "S")
+			_, _ = c.Read(make([]byte, 1)) // the client has read the response
+		}
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	})
 	of := func(base string) Target { return Target{Ready: base + "/readyz", Alive: base + "/healthz"} }
 	tests := map[string]struct {
 		target  Target
@@ -103,7 +111,8 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 		"hung, only ready":      {Target{Ready: "http://" + hung(t)}, adminv1.ComponentUnresponsive, "no response"},
 		"stopped":               {of("http://" + closedport.Address(t)), adminv1.ComponentUnreachable, "no connection"},
 		"PostgreSQL with TLS":   {Target{PostgreSQL: postgresWithTLS}, adminv1.ComponentReady, ""},
-		"PostgreSQL ends":       {Target{PostgreSQL: postgres("S")}, adminv1.ComponentNotReady, "EOF"},
+		"PostgreSQL ends":       {Target{PostgreSQL: postgres("S")}, adminv1.ComponentNotReady, "TLS"},
+		"PostgreSQL resets":     {Target{PostgreSQL: postgresResets}, adminv1.ComponentNotReady, "TLS"},
 		"PostgreSQL":            {Target{PostgreSQL: postgres("N")}, adminv1.ComponentReady, ""},
 		"PostgreSQL rejects":    {Target{PostgreSQL: postgres("E")}, adminv1.ComponentNotReady, "rejects"},
 		"PostgreSQL hung":       {Target{PostgreSQL: hung(t)}, adminv1.ComponentUnresponsive, "no response"},
