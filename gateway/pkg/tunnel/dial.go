@@ -43,8 +43,11 @@ func (s *Server) Dial(ctx context.Context, managementCluster, clusterID string) 
 	return conn, nil
 }
 
-// try uses the tunnels of a management cluster until one succeeds or refuses. Without a tunnel it returns ErrNotConnected.
+// try uses the tunnels of a management cluster until one succeeds or refuses. Without a tunnel it returns ErrNotConnected. If ctx has ended, it uses none.
 func (s *Server) try(ctx context.Context, managementCluster string, use func(*tunnel) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	tunnels := slices.Clone(s.tunnels[managementCluster])
 	s.mu.Unlock()
