@@ -305,8 +305,7 @@ var byChart = map[string]string{
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
 // The charts do not set --prometheus-url and --alertmanager-url yet, and --portal-listen only where the configuration has the portal.
 var atDefault = []string{
-	// The chart of gateway-tunnel does not deploy sessions for management clusters yet.
-	"ca-file", "trust-domain",
+	"ca-file",
 	"sidecar-identity", "sidecar-gateways", "prometheus-url", "prometheus-scope", "alertmanager-url",
 	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "allow-port", "new-connections-per-link", "idle-timeout", "drain-connections",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",

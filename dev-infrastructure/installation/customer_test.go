@@ -119,6 +119,7 @@ func (p *pipelines) runCustomer() {
 	p.useAsCustomer()
 	p.useAsEngineer()
 	p.useThroughTunnel()
+	p.useManagementCluster()
 	p.hcpctlOrFail("cluster", "delete", "demo")
 	p.awaitForgotten()
 	if diff := cmp.Diff(before, p.azureResources()); diff != "" {

@@ -25,6 +25,11 @@ func (p *pipelines) supplyTunnels() {
 	if err := p.entra.AddManagementCluster(p.ctx, p.management.outside); err != nil {
 		p.t.Fatal(err)
 	}
+	given, err := p.outside.StampSecrets(p.management.target)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.management.supplier.Given = given
 	p.management.supply(tunnelName)
 }
 
@@ -34,21 +39,40 @@ func (p *pipelines) useThroughTunnel() {
 	p.t.Helper()
 	p.restrictAPI("203.0.113.0/24")
 	before := p.tunneledConnections()
-	command := exec.CommandContext(p.ctx, p.hcpctl, "access", "open", "demo", "--for", "10m", "--as", "operator", "--reason", "the ingress is slow", "--ticket", "INC-42", "--state-dir="+p.dir,
-		"--", "kubectl", "get", "namespaces", "--output=name", "--request-timeout=20s")
+	if listed := p.listNamespaces("access", "open", "demo"); !strings.Contains(listed, "namespace/kube-system") {
+		p.t.Errorf("the session for the cluster listed %q", listed)
+	}
+	if after := p.tunneledConnections(); after == before {
+		p.t.Errorf("no connection went through a tunnel: %v before and after", after)
+	}
+	p.log("an engineer read a cluster with a restricted API through the tunnel of its management cluster")
+}
+
+// useManagementCluster reads the management cluster as an engineer, in an access session: the agent of tunnels verifies the engineer's intent with admin's
+// public keys, and issues a token.
+func (p *pipelines) useManagementCluster() {
+	p.t.Helper()
+	if listed := p.listNamespaces("mc", "access", p.management.text("managementCluster", "name")); !strings.Contains(listed, "namespace/"+tunnelName) {
+		p.t.Errorf("the session for the management cluster listed %q", listed)
+	}
+	p.log("an engineer read the management cluster in an access session")
+}
+
+// listNamespaces returns what kubectl prints in an access session of an engineer.
+func (p *pipelines) listNamespaces(session ...string) string {
+	p.t.Helper()
+	command := exec.CommandContext(p.ctx, p.hcpctl, append(session, "--for", "10m", "--as", "operator", "--reason", "the ingress is slow", "--ticket", "INC-42", "--state-dir="+p.dir,
+		"--", "kubectl", "get", "namespaces", "--output=name", "--request-timeout=20s")...)
 	programs, err := filepath.Abs("../../.build/third-party/bin")
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	command.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+filepath.Dir(p.hcpctl)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	output, err := command.CombinedOutput()
-	if err != nil || !strings.Contains(string(output), "namespace/kube-system") {
-		p.t.Errorf("reading the cluster in an access session: %v: %s", err, output)
+	if err != nil {
+		p.t.Errorf("%s %v: %v: %s", p.hcpctl, session, err, output)
 	}
-	if after := p.tunneledConnections(); after == before {
-		p.t.Errorf("no connection went through a tunnel: %v before and after", after)
-	}
-	p.log("an engineer read a cluster with a restricted API through the tunnel of its management cluster")
+	return string(output)
 }
 
 // restrictAPI changes the authorized CIDRs of the cluster as its customer.

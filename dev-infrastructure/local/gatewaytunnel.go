@@ -26,7 +26,7 @@ func (r *Region) gatewayTunnels(m *managementCluster) []supervisor.Spec {
 		"--gateway-url=https://"+r.address(gatewayAccessPort),
 		"--audience="+adminAudience,
 		"--ca-file="+r.state.path("ca", mesh.CAFile),
-		"--intent-keys-url="+r.intentKeysURL(),
+		"--intent-keys-file="+r.intentPublicKeyFile(),
 		"--trust-domain="+r.config.TrustDomain,
 	)
 	spec.Needs = []string{m.apiServerName()}

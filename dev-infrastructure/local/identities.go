@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -95,6 +96,9 @@ func (r *Region) issueIdentities() error {
 	if err := intent.CreateKeys(r.intentKeyFile()); err != nil {
 		return err
 	}
+	if err := keyfile.WritePublic(r.intentKeyFile(), r.intentPublicKeyFile()); err != nil {
+		return err
+	}
 	if err := r.createAudit(); err != nil {
 		return err
 	}
@@ -134,6 +138,9 @@ func (r *Region) shardKeysDir() string { return r.state.path("shard-keys") }
 
 // intentKeyFile returns the file of the keyset with which admin signs what engineers ask for.
 func (r *Region) intentKeyFile() string { return r.state.path("secrets", "intent.key") }
+
+// intentPublicKeyFile returns the file of the public keyset that belongs to it, for the agents of tunnels.
+func (r *Region) intentPublicKeyFile() string { return r.state.path("front-door", "intent.json") }
 
 // Credentials are the OAuth 2.0 client credentials with which a client gets ARM tokens from the front door.
 type Credentials struct {

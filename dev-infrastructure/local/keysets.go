@@ -11,7 +11,7 @@ import (
 
 // Keyset has the files of a keyset of a region.
 type Keyset struct {
-	// File is the keyset. Public is the public keyset of an agent's keyset.
+	// File is the keyset. Public is the public keyset that belongs to it; empty if there is none.
 	File, Public string
 }
 
@@ -27,7 +27,7 @@ func KeysetOf(stateDir, kind, shard string) (Keyset, error) {
 	case "skip-tokens":
 		return Keyset{File: r.skipTokenKeyFile()}, nil
 	case "intents":
-		return Keyset{File: r.intentKeyFile()}, nil
+		return Keyset{File: r.intentKeyFile(), Public: r.intentPublicKeyFile()}, nil
 	case "agent":
 		described, err := Describe(stateDir)
 		if err != nil {

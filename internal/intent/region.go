@@ -1,9 +1,15 @@
 package intent
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/tink-crypto/tink-go/v2/jwt"
+
+	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
@@ -23,17 +29,42 @@ func NewRegionVerifier(identity mesh.Transport, keysURL string) *Verifier {
 	issuer, audience := RegionIssuer(identity.ID().TrustDomain)
 	transport := identity.ClientTransport(mesh.Admin)
 	transport.DisableKeepAlives = true
-	return NewVerifier(VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keysURL, Client: keysClient(transport)})
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       keysTimeout,
+	}
+	return NewVerifier(VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keysURL, Client: client})
 }
 
-// NewPublicVerifier returns a Verifier of the intents of a trust domain, for a program outside of its mesh. It fetches the keys from keysURL with a transport
-// that must verify the server.
-func NewPublicVerifier(transport http.RoundTripper, trustDomain, keysURL string) *Verifier {
+// LoadVerifier returns a Verifier of the intents in the region of a trust domain, for a program outside of its mesh. It reads the keys from a file with a
+// public Tink keyset, whose changes it follows. If the changed file is not a keyset, the previous one stays in use. ring returns the IDs of the keys in use.
+func LoadVerifier(path, trustDomain string) (v *Verifier, ring func() keyfile.Ring, err error) {
+	type content struct {
+		*keys
+		ring keyfile.Ring
+	}
+	file, err := filevalue.New(func() (content, error) {
+		handle, err := keyfile.ReadPublic(path)
+		if err != nil {
+			return content{}, err
+		}
+		set, err := jwt.JWKSetFromPublicKeysetHandle(handle)
+		if err != nil {
+			return content{}, fmt.Errorf("%s has keys that do not verify JSON Web Tokens: %w", path, err)
+		}
+		known, err := parseKeys(set)
+		if err != nil {
+			return content{}, fmt.Errorf("%s: %w", path, err)
+		}
+		return content{known, keyfile.RingOf(handle)}, nil
+	}, path)
+	if err != nil {
+		return nil, nil, err
+	}
 	issuer, audience := RegionIssuer(trustDomain)
-	return NewVerifier(VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keysURL, Client: keysClient(transport)})
-}
-
-// keysClient returns a client that follows no redirects.
-func keysClient(transport http.RoundTripper) *http.Client {
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: keysTimeout}
+	return &Verifier{issuer: issuer, audience: audience, now: time.Now, run: func(context.Context) {}, find: func(_ context.Context, id string) (*keys, bool, error) {
+		known := file.Current().keys
+		return known, known.ids[id], nil
+	}}, func() keyfile.Ring { return file.Current().ring }, nil
 }

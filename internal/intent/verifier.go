@@ -51,34 +51,46 @@ type VerifierOptions struct {
 	Now func() time.Time
 }
 
-// Verifier verifies signed intents with the keys that their issuer publishes. It is safe for concurrent use.
+// Verifier verifies signed intents with the public keys of their issuer. It is safe for concurrent use.
 type Verifier struct {
-	options VerifierOptions
-	cache   *keycache.Cache[*keys]
+	issuer, audience string
+	now              func() time.Time
+	// find returns the current keys, and whether a key with an ID is one of them. The error is that they are unknown now.
+	find func(ctx context.Context, id string) (known *keys, found bool, err error)
+	run  func(ctx context.Context)
 }
 
-// keys are published keys.
+// keys are public keys of an issuer.
 type keys struct {
 	verifier jwt.Verifier
 	ids      map[string]bool
 }
 
-// NewVerifier returns a Verifier. Its Run method keeps the keys fresh; without it they are fetched when they are needed.
+// NewVerifier returns a Verifier with the keys that the issuer publishes. Its Run method keeps the keys fresh; without it they are fetched when they
+// are needed.
 func NewVerifier(options VerifierOptions) *Verifier {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Verifier{options: options, cache: keycache.New(func(ctx context.Context) (*keys, error) {
+	cache := keycache.New(func(ctx context.Context) (*keys, error) {
 		content, err := keycache.Get(ctx, options.Client, options.KeysURL)
 		if err != nil {
 			return nil, err
 		}
 		return parseKeys(content)
-	}, options.Now)}
+	}, options.Now)
+	return &Verifier{issuer: options.Issuer, audience: options.Audience, now: options.Now, run: cache.Run, find: func(ctx context.Context, id string) (*keys, bool, error) {
+		known, found, err := cache.Find(ctx, func(k *keys) bool { return k.ids[id] })
+		if err == nil && found {
+			// Keys may have been withdrawn since they were fetched.
+			err = cache.Ready()
+		}
+		return known, found, err
+	}}
 }
 
-// Run fetches the keys periodically until ctx ends.
-func (v *Verifier) Run(ctx context.Context) { v.cache.Run(ctx) }
+// Run fetches the keys periodically until ctx ends, if the Verifier is of NewVerifier.
+func (v *Verifier) Run(ctx context.Context) { v.run(ctx) }
 
 // Verify returns the content of a signed intent. If the intent is authentic but has ended, it returns the content and an error
 // with ReasonExpired. The kind of an error is PermissionDenied, or Unavailable if the keys cannot be fetched.
@@ -87,19 +99,15 @@ func (v *Verifier) Verify(ctx context.Context, signed string) (*Intent, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
-	known, found, err := v.cache.Find(ctx, func(k *keys) bool { return k.ids[id] })
-	if err == nil && found {
-		// Keys may have been withdrawn since they were fetched.
-		err = v.cache.Ready()
-	}
+	known, found, err := v.find(ctx, id)
 	switch {
 	case err != nil:
 		return nil, apierror.New(apierror.Unavailable, "The engineer's signed intent cannot be verified now, because admin's public keys cannot be fetched.").
 			WithReason(ReasonUnverifiable).WithCause(err)
 	case !found:
-		return nil, invalid(errors.New("admin does not publish the key"))
+		return nil, invalid(errors.New("its key is not one of admin's public keys"))
 	}
-	now := v.options.Now()
+	now := v.now()
 	content, err := v.decode(known, signed, now)
 	if err == nil {
 		i, err := parse(content, now)
@@ -148,7 +156,7 @@ func invalid(cause error) error {
 // decode verifies the signature, the type, the issuer, the audience and the expiry at a time, and returns the claims as JSON.
 func (v *Verifier) decode(known *keys, signed string, now time.Time) ([]byte, error) {
 	typ := typeHeader
-	validator, err := jwt.NewValidator(&jwt.ValidatorOpts{ExpectedTypeHeader: &typ, ExpectedIssuer: &v.options.Issuer, ExpectedAudience: &v.options.Audience, FixedNow: now})
+	validator, err := jwt.NewValidator(&jwt.ValidatorOpts{ExpectedTypeHeader: &typ, ExpectedIssuer: &v.issuer, ExpectedAudience: &v.audience, FixedNow: now})
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/hybrid"
@@ -101,14 +99,5 @@ func change(path string, edit func(*keyset.Handle, *keyset.Manager) error) error
 	if err := insecurecleartextkeyset.Write(changed, keyset.NewJSONWriter(&text)); err != nil {
 		return fmt.Errorf("%s: the changed keyset cannot be written", path) // the error may quote a key
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".keyset-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(text.Bytes())
-	if err := errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return replace(path, text.Bytes(), 0o600)
 }

@@ -5,8 +5,8 @@
 // the metadata of namespaces, and change another annotation. The agent of tunnels may read which clusters exist and where their API servers are, and issue
 // tokens of two service accounts for access sessions of engineers.
 //
-// The folder local has what only local regions have: the role of the forwarder, whose policy is that of the prober with another annotation, and the service
-// accounts of access sessions with the management cluster.
+// The folder local has what only local regions have: the namespace of the agent of tunnels, which a chart gets from the pipelines, and the role of the
+// forwarder, whose policy is that of the prober with another annotation.
 package managementaccess
 
 import (

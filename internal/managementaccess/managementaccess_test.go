@@ -303,7 +303,7 @@ func TestTunnel(t *testing.T) {
 
 // TestReaderRoleIsCurrent compares the role of sessions of the mode read with package readrules, which the session gateway enforces.
 func TestReaderRoleIsCurrent(t *testing.T) {
-	text, err := os.ReadFile("local/5-access-reader-role.yaml")
+	text, err := os.ReadFile("objects/gateway-tunnel/5-access-reader-role.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

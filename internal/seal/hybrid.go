@@ -1,12 +1,7 @@
 package seal
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/tink-crypto/tink-go/v2/hybrid"
@@ -29,14 +24,9 @@ type PublicKeys struct {
 
 // ReadPublic reads a public keyset from a JSON file.
 func ReadPublic(path string) (*PublicKeys, error) {
-	content, err := os.ReadFile(path)
+	handle, err := keyfile.ReadPublic(path)
 	if err != nil {
 		return nil, err
-	}
-	handle, err := keyset.ReadWithNoSecrets(keyset.NewJSONReader(bytes.NewReader(content)))
-	if err != nil {
-		// A private keyset is refused too, and the reader's error may quote it.
-		return nil, fmt.Errorf("%s is not a public Tink keyset in JSON", path)
 	}
 	keys, err := publicKeys(handle)
 	if err != nil {
@@ -139,41 +129,5 @@ func CreatePair(privatePath, publicPath string) error {
 	if err := keyfile.Create(privatePath, pairTemplate()); err != nil {
 		return fmt.Errorf("create private keys: %w", err)
 	}
-	return WritePublic(privatePath, publicPath)
-}
-
-// WritePublic writes the public keyset that belongs to a private one to a file, unless the file has it.
-func WritePublic(privatePath, publicPath string) error {
-	handle, err := keyfile.Read(privatePath)
-	if err != nil {
-		return fmt.Errorf("read private keys: %w", err)
-	}
-	public, err := handle.Public()
-	if err != nil {
-		return fmt.Errorf("%s has no public keys: %w", privatePath, err)
-	}
-	var text bytes.Buffer
-	if err := public.WriteWithNoSecrets(keyset.NewJSONWriter(&text)); err != nil {
-		return fmt.Errorf("write public keys: %w", err)
-	}
-	if existing, err := os.ReadFile(publicPath); err == nil && bytes.Equal(existing, text.Bytes()) {
-		return nil
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return replace(publicPath, text.Bytes())
-}
-
-// replace writes a file atomically, readable by everybody.
-func replace(path string, content []byte) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".public-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(content)
-	if err := errors.Join(err, part.Chmod(0o644), part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return keyfile.WritePublic(privatePath, publicPath)
 }

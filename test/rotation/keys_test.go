@@ -25,7 +25,7 @@ func rotateKeys(ctx context.Context, t *testing.T, dir string) {
 	defer running.Wait() // also if the test fails in between
 	for _, kind := range keyrotation.Kinds() {
 		args, of := []string{"keys", "rotate", kind.Name, "--state-dir", dir}, ""
-		if kind.Public {
+		if kind.PerShard {
 			of = shard
 			args = append(args, "--shard", shard)
 		}

@@ -74,13 +74,24 @@ moved {
   to   = azapi_resource.federated["maestro-agent"]
 }
 
+# The Maestro agent and the agent of tunnels read their keys.
 module "secrets_role" {
+  for_each = {
+    "maestro-agent"  = azapi_resource.agent.output.properties.principalId
+    "gateway-tunnel" = var.outer.region.tunnels[local.stamp.name].principalId
+  }
   source     = "../modules/role"
   scope      = local.vault
   role       = local.secretsUser
-  principal  = azapi_resource.agent.output.properties.principalId
-  purpose    = "maestro-agent"
+  principal  = each.value
+  purpose    = each.key
   depends_on = [module.vault]
+}
+
+# In earlier releases the agent of tunnels had no keys.
+moved {
+  from = module.secrets_role
+  to   = module.secrets_role["maestro-agent"]
 }
 
 # Control planes read the credentials of clusters' identities from the vault of the region, as the identity of the secrets store driver.

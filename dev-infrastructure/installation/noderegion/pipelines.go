@@ -81,9 +81,11 @@ func (r *Region) runPipelines(ctx context.Context) error {
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	group, working := errgroup.WithContext(following)
-	private, _ := r.service.outside.ShardKeys()
-	agent := &installation.Supplier{Target: r.management.target, Authority: r.authority, Secrets: r.management.secrets, Dir: r.options.dir("outside"),
-		Given: map[string]string{text(r.management.target, "managementCluster", "agent", "secretsKey", "secret"): private}}
+	given, err := r.service.outside.StampSecrets(r.management.target)
+	if err != nil {
+		return err
+	}
+	agent := &installation.Supplier{Target: r.management.target, Authority: r.authority, Secrets: r.management.secrets, Dir: r.options.dir("outside"), Given: given}
 	for _, w := range workload.All() {
 		c, supplier := r.service, r.supplier
 		if w.Management {

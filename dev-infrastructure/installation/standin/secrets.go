@@ -1,11 +1,15 @@
 package standin
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 )
 
 // ShardKeys returns the files of the keys of the region's management cluster: its agent opens Secrets with the private one, and Cluster
@@ -14,8 +18,21 @@ func (s *Services) ShardKeys() (private, public string) {
 	return filepath.Join(s.Dir, "agent-private.json"), filepath.Join(s.Dir, "agent-public.json")
 }
 
+// intentKey is the file of the keyset with which admin signs what engineers ask for.
+func (s *Services) intentKey() string { return filepath.Join(s.Dir, "intent-private.json") }
+
+// StampSecrets returns the files of secrets that come from elsewhere, for the Supplier of the region's management cluster: the private key of
+// Maestro's agent, and the public keys of intents. GivenSecrets must have been called before.
+func (s *Services) StampSecrets(stamp values.Target) (map[string]string, error) {
+	r := &settings{target: stamp}
+	private, _ := s.ShardKeys()
+	public := filepath.Join(s.Dir, "intent-public.json")
+	given := map[string]string{r.text("managementCluster", "agent", "secretsKey", "secret"): private, r.text("managementCluster", "tunnel", "intentKeys", "secret"): public}
+	return given, errors.Join(r.err, keyfile.WritePublic(s.intentKey(), public))
+}
+
 // GivenSecrets creates the files of secrets that come from elsewhere, for the Supplier of a region: the pull secret, the public key of the
-// agent, the keys of the session gateway and of recordings, the trust root of releases and the token of the ticket system.
+// agent, the keys of intents, of the session gateway and of recordings, the trust root of releases and the token of the ticket system.
 func (s *Services) GivenSecrets() (map[string]string, error) {
 	r := s.settings()
 	clusters := s.Target.Configuration.Get("managementClusters")
@@ -33,6 +50,10 @@ func (s *Services) GivenSecrets() (map[string]string, error) {
 		return nil, err
 	}
 	given[agent] = public
+	if err := intent.CreateKeys(s.intentKey()); err != nil {
+		return nil, err
+	}
+	given[r.text("admin", "intentKey", "secret")] = s.intentKey()
 	for name, part := range map[string][]string{"gateway": {"gatewayAccess"}, "recording": {"gatewayAccess", "recordings"}} {
 		key, publicKey := filepath.Join(s.Dir, name+"-private.json"), filepath.Join(s.Dir, name+"-public.json")
 		if err := seal.CreatePair(key, publicKey); err != nil {

@@ -48,7 +48,7 @@ type IntentVerifier interface {
 // grant serves the request of the gateway for a token.
 func (a *Agent) grant(w http.ResponseWriter, r *http.Request) {
 	if a.Granter == nil {
-		http.Error(w, "The management cluster has no sessions: its agent has no --intent-keys-url.", http.StatusNotImplemented)
+		http.Error(w, "The management cluster has no sessions: its agent has no --intent-keys-file.", http.StatusNotImplemented)
 		return
 	}
 	var request tunnel.GrantRequest

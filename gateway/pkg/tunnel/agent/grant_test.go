@@ -121,7 +121,7 @@ func TestIntentsForOtherActionsGetNoToken(t *testing.T) {
 			i.IssuedAt, i.ExpiresAt = long, long.Add(time.Minute)
 			i.Elevation.ExpiresAt = i.ExpiresAt
 		}), "ended"},
-		"another signer": {grantRequest(t, other, adminv1.AccessRead), "does not publish the key"},
+		"another signer": {grantRequest(t, other, adminv1.AccessRead), "not one of admin's public keys"},
 		"no intent":      {tunnel.GrantRequest{}, "not a JWS"},
 	} {
 		grant, _, err := g.Grant(t.Context(), test.request)

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -21,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
@@ -35,9 +35,9 @@ type Options struct {
 	GatewayURL, Audience string
 	// CAFile has the authorities of the certificates of the gateway and of the issuer of tokens; empty means those of the system.
 	CAFile string
-	// IntentKeysURL is the URL of the keys with which admin signs what engineers ask for; empty means that there are no sessions with the management cluster.
-	// TrustDomain is the trust domain of the region, which intents name.
-	IntentKeysURL, TrustDomain string
+	// IntentKeysFile has the public keys of intents, with which admin signs what engineers ask for; empty means that there are no sessions with the management
+	// cluster. TrustDomain is the trust domain of the region, which intents name.
+	IntentKeysFile, TrustDomain string
 }
 
 // AddFlags registers the flags of the options.
@@ -47,9 +47,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ManagementCluster, "management-cluster", "", "`name` of the management cluster, which is that of its provision shard")
 	flags.StringVar(&o.GatewayURL, "gateway-url", "", "`URL` of the session gateway, https://HOST[:PORT]")
 	flags.StringVar(&o.Audience, "audience", "", "`audience` of tokens for the session gateway")
-	flags.StringVar(&o.CAFile, "ca-file", "", "`file` with the authorities of the certificates of the gateway, of the token issuer and of the server of --intent-keys-url; without it, those of the system")
-	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "https `URL` of the keys with which admin signs what engineers ask for; without it, there are no sessions with the management cluster")
-	flags.StringVar(&o.TrustDomain, "trust-domain", "", "trust `domain` of the region, with --intent-keys-url")
+	flags.StringVar(&o.CAFile, "ca-file", "", "`file` with the authorities of the certificates of the gateway and of the token issuer; without it, those of the system")
+	flags.StringVar(&o.IntentKeysFile, "intent-keys-file", "", "`file` with the public Tink keyset of the keys with which admin signs what engineers ask for; without it, there are no sessions with the management cluster")
+	flags.StringVar(&o.TrustDomain, "trust-domain", "", "trust `domain` of the region, with --intent-keys-file")
 }
 
 // Validate returns an error that names the first missing or invalid flag.
@@ -63,14 +63,11 @@ func (o *Options) Validate() error {
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "" {
 		return fmt.Errorf("--gateway-url: %q is not an https URL without a path", o.GatewayURL)
 	}
-	switch keys, err := url.Parse(o.IntentKeysURL); {
-	case o.IntentKeysURL == "" && o.TrustDomain != "":
-		return errors.New("--trust-domain: --intent-keys-url is required with it")
-	case o.IntentKeysURL == "":
-	case o.TrustDomain == "":
-		return errors.New("--trust-domain is required with --intent-keys-url")
-	case err != nil || keys.Scheme != "https" || keys.Host == "" || keys.User != nil:
-		return fmt.Errorf("--intent-keys-url: %q is not an https URL", o.IntentKeysURL)
+	switch {
+	case o.IntentKeysFile == "" && o.TrustDomain != "":
+		return errors.New("--trust-domain: --intent-keys-file is required with it")
+	case o.IntentKeysFile != "" && o.TrustDomain == "":
+		return errors.New("--trust-domain is required with --intent-keys-file")
 	}
 	return nil
 }
@@ -117,14 +114,15 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return token.Token, err
 	}
 	var granter agent.Granter
-	var group sync.WaitGroup
-	defer group.Wait()
-	if options.IntentKeysURL != "" {
-		intents := intent.NewPublicVerifier(client.Transport, options.TrustDomain, options.IntentKeysURL)
+	if options.IntentKeysFile != "" {
+		intents, ring, err := intent.LoadVerifier(options.IntentKeysFile, options.TrustDomain)
+		if err != nil {
+			return fmt.Errorf("--intent-keys-file: %w", err)
+		}
+		p.Metrics.MustRegister(keyfile.Collector("intent-keys-file", ring))
 		if granter, err = agent.NewGranter(config, options.ManagementCluster, intents); err != nil {
 			return err
 		}
-		group.Go(func() { intents.Run(ctx) })
 	}
 	tunnels := agent.New(agent.Options{Gateway: gateway, ManagementCluster: options.ManagementCluster, Token: token, TLS: settings, Proxy: proxy, Resolver: resolver, Granter: granter,
 		Log: p.Log, Metrics: p.Metrics})

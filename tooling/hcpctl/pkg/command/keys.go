@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
-	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
 )
@@ -93,8 +92,8 @@ func (e *environment) keysRemove() *cobra.Command {
 
 func (e *environment) keysPublic() *cobra.Command {
 	return &cobra.Command{
-		Use: "public FILE PUBLIC-FILE", Short: "Write the public keyset of an agent's keyset", Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error { return seal.WritePublic(args[0], args[1]) },
+		Use: "public FILE PUBLIC-FILE", Short: "Write the public keyset that belongs to a private one", Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error { return keyfile.WritePublic(args[0], args[1]) },
 	}
 }
 

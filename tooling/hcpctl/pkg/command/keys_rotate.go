@@ -92,7 +92,7 @@ that stores the files where the replicas read them with --publish.`,
 	flags.StringVar(&o.controlPlane, "control-plane", "", "`namespace` of a control plane on the management cluster, for the kind etcd (default: the management cluster itself)")
 	flags.StringVar(&o.service, "service", "", "`service` that signs audit records with the key, for the kind audit")
 	flags.StringVar(&o.keyset, "keyset", "", "`file` of the keyset, or of the private key of the kind audit (default: that of the local region)")
-	flags.StringVar(&o.public, "public-keyset", "", "`file` of the public keyset, or of the public keys of the service, for the kinds agent and audit with --keyset")
+	flags.StringVar(&o.public, "public-keyset", "", "`file` of the public keyset, or of the public keys of the service, for the kinds agent, intents and audit with --keyset")
 	flags.StringArrayVar(&o.replicas, "replica", nil, "`SERVICE=URL` of the metrics of a replica, for example frontend=http://10.0.0.7:8080/metrics; repeat it for all replicas")
 	flags.StringVar(&o.publish, "publish", "", "`program` that stores changed files where the replicas read them; its argument is the file")
 	flags.DurationVar(&o.needed, "former-needed", 0, "how long values of the former key are in use, in place of the longest possible time: what is older cannot be used any more")
@@ -106,8 +106,8 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 	if err != nil {
 		return nil, err
 	}
-	if kind.Public != (o.shard != "") {
-		if kind.Public {
+	if kind.PerShard != (o.shard != "") {
+		if kind.PerShard {
 			return nil, fmt.Errorf("--shard: required for the kind %s", name)
 		}
 		return nil, fmt.Errorf("--shard: the kind %s has one keyset in a region", name)
@@ -123,7 +123,9 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 	if o.keyset == "" {
 		return r, e.rotateLocal(r, o)
 	}
-	r.Replicas, err = o.replicasByService()
+	if r.Replicas, err = o.replicasByService(); err == nil && kind.Verifier != "" && len(r.Replicas[kind.Verifier]) == 0 {
+		err = fmt.Errorf("--replica: the metrics of all replicas of %s are required: they verify what the keys sign", kind.Verifier)
+	}
 	return r, err
 }
 
@@ -156,9 +158,20 @@ func (e *environment) rotateLocal(r *keyrotation.Rotation, o keysRotateOptions) 
 		if service == "maestro-agent" {
 			process = r.Shard + "-" + service
 		}
-		r.Replicas[service] = []string{"http://" + endpoints.Ops[process] + "/metrics"}
+		r.Replicas[service] = []string{metricsURL(endpoints, process)}
+	}
+	for process := range endpoints.Ops {
+		// The name of the management cluster is before that of the program.
+		if r.Kind.Verifier != "" && strings.HasSuffix(process, "-"+r.Kind.Verifier) {
+			r.Replicas[r.Kind.Verifier] = append(r.Replicas[r.Kind.Verifier], metricsURL(endpoints, process))
+		}
 	}
 	return nil
+}
+
+// metricsURL returns the URL of the metrics of a process of the local region.
+func metricsURL(endpoints local.Endpoints, process string) string {
+	return "http://" + endpoints.Ops[process] + "/metrics"
 }
 
 // localKeys returns the state folder and the endpoints of the local region.

@@ -23,8 +23,11 @@ type Kind struct {
 	// Needed is how long values that the former key sealed or signed can be in use after the last replica has stopped to use it; 0 if
 	// progress reports that.
 	Needed time.Duration
-	// Public is true if a public keyset belongs to the keyset.
-	Public bool
+	// Public is true if a public keyset belongs to the keyset, and PerShard if each provision shard has a keyset of its own.
+	Public, PerShard bool
+	// Verifier is the service whose replicas verify with the public keyset in the file of VerifierFlag; "" if there is none. The new key signs nothing
+	// before they have it.
+	Verifier, VerifierFlag string
 	// progress reports how many values need the former key.
 	progress func(ctx context.Context, r *Rotation, former, next string) (Progress, error)
 }
@@ -36,8 +39,9 @@ func Kinds() []Kind {
 		{Name: "credentials", Service: "frontend", Flag: "credential-key-file", Needed: 24 * time.Hour},
 		{Name: "skip-tokens", Service: "frontend", Flag: "skip-token-key-file", Needed: 24 * time.Hour},
 		// The keys sign intents, which are valid for an hour, and elevations: a day until they are activated, then 8 hours.
-		{Name: "intents", Service: "admin", Flag: "intent-key-file", Needed: 32 * time.Hour},
-		{Name: "agent", Service: "maestro-agent", Flag: "secrets-key-file", Others: []string{"cluster-service"}, Public: true, progress: agent},
+		{Name: "intents", Service: "admin", Flag: "intent-key-file", Needed: 32 * time.Hour,
+			Public: true, Verifier: "gateway-tunnel", VerifierFlag: "intent-keys-file"},
+		{Name: "agent", Service: "maestro-agent", Flag: "secrets-key-file", Others: []string{"cluster-service"}, Public: true, PerShard: true, progress: agent},
 	}
 }
 

@@ -72,15 +72,15 @@ func label(series *dto.Metric, name string) string {
 	return ""
 }
 
-// ring returns the keys that a replica has read from the keyset.
-func (r *Rotation) ring(ctx context.Context, url string) (keyfile.Ring, error) {
+// ring returns the keys that a replica has read from the file of a flag.
+func (r *Rotation) ring(ctx context.Context, url, flag string) (keyfile.Ring, error) {
 	var ring keyfile.Ring
 	found, err := r.scrape(ctx, url)
 	if err != nil {
 		return ring, err
 	}
 	for _, series := range found[keyfile.KeyMetric].GetMetric() {
-		if label(series, keyfile.KeysetLabel) != r.Kind.Flag {
+		if label(series, keyfile.KeysetLabel) != flag {
 			continue
 		}
 		id, err := strconv.ParseUint(label(series, keyfile.KeyLabel), 10, 32)
@@ -93,7 +93,7 @@ func (r *Rotation) ring(ctx context.Context, url string) (keyfile.Ring, error) {
 		}
 	}
 	if len(ring.IDs) == 0 {
-		return ring, fmt.Errorf("%s exports no keys of --%s: it is no replica of %s, or of a release without the metric %s", url, r.Kind.Flag, r.Kind.Service, keyfile.KeyMetric)
+		return ring, fmt.Errorf("%s exports no keys of --%s: it does not have the flag, or it is of a release without the metric %s", url, flag, keyfile.KeyMetric)
 	}
 	slices.Sort(ring.IDs)
 	return ring, nil

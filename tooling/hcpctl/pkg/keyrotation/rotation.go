@@ -12,7 +12,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
-	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 const (
@@ -31,9 +30,9 @@ type Rotation struct {
 	Kind Kind
 	// Keyset is the file of the keyset, and PublicKeyset that of the public keyset if Kind.Public is set.
 	Keyset, PublicKeyset string
-	// Shard is the provision shard of an agent's keyset.
+	// Shard is the provision shard of the keyset if Kind.PerShard is set.
 	Shard string
-	// Replicas are the URLs of the metrics of all replicas, by service.
+	// Replicas are the URLs of the metrics of all replicas, by service. Those of Kind.Verifier may be missing: then no replica verifies.
 	Replicas map[string][]string
 	// Publish stores the changed files where the replicas read them; nil if they read Keyset and PublicKeyset. It must have no effect when
 	// it is repeated.
@@ -92,8 +91,11 @@ func (r *Rotation) validate() error {
 			return fmt.Errorf("--replica: the metrics of all replicas of %s are required", service)
 		}
 	}
-	if r.Kind.Public && (r.PublicKeyset == "" || r.Shard == "") {
-		return fmt.Errorf("--public-keyset and --shard are required for the kind %s", r.Kind.Name)
+	if r.Kind.Public && r.PublicKeyset == "" {
+		return fmt.Errorf("--public-keyset is required for the kind %s", r.Kind.Name)
+	}
+	if r.Kind.PerShard && r.Shard == "" {
+		return fmt.Errorf("--shard is required for the kind %s", r.Kind.Name)
 	}
 	return nil
 }
@@ -108,12 +110,21 @@ func (r *Rotation) begin(ctx context.Context) (*record, error) {
 		return nil, fmt.Errorf("%s has %d enabled keys: a rotation by hand is in progress. End it with `hcpctl keys promote` and `hcpctl keys remove`", r.Keyset, len(ring.IDs))
 	}
 	for _, url := range r.Replicas[r.Kind.Service] {
-		used, err := r.ring(ctx, url)
+		used, err := r.ring(ctx, url, r.Kind.Flag)
 		if err != nil {
 			return nil, err
 		}
 		if used.Primary != ring.Primary || !slices.Equal(used.IDs, ring.IDs) {
 			return nil, fmt.Errorf("the replica %s does not use %s: it has the keys %v with the primary key %d, and the file has %v", url, r.Keyset, used.IDs, used.Primary, ring.IDs)
+		}
+	}
+	for _, url := range r.Replicas[r.Kind.Verifier] {
+		used, err := r.ring(ctx, url, r.Kind.VerifierFlag)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(used.IDs, ring.Primary) {
+			return nil, fmt.Errorf("the replica %s does not have the public key of %s: it has the keys %v, and the primary key is %d", url, r.Keyset, used.IDs, ring.Primary)
 		}
 	}
 	begun := &record{Kind: r.Kind.Name, Step: Adding, Former: ring.Primary}
@@ -153,7 +164,11 @@ func (r *Rotation) step(ctx context.Context, now *record) (next Step, err error)
 		if err := r.publish(ctx); err != nil {
 			return "", err
 		}
-		return Promoting, r.await(ctx, now, func(used keyfile.Ring) bool { return slices.Contains(used.IDs, now.Next) }, "read the new key")
+		hasNext := func(used keyfile.Ring) bool { return slices.Contains(used.IDs, now.Next) }
+		if err := r.await(ctx, now, r.users(), hasNext, "read the new key"); err != nil {
+			return "", err
+		}
+		return Promoting, r.await(ctx, now, r.verifiers(), hasNext, "read the public keyset with the new key")
 	case Promoting:
 		if ring.Primary != now.Next {
 			if err := r.done(keyfile.Promote(r.Keyset, now.Next)); err != nil {
@@ -181,14 +196,18 @@ func (r *Rotation) step(ctx context.Context, now *record) (next Step, err error)
 		if err := r.publish(ctx); err != nil {
 			return "", err
 		}
-		return "", r.await(ctx, now, func(used keyfile.Ring) bool { return !slices.Contains(used.IDs, now.Former) }, "forget the former key")
+		forgotten := func(used keyfile.Ring) bool { return !slices.Contains(used.IDs, now.Former) }
+		if err := r.await(ctx, now, r.users(), forgotten, "forget the former key"); err != nil {
+			return "", err
+		}
+		return "", r.await(ctx, now, r.verifiers(), forgotten, "forget the former key")
 	}
 }
 
 // publish makes the files available to the replicas.
 func (r *Rotation) publish(ctx context.Context) error {
 	if r.Kind.Public {
-		if err := r.done(seal.WritePublic(r.Keyset, r.PublicKeyset)); err != nil {
+		if err := r.done(keyfile.WritePublic(r.Keyset, r.PublicKeyset)); err != nil {
 			return err
 		}
 	}
@@ -203,15 +222,32 @@ func (r *Rotation) publish(ctx context.Context) error {
 
 // awaitPromoted waits until all replicas use the new key.
 func (r *Rotation) awaitPromoted(ctx context.Context, now *record) error {
-	return r.await(ctx, now, func(used keyfile.Ring) bool { return used.Primary == now.Next }, "use the new key")
+	return r.await(ctx, now, r.users(), func(used keyfile.Ring) bool { return used.Primary == now.Next }, "use the new key")
+}
+
+// readers are the replicas that read a file with keys, whose metrics name its flag.
+type readers struct {
+	replicas []string
+	flag     string
+}
+
+// users returns the replicas that use the keyset.
+func (r *Rotation) users() readers { return readers{r.Replicas[r.Kind.Service], r.Kind.Flag} }
+
+// verifiers returns the replicas that verify with the public keyset.
+func (r *Rotation) verifiers() readers {
+	return readers{r.Replicas[r.Kind.Verifier], r.Kind.VerifierFlag}
 }
 
 // await waits until a condition holds for the keys of all replicas.
-func (r *Rotation) await(ctx context.Context, now *record, holds func(keyfile.Ring) bool, what string) error {
+func (r *Rotation) await(ctx context.Context, now *record, of readers, holds func(keyfile.Ring) bool, what string) error {
+	if len(of.replicas) == 0 {
+		return nil
+	}
 	return r.poll(ctx, now, func() (Progress, error) {
-		p := Progress{Total: len(r.Replicas[r.Kind.Service]), Done: true}
-		for _, url := range r.Replicas[r.Kind.Service] {
-			used, err := r.ring(ctx, url)
+		p := Progress{Total: len(of.replicas), Done: true}
+		for _, url := range of.replicas {
+			used, err := r.ring(ctx, url, of.flag)
 			if err != nil {
 				return p, err
 			}

@@ -1,0 +1,62 @@
+package keyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tink-crypto/tink-go/v2/keyset"
+)
+
+// ReadPublic reads a public keyset. It refuses a private one.
+func ReadPublic(path string) (*keyset.Handle, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := keyset.ReadWithNoSecrets(keyset.NewJSONReader(bytes.NewReader(content)))
+	if err != nil {
+		// The reader's error may quote a private key.
+		return nil, fmt.Errorf("%s is not a public Tink keyset in JSON", path)
+	}
+	return handle, nil
+}
+
+// WritePublic writes the public keyset that belongs to a private one to a file, unless the file has it. Everybody can read the file.
+func WritePublic(privatePath, publicPath string) error {
+	handle, err := Read(privatePath)
+	if err != nil {
+		return fmt.Errorf("read private keys: %w", err)
+	}
+	public, err := handle.Public()
+	if err != nil {
+		return fmt.Errorf("%s has no public keys: %w", privatePath, err)
+	}
+	var text bytes.Buffer
+	if err := public.WriteWithNoSecrets(keyset.NewJSONWriter(&text)); err != nil {
+		return fmt.Errorf("write public keys: %w", err)
+	}
+	if existing, err := os.ReadFile(publicPath); err == nil && bytes.Equal(existing, text.Bytes()) {
+		return nil
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return replace(publicPath, text.Bytes(), 0o644)
+}
+
+// replace writes a file. A reader sees the previous content or the new one.
+func replace(path string, content []byte, mode fs.FileMode) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".keyset-") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(content)
+	if err := errors.Join(err, part.Chmod(mode), part.Sync(), part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), path)
+}
