@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Publish adds the public key of a signing key to the file of the public keys of its service, unless the file has it. The other keys of the
@@ -94,14 +95,5 @@ func readPublic(path string) ([]byte, []publicBlock, error) {
 
 // replacePublic replaces a file of public keys in one step.
 func replacePublic(path string, content []byte) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".audit-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(bytes.TrimPrefix(content, []byte("\n")))
-	if err := errors.Join(err, part.Chmod(0o644), part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return durable.Replace(path, bytes.TrimPrefix(content, []byte("\n")), 0o644)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Read reads a keyset.
@@ -52,5 +54,5 @@ func Create(path string, template *tinkpb.KeyTemplate) error {
 	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return nil
+	return durable.Path(filepath.Dir(path))
 }

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tink-crypto/tink-go/v2/keyset"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // ReadPublic reads a public keyset. It refuses a private one.
@@ -44,19 +45,5 @@ func WritePublic(privatePath, publicPath string) error {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return replace(publicPath, text.Bytes(), 0o644)
-}
-
-// replace writes a file. A reader sees the previous content or the new one.
-func replace(path string, content []byte, mode fs.FileMode) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".keyset-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(content)
-	if err := errors.Join(err, part.Chmod(mode), part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return durable.Replace(publicPath, text.Bytes(), 0o644)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/tink-crypto/tink-go/v2/jwt"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Key is what may be shown of a key.
@@ -99,5 +101,5 @@ func change(path string, edit func(*keyset.Handle, *keyset.Manager) error) error
 	if err := insecurecleartextkeyset.Write(changed, keyset.NewJSONWriter(&text)); err != nil {
 		return fmt.Errorf("%s: the changed keyset cannot be written", path) // the error may quote a key
 	}
-	return replace(path, text.Bytes(), 0o600)
+	return durable.Replace(path, text.Bytes(), 0o600)
 }

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,19 +42,10 @@ func (w *FileWitness) Put(_ context.Context, writer string, line []byte) error {
 	if !audit.ValidWriter(writer) {
 		return fmt.Errorf("%q is not the name of an audit writer", writer)
 	}
-	part, err := os.CreateTemp(w.dir, ".part-")
-	if err != nil {
+	if err := durable.Replace(filepath.Join(w.dir, writer+checkpointSuffix), line, 0o640); err != nil {
 		return fmt.Errorf("writing to the audit witness: %w", err)
 	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(line)
-	if err := errors.Join(err, part.Chmod(0o640), part.Sync(), part.Close()); err != nil {
-		return fmt.Errorf("writing to the audit witness: %w", err)
-	}
-	if err := os.Rename(part.Name(), filepath.Join(w.dir, writer+checkpointSuffix)); err != nil {
-		return fmt.Errorf("writing to the audit witness: %w", err)
-	}
-	return durable.Path(w.dir)
+	return nil
 }
 
 // Checkpoints implements WitnessReader.

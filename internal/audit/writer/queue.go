@@ -81,7 +81,12 @@ func openQueue(dir, service string, segmentSize int64) (*queue, error) {
 	if err := q.acquire(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(q.readName(service), q.recover()); err != nil {
+	err := q.readName(service)
+	if err == nil {
+		// A queue without a name gets no segments: it would count as damaged.
+		err = q.recover()
+	}
+	if err != nil {
 		return nil, errors.Join(err, q.close())
 	}
 	return q, nil
@@ -116,7 +121,7 @@ func (q *queue) readName(service string) error {
 		if q.writer, err = audit.NewWriterName(service, random); err != nil {
 			return err
 		}
-		return replaceFile(path, []byte(q.writer+"\n"))
+		return durable.Replace(path, []byte(q.writer+"\n"), 0o600)
 	case err != nil:
 		return fmt.Errorf("opening the audit queue: %w", err)
 	}
@@ -374,18 +379,4 @@ func (q *queue) close() error {
 		errs = append(errs, q.file.Close())
 	}
 	return errors.Join(append(errs, q.lock.Close())...)
-}
-
-// replaceFile writes a file durably, in one step.
-func replaceFile(path string, content []byte) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".part-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(content)
-	if err := errors.Join(err, part.Sync(), part.Close(), os.Rename(part.Name(), path)); err != nil {
-		return err
-	}
-	return durable.Path(filepath.Dir(path))
 }

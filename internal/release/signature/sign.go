@@ -13,6 +13,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Key is a private key that signs releases. A local region and tests have one; the key of OpenShift's publisher is in no region.
@@ -73,7 +75,7 @@ func createKey(path, name string) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k, write(path, text, 0o600)
+	return k, durable.Replace(path, text, 0o600)
 }
 
 // PublicKey returns the armored public key, for a trust root.
@@ -145,19 +147,5 @@ func (k *Key) SignInto(dir, digest string, reference Reference) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return write(path, message, 0o644)
-}
-
-// write replaces a file as a whole.
-func write(path string, text []byte, mode os.FileMode) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+	return durable.Replace(path, message, 0o644)
 }

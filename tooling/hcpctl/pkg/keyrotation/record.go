@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Step is a step of a rotation.
@@ -73,14 +74,8 @@ func (r *record) write(keyset string) error {
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(keyset), ".rotation-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(content)
-	if err := errors.Join(err, part.Sync(), part.Close()); err != nil {
+	if err := durable.Replace(recordFile(keyset), content, 0o600); err != nil {
 		return fmt.Errorf("recording the rotation: %w", err)
 	}
-	return os.Rename(part.Name(), recordFile(keyset))
+	return nil
 }

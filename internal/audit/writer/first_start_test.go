@@ -1,0 +1,25 @@
+package writer_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+)
+
+// TestFirstStartOnFullDisk creates a queue while the disk is full, and again when it is not.
+func TestFirstStartOnFullDisk(t *testing.T) {
+	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
+		r := newRegion(t, dir)
+		filler := smalldisk.Fill(t, dir)
+		if _, err := r.open(); !diskspace.IsFull(err) {
+			t.Errorf("on a full disk: %v", err)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		_, stop := r.start(t)
+		stop()
+	})
+}

@@ -1,0 +1,63 @@
+package durable_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+)
+
+// check checks the content of a file, and that its folder has no other file.
+func check(t *testing.T, path, want string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil || string(content) != want {
+		t.Errorf("the file has %d bytes, want %d: %v", len(content), len(want), err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the folder has %v: %v", entries, err)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	for content, mode := range map[string]os.FileMode{"first": 0o600, "second": 0o644} {
+		if err := durable.Replace(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		check(t, path, content)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("the mode is %v, want %v: %v", info.Mode().Perm(), mode, err)
+		}
+	}
+}
+
+// A disk that becomes full while the new content is written leaves the previous content.
+func TestFullDiskKeepsPreviousContent(t *testing.T) {
+	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
+		path := filepath.Join(dir, "folder", "file")
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := durable.Replace(path, []byte("previous"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		filler := smalldisk.Fill(t, dir)
+		if err := durable.Replace(path, []byte(strings.Repeat("new", 1<<20)), 0o600); !diskspace.IsFull(err) {
+			t.Errorf("a replacement on a full disk: %v", err)
+		}
+		check(t, path, "previous")
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		if err := durable.Replace(path, []byte("new"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check(t, path, "new")
+	})
+}
