@@ -12,13 +12,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 )
 
@@ -92,7 +92,7 @@ func (k *SigningKey) Create(path string) error {
 	if err != nil {
 		return err
 	}
-	return writeNew(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), 0o600)
+	return durable.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), 0o600)
 }
 
 // PublicPEM returns the public key in PEM.
@@ -251,18 +251,4 @@ func (k Keys) Verify(l Line, text []byte) error {
 		return fmt.Errorf("its signature does not match the key %s of the service %s", l.Key, Service(l.Writer))
 	}
 	return nil
-}
-
-// writeNew writes a file that must not exist, in one step.
-func writeNew(path string, content []byte, mode fs.FileMode) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".audit-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(content)
-	if err := errors.Join(err, part.Chmod(mode), part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	return os.Link(part.Name(), path)
 }

@@ -1,6 +1,8 @@
 package durable_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +37,17 @@ func TestReplace(t *testing.T) {
 			t.Errorf("the mode is %v, want %v: %v", info.Mode().Perm(), mode, err)
 		}
 	}
+}
+
+func TestCreateKeepsExistingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := durable.Create(path, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Create(path, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second creation: %v", err)
+	}
+	check(t, path, "first")
 }
 
 // A disk that becomes full while the new content is written leaves the previous content.

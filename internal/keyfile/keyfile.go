@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
@@ -42,17 +41,12 @@ func Create(path string, template *tinkpb.KeyTemplate) error {
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".keyset-") // mode 0600
-	if err != nil {
+	var text bytes.Buffer
+	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
+		return fmt.Errorf("%s: the keyset cannot be written", path) // the error may quote a key
+	}
+	if err := durable.Create(path, text.Bytes(), 0o600); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	defer os.Remove(part.Name())
-	err = insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(part))
-	if err := errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return durable.Path(filepath.Dir(path))
+	return nil
 }

@@ -52,7 +52,7 @@ func newSigning(t *testing.T) *signing {
 	return s
 }
 
-// rotation returns a rotation whose files reach the replica that verifies if reaches is true.
+// rotation returns a rotation. Unless reaches is true, its Publish does not replace the file of the replica that verifies.
 func (s *signing) rotation(t *testing.T, reaches bool) *Rotation {
 	t.Helper()
 	kind, err := KindOf("intents")
