@@ -279,19 +279,24 @@ func TestEventsAreBounded(t *testing.T) {
 }
 
 // TestFullDiskIsNamed fills the disk with the data of two processes: one terminates, the other one is no longer ready. The log of
-// events is on the same disk.
+// events is on the same disk. The processes write only when the disk is full: a file that one removes after that would leave space
+// for both.
 func TestFullDiskIsNamed(t *testing.T) {
 	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
 		ctx := testContext(t)
-		writes := shell("writes", fmt.Sprintf("while head -c 65536 /dev/zero >%s/data && rm %s/data; do sleep 0.02; done; exit 1", dir, dir))
+		full := filepath.Join(t.TempDir(), "full") // on another disk
+		writes := shell("writes", fmt.Sprintf("until test -e %[1]s; do sleep 0.02; done; head -c 65536 /dev/zero >%[2]s/data || exit 1; exec sleep 1000", full, dir))
 		writes.DataDir = dir
 		reads := shell("reads", "exec sleep 1000")
 		reads.DataDir = dir
 		reads.Ready = func(context.Context) error {
+			if _, err := os.Stat(full); err != nil {
+				return nil
+			}
 			if err := os.WriteFile(filepath.Join(dir, "probe"), make([]byte, 64<<10), 0o600); err != nil {
 				return errors.New("cannot write")
 			}
-			return os.Remove(filepath.Join(dir, "probe"))
+			return nil
 		}
 		s, err := New([]Spec{writes, reads}, Options{LogDir: filepath.Join(dir, "logs"), Probes: quickProbes})
 		if err != nil {
@@ -302,6 +307,9 @@ func TestFullDiskIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		filler := smalldisk.Fill(t, dir)
+		if err := os.WriteFile(full, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		named := func(state State, index int) func() bool {
 			return func() bool {
 				status := s.Status()[index]
