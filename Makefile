@@ -142,7 +142,7 @@ oav: kubectl postgresql ## record the tests' HTTP traffic and validate it agains
 	node test/oav/validate.mjs --traffic .build/traffic --documents api/openapi
 
 # The transcript has what the tests have shown, by section; one without a text is an error.
-deploy-test: nodes images third-party postgresql ## run the tests of deployments on clusters of real Kubernetes nodes, from the connections of nodes to the loss of a service cluster, and those of the previous release
+deploy-test: nodes images third-party postgresql ## run the tests of deployments on clusters of real Kubernetes nodes, from the connections of nodes to the loss of a service cluster and the deletion of a region, and those of the previous release
 	tooling/third-party/build.sh opentofu
 	rm -f .build/transcript.txt
 	export HCPMESH_TRANSCRIPT=$(CURDIR)/.build/transcript.txt HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu; \
@@ -151,7 +151,7 @@ deploy-test: nodes images third-party postgresql ## run the tests of deployments
 	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all || status=1; \
 	go test -count=1 -timeout 90m -v ./dev-infrastructure/installation ./dev-infrastructure/installation/noderegion -p 1 -nodes-all || status=1; \
 	go test -count=1 -timeout 60m -v ./test/skew -skew || status=1; \
-	for section in 'nodes' 'installation' 'customer and engineer' 'upgrade under load' 'drain and loss of a node' 'rollback' 'previous release' 'loss of the service cluster'; do \
+	for section in 'nodes' 'installation' 'customer and engineer' 'upgrade under load' 'drain and loss of a node' 'rollback' 'previous release' 'loss of the service cluster' 'deletion of the region'; do \
 		printf '\n%s\n' "$$section"; \
 		grep "^$$section | " .build/transcript.txt | sed 's/^[^|]*| /    /' | grep . || { echo '    nothing was shown'; status=1; }; \
 	done; \

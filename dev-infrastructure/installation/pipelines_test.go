@@ -40,6 +40,8 @@ type pipelines struct {
 	program, hcpctl, stateDir string
 	// checkout is the checkout whose pipelines run, and kubeconfigs is the folder with the clusters' kubeconfigs.
 	checkout, kubeconfigs string
+	// openTofu is the folder with OpenTofu and its providers.
+	openTofu string
 	// azure is the Azure of the region, and proxy connects programs of the machine to admin and to hosted clusters.
 	azure *standin.Azure
 	proxy *standin.Proxy
@@ -67,7 +69,7 @@ func (r *region) buildPipelines(management *region, openTofu string) *pipelines 
 	}
 	built, kubeconfigs := r.t.TempDir(), r.t.TempDir()
 	p := &pipelines{region: r, management: management, program: filepath.Join(built, "rollout"), checkout: r.root, kubeconfigs: kubeconfigs, stateDir: r.t.TempDir(),
-		azure: azure, env: azure.Env}
+		openTofu: openTofu, azure: azure, env: azure.Env}
 	if output, err := exec.CommandContext(r.ctx, "go", "build", "-o", p.program, "../../tooling/rollout/cmd/rollout").CombinedOutput(); err != nil {
 		r.t.Fatalf("%v: %s", err, output)
 	}
@@ -326,6 +328,8 @@ func TestPipelinesInstallServices(t *testing.T) {
 	p.rollBackUpgrade()
 	p.section = transcript.ServiceClusterLoss
 	p.loseServiceCluster()
+	p.section = transcript.Deletion
+	p.deleteRegion()
 }
 
 // expectNames expects that the services use the names of the infrastructure, as Azure would return them.

@@ -25,11 +25,12 @@ const (
 	Rollback           Section = "rollback"
 	PreviousRelease    Section = "previous release"
 	ServiceClusterLoss Section = "loss of the service cluster"
+	Deletion           Section = "deletion of the region"
 )
 
 // Sections returns all sections, in their order.
 func Sections() []Section {
-	return []Section{Nodes, Installation, Customer, Upgrade, NodeLoss, Rollback, PreviousRelease, ServiceClusterLoss}
+	return []Section{Nodes, Installation, Customer, Upgrade, NodeLoss, Rollback, PreviousRelease, ServiceClusterLoss, Deletion}
 }
 
 // Log logs a text in the test and adds it to a section.

@@ -46,6 +46,11 @@ func (t Target) String() string { return strings.Join(t, "/") }
 // Level returns the level of the innermost layer.
 func (t Target) Level() int { return len(t) }
 
+// Contains reports whether other is t, or a target within it, such as a stamp of a region.
+func (t Target) Contains(other Target) bool {
+	return len(other) >= len(t) && slices.Equal(other[:len(t)], t)
+}
+
 // ParseTarget parses the form of String.
 func ParseTarget(text string) (Target, error) {
 	t := Target(strings.Split(text, "/"))

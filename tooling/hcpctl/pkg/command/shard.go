@@ -48,7 +48,11 @@ func (e *environment) shardTable(shards ...*csv1.ProvisionShard) error {
 }
 
 func shardState(s *csv1.ProvisionShard) string {
-	return strings.ToLower(strings.TrimPrefix(s.GetState().String(), "PROVISION_SHARD_STATE_"))
+	return shardStateName(s.GetState())
+}
+
+func shardStateName(s csv1.ProvisionShardState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "PROVISION_SHARD_STATE_"))
 }
 
 func agentState(s *csv1.ProvisionShard, now time.Time) string {
@@ -74,6 +78,7 @@ func labelList(labels map[string]string) string {
 }
 
 func (e *environment) shardShow() *cobra.Command {
+	var expected string
 	c := e.readCommand(&cobra.Command{
 		Use: "show NAME", Short: "Show the load, capacity and history of a provision shard", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
@@ -81,10 +86,37 @@ func (e *environment) shardShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return e.printMessage(report, func() error { return e.shardReport(report) })
+		if err := e.printMessage(report, func() error { return e.shardReport(report) }); err != nil {
+			return err
+		}
+		if s := report.GetProvisionShard(); expected != "" && shardState(s) != expected {
+			return fmt.Errorf("provision shard %s is %s and has %d clusters; it is expected to be %s", s.GetName(), shardState(s), s.GetClusters(), expected)
+		}
+		return nil
 	})
 	e.addOutputFlag(c)
+	states := strings.Join(shardStates(), ", ")
+	c.Flags().StringVar(&expected, "expect-state", "", "fail unless the shard has this `state`: "+states)
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if expected != "" && !slices.Contains(shardStates(), expected) {
+			return fmt.Errorf("--expect-state: %q is not one of %s", expected, states)
+		}
+		return before(c, args)
+	}
 	return c
+}
+
+// shardStates returns the names of the states of provision shards.
+func shardStates() []string {
+	var states []string
+	for number := range csv1.ProvisionShardState_name {
+		if state := csv1.ProvisionShardState(number); state != csv1.ProvisionShardState_PROVISION_SHARD_STATE_UNSPECIFIED {
+			states = append(states, shardStateName(state))
+		}
+	}
+	slices.Sort(states)
+	return states
 }
 
 func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {

@@ -103,6 +103,9 @@ func TestShard(t *testing.T) {
 		}
 		a.asked = nil
 	}
+	if out, err := run("show", "mgmt-1", "--expect-state", "draining"); err != nil || !strings.Contains(out, "mgmt-1") {
+		t.Errorf("with the state that is expected: %v\n%s", err, out)
+	}
 	for name, tc := range map[string]struct {
 		reason string
 		args   []string
@@ -112,6 +115,8 @@ func TestShard(t *testing.T) {
 		"Refused":     {"Cluster Service's words are shown", append([]string{"deregister", "mgmt-1"}, because...), "It can be deregistered when it has none."},
 		"Nothing":     {"a set that sets nothing is a mistake", append([]string{"set", "mgmt-1"}, because...), "at least one of the flags"},
 		"Unknown":     {"there is none", []string{"show", "mgmt-9"}, "There is no /shards/mgmt-9."},
+		"State":       {"it has another one", []string{"show", "mgmt-1", "--expect-state", "deregistered"}, "provision shard mgmt-1 is draining and has 3 clusters; it is expected to be deregistered"},
+		"No state":    {"there is no such one", []string{"show", "mgmt-1", "--expect-state", "gone"}, "--expect-state: \"gone\" is not one of active, cordoned, deregistered, draining, retired"},
 		"Strategy":    {"there is no such one", append([]string{"place", "mine", "--strategy", "random"}, because...), "--strategy"},
 		"All or none": {"which would be meant", append([]string{"place", "mine", "--none", "--only", "mgmt-1"}, because...), "if any flags in the group"},
 	} {

@@ -45,6 +45,15 @@ type Rollbacker interface {
 	Rollback(ctx context.Context, r Request) error
 }
 
+// Deleter is an action whose work does not disappear with that of other steps. What the actions without it create is in the clusters and vaults that
+// a Deleter deletes.
+type Deleter interface {
+	// Delete deletes everything that Run has created. It succeeds if nothing of it exists.
+	Delete(ctx context.Context, r Request) error
+	// PreviewDeletion writes what Delete would delete, one thing in each line, and changes nothing. The error is that of a deletion that is not permitted.
+	PreviewDeletion(ctx context.Context, r Request, out io.Writer) error
+}
+
 // Contenter is an action that reads more than its parameters and the files of its step.
 type Contenter interface {
 	// Content returns hashes of what the action reads besides its parameters and files, by name. A change of one runs the step again. It

@@ -24,6 +24,7 @@ type Shell struct{}
 type shellParameters struct {
 	Command         []string          `json:"command"`
 	RollbackCommand []string          `json:"rollbackCommand"`
+	DeletionCommand []string          `json:"deletionCommand"`
 	Environment     map[string]string `json:"environment"`
 	ExitCodes       map[string]Class  `json:"exitCodes"`
 }
@@ -59,6 +60,25 @@ func (Shell) Rollback(ctx context.Context, r Request) error {
 		return err
 	}
 	return runCommand(ctx, r, with.RollbackCommand, with, r.Log)
+}
+
+// Delete runs the command for deletions. A step without one has nothing to delete.
+func (Shell) Delete(ctx context.Context, r Request) error {
+	var with shellParameters
+	if err := Decode(r, &with); err != nil || len(with.DeletionCommand) == 0 {
+		return err
+	}
+	return runCommand(ctx, r, with.DeletionCommand, with, r.Log)
+}
+
+// PreviewDeletion writes the command for deletions.
+func (Shell) PreviewDeletion(_ context.Context, r Request, out io.Writer) error {
+	var with shellParameters
+	if err := Decode(r, &with); err != nil || len(with.DeletionCommand) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "run %q\n", with.DeletionCommand)
+	return err
 }
 
 // runCommand runs a command until it ends or the context does. The last line of its standard error becomes part of the error.

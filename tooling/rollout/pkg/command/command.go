@@ -26,7 +26,7 @@ type environment struct {
 	mqttAuthorities                                 map[string]string
 	allowDeletion                                   []string
 	adopt                                           bool
-	diff                                            bool
+	diff, dryRun                                    bool
 	parallel                                        int
 	allowLoss                                       []string
 	// root is the checkout, which open sets.
@@ -50,7 +50,7 @@ Exit codes: 0 success, 1 a step failed, 2 wrong input or a refused rollout (noth
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &inputError{err} })
 	root.PersistentFlags().StringVar(&e.configDir, "config-dir", "", "`folder` with the configuration (default: config in the checkout)")
-	root.AddCommand(e.check(), e.graph(), e.planCommand(), e.runCommand(), e.statusCommand(), e.forgetCommand())
+	root.AddCommand(e.check(), e.graph(), e.planCommand(), e.runCommand(), e.statusCommand(), e.forgetCommand(), e.deleteCommand())
 	for _, c := range root.Commands() {
 		accepts := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -83,14 +83,19 @@ func (e *environment) addPlanFlags(c *cobra.Command) {
 	e.addFlags(c)
 	c.Flags().StringVar(&e.secretsDir, "secrets-dir", "", "`folder` with a file VAULT/SECRET for each secret")
 	c.Flags().StringVar(&e.kubeconfigDir, "kubeconfig-dir", "", "`folder` with a file CLUSTER.kubeconfig for each cluster")
+	c.Flags().StringVar(&e.images, "images", "", "`file` images.json of a build, whose digests replace those of the environment; refused for production")
+	c.Flags().StringVar(&e.registryCredentials, "registry-credentials", "", "`file` with the credentials of registries by host name, in the format of Docker's config.json")
+	c.Flags().StringArrayVar(&e.allowLoss, "allow-loss", nil, "allow the change of a key of a data store, `TARGET:KEY`, or the removal of a TARGET; repeat it for several")
+	e.addInfrastructureFlags(c)
+}
+
+// addInfrastructureFlags adds the flags of commands that create or delete infrastructure, and check gates.
+func (e *environment) addInfrastructureFlags(c *cobra.Command) {
 	c.Flags().StringVar(&e.infrastructureDir, "infrastructure-dir", "", "`folder` for the states and work files of OpenTofu (default: infrastructure in --state-dir)")
 	c.Flags().StringVar(&e.openTofu, "opentofu", "", "`folder` with tofu and its providers (default: .build/third-party/opentofu in the checkout)")
 	c.Flags().StringToStringVar(&e.mqttAuthorities, "mqtt-authority", nil, "`NAME=FILE` of a certificate authority of MQTT clients")
 	c.Flags().StringArrayVar(&e.allowDeletion, "allow-deletion", nil, "`STEP:ADDRESS` of a resource with data that the step may delete; repeat it for each")
-	c.Flags().StringVar(&e.images, "images", "", "`file` images.json of a build, whose digests replace those of the environment; refused for production")
 	c.Flags().StringVar(&e.caFile, "ca-file", "", "`file` with the authorities of HTTPS servers and registries (default: those of the system)")
-	c.Flags().StringVar(&e.registryCredentials, "registry-credentials", "", "`file` with the credentials of registries by host name, in the format of Docker's config.json")
-	c.Flags().StringArrayVar(&e.allowLoss, "allow-loss", nil, "allow the change of a key of a data store, `TARGET:KEY`, or the removal of a TARGET; repeat it for several")
 }
 
 // open reads configuration, topology and pipelines. The checkout is the folder that contains the configuration.

@@ -3,13 +3,10 @@ package command
 import (
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
-	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
 
 func (e *environment) forgetCommand() *cobra.Command {
@@ -42,19 +39,9 @@ changes only the state: nothing is deployed or deleted.`,
 
 // forget deletes the records of instances under the locks, and returns the IDs of those that had one.
 func (s *session) forget(instances []*plan.Instance) (forgotten []string, err error) {
-	// Rollouts of other regions use the state of the environment.
-	shared := !slices.ContainsFunc(instances, func(i *plan.Instance) bool { return i.Target.Level() == layer.Environment })
-	for _, lock := range []struct {
-		target layer.Target
-		shared bool
-	}{{s.region, false}, {s.shared(), shared}} {
-		l, err := state.Acquire(s.stateDir, lock.target, lock.shared)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Release() }()
-	}
-	if err := s.read(); err != nil {
+	release, err := s.lockFor(instances)
+	defer release()
+	if err != nil {
 		return nil, err
 	}
 	forgotten = []string{}

@@ -157,37 +157,60 @@ func refusal(decisions []plan.Decision, losses []plan.Loss) error {
 	return nil
 }
 
+// locks are the locks that a command has taken.
+type locks struct {
+	dir   string
+	taken []*state.Lock
+}
+
+func (l *locks) take(target layer.Target, shared bool) error {
+	lock, err := state.Acquire(l.dir, target, shared)
+	if err == nil {
+		l.taken = append(l.taken, lock)
+	}
+	return err
+}
+
+// release gives all locks back.
+func (l *locks) release() {
+	for _, lock := range l.taken {
+		_ = lock.Release()
+	}
+	l.taken = nil
+}
+
 // lock takes the lock of the region, and that of the environment: shared if all steps of the environment are up to date.
 func (s *session) lock() (release func(), err error) {
-	var locks []*state.Lock
-	release = func() {
-		for _, l := range locks {
-			_ = l.Release()
-		}
+	held := &locks{dir: s.stateDir}
+	if err := held.take(s.region, false); err != nil {
+		return held.release, err
 	}
-	acquire := func(target layer.Target, shared bool) error {
-		l, err := state.Acquire(s.stateDir, target, shared)
-		if err == nil {
-			locks = append(locks, l)
-		}
-		return err
-	}
-	if err := acquire(s.region, false); err != nil {
-		return release, err
-	}
-	if err := acquire(s.shared(), true); err != nil {
-		return release, err
+	if err := held.take(s.shared(), true); err != nil {
+		return held.release, err
 	}
 	current, err := s.sharedIsCurrent()
 	if err != nil || current {
-		return release, err
+		return held.release, err
 	}
-	_ = locks[1].Release()
-	locks = locks[:1]
-	if err := acquire(s.shared(), false); err != nil {
-		return release, err
+	_ = held.taken[1].Release()
+	held.taken = held.taken[:1]
+	if err := held.take(s.shared(), false); err != nil {
+		return held.release, err
 	}
-	return release, s.read() // another rollout may have changed it meanwhile
+	return held.release, s.read() // another rollout may have changed it meanwhile
+}
+
+// lockFor takes the locks for a change of the records of instances, and reads the state. Rollouts of other regions use that of the environment.
+func (s *session) lockFor(instances []*plan.Instance) (release func(), err error) {
+	held := &locks{dir: s.stateDir}
+	shared := !slices.ContainsFunc(instances, func(i *plan.Instance) bool { return i.Target.Level() == layer.Environment })
+	if err := held.take(s.region, false); err != nil {
+		return held.release, err
+	}
+	if err := held.take(s.shared(), shared); err != nil {
+		return held.release, err
+	}
+	return held.release, s.read()
 }
 
 // sharedIsCurrent reads the state and reports whether no step of the environment has to run.
@@ -219,14 +242,19 @@ func (s *session) run(ctx context.Context, report func(runner.Event)) (runner.Re
 	if err := store.PutStores(plan.Stores(s.configuration, s.instances)); err != nil {
 		return runner.Result{}, err
 	}
-	r := &runner.Runner{
-		Planner: s.planner, Gates: action.Gates{HTTP: action.HTTP{Client: s.client}, Hcpctl: "hcpctl"},
-		StoreOf: func(i *plan.Instance) runner.Store { return s.storeOf(i) },
-		LogsDir: filepath.Join(store.Dir(), "logs"), Parallel: int64(s.parallel), Report: report, Now: time.Now,
-	}
+	r := s.runner(report)
 	result, err := r.Run(ctx, s.instances)
 	if errors.Is(err, runner.ErrFailed) {
 		err = fmt.Errorf("%w; the logs are in %s; `rollout run %s` goes on after the cause is removed", err, r.LogsDir, s.region)
 	}
 	return result, err
+}
+
+// runner returns the runner of the region's steps.
+func (s *session) runner(report func(runner.Event)) *runner.Runner {
+	return &runner.Runner{
+		Planner: s.planner, Gates: action.Gates{HTTP: action.HTTP{Client: s.client}, Hcpctl: "hcpctl"},
+		StoreOf: func(i *plan.Instance) runner.Store { return s.storeOf(i) },
+		LogsDir: filepath.Join(s.stores[s.region.String()].Dir(), "logs"), Parallel: int64(s.parallel), Report: report, Now: time.Now,
+	}
 }

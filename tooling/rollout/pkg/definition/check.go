@@ -94,6 +94,9 @@ func (c *checker) step(s *Step) {
 	if s.Rollback && s.Action == "Shell" && s.With["rollbackCommand"] == nil {
 		s.complain(c, "rollback", "needs with.rollbackCommand")
 	}
+	if len(s.DeletionGates) > 0 && s.Group.Scope == ScopeEnvironment {
+		s.complain(c, "deletionGates", "only regions and stamps are deleted; the scope of the group is %s", s.Group.Scope)
+	}
 	switch s.Action {
 	case "Helm":
 		c.helm(s)
@@ -226,9 +229,10 @@ func (c *checker) references(s *Step) {
 	}
 	visit("with", s.node.Get("with"))
 	visit("gates", s.node.Get("gates"))
+	visit("deletionGates", s.node.Get("deletionGates"))
 	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
 		if !used[name] {
-			s.complain(c, "inputs."+name, "is not used in with or gates")
+			s.complain(c, "inputs."+name, "is not used in with, gates or deletionGates")
 		}
 	}
 }

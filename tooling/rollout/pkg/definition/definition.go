@@ -82,6 +82,8 @@ type Step struct {
 	With map[string]any `json:"with"`
 	// Gates are checks after the action. The step fails if one of them does.
 	Gates []Gate `json:"gates"`
+	// DeletionGates are checks before anything of the target is deleted.
+	DeletionGates []Gate `json:"deletionGates"`
 	// Rollback requests that a failed step is rolled back to its last success.
 	Rollback bool `json:"rollback"`
 
@@ -118,7 +120,7 @@ type Retry struct {
 	Pause Duration `json:"pause"`
 }
 
-// Gate is a check after an action: exactly one of HTTP, Metric, Explain and Command is set.
+// Gate is a check after an action, or before a deletion: exactly one of HTTP, Metric, Explain and Command is set.
 type Gate struct {
 	Name string `json:"name"`
 	// Timeout is the time in which the check must succeed once.

@@ -56,15 +56,12 @@ type parameters struct {
 
 // Run applies the scope. A plan that deletes data is refused unless each deletion is allowed.
 func (a Infrastructure) Run(ctx context.Context, r action.Request) (map[string]string, error) {
-	w, plan, err := a.plan(ctx, r)
+	w, plan, err := a.plan(ctx, r, false)
 	if err != nil {
 		return nil, classified(ctx, err)
 	}
-	for _, line := range lines(plan) {
-		fmt.Fprintln(r.Log, line)
-	}
-	if err := plan.Check(a.Allowed[r.Step]); err != nil {
-		return nil, refused(r.Step, err)
+	if err := a.show(r, plan, r.Log); err != nil {
+		return nil, err
 	}
 	if len(plan.Pending()) > 0 {
 		if err := provision.Apply(ctx, w, plan, a.Allowed[r.Step], a.Adopt); err != nil {
@@ -104,26 +101,60 @@ func (a Infrastructure) Content(r action.Request) (map[string]string, error) {
 
 // Preview writes the changes of the plan, one in each line.
 func (a Infrastructure) Preview(ctx context.Context, r action.Request, out io.Writer) error {
-	_, plan, err := a.plan(ctx, r)
+	_, plan, err := a.plan(ctx, r, false)
 	if err != nil {
 		return classified(ctx, err)
 	}
-	for _, line := range lines(plan) {
-		fmt.Fprintln(out, line)
+	return a.show(r, plan, out)
+}
+
+// Delete deletes all resources of the scope. A plan that deletes data is refused unless each deletion is allowed.
+func (a Infrastructure) Delete(ctx context.Context, r action.Request) error {
+	w, plan, err := a.plan(ctx, r, true)
+	if err != nil {
+		return classified(ctx, err)
 	}
+	if err := a.showDeletion(r, plan, r.Log); err != nil || len(plan.Pending()) == 0 {
+		return err
+	}
+	if err := w.Apply(ctx); err != nil {
+		return classified(ctx, err)
+	}
+	return nil
+}
+
+// PreviewDeletion writes the resources of the scope.
+func (a Infrastructure) PreviewDeletion(ctx context.Context, r action.Request, out io.Writer) error {
+	_, plan, err := a.plan(ctx, r, true)
+	if err != nil {
+		return classified(ctx, err)
+	}
+	return a.showDeletion(r, plan, out)
+}
+
+// show writes the changes of a plan, and returns a *LossError unless each deletion of data is allowed.
+func (a Infrastructure) show(r action.Request, plan *guard.Plan, out io.Writer) error {
+	write(plan, out)
 	return refused(r.Step, plan.Check(a.Allowed[r.Step]))
 }
 
-func lines(plan *guard.Plan) []string {
-	var all []string
-	for _, change := range plan.Pending() {
-		all = append(all, strings.Join(change.Change.Actions, "+")+" "+change.Address)
-	}
-	return all
+// showDeletion is show for the plan of a deletion. What an interrupted deletion has deleted may still be allowed.
+func (a Infrastructure) showDeletion(r action.Request, plan *guard.Plan, out io.Writer) error {
+	write(plan, out)
+	remaining := plan.Loss()
+	allowed := slices.DeleteFunc(slices.Clone(a.Allowed[r.Step]), func(address string) bool { return !slices.Contains(remaining, address) })
+	return refused(r.Step, plan.Check(allowed))
 }
 
-// plan prepares the scope and stores a plan.
-func (a Infrastructure) plan(ctx context.Context, r action.Request) (*tofu.Workspace, *guard.Plan, error) {
+// write writes the changes of a plan, one in each line.
+func write(plan *guard.Plan, out io.Writer) {
+	for _, change := range plan.Pending() {
+		fmt.Fprintln(out, strings.Join(change.Change.Actions, "+"), change.Address)
+	}
+}
+
+// plan prepares the scope and stores a plan, that of its deletion with destroy.
+func (a Infrastructure) plan(ctx context.Context, r action.Request, destroy bool) (*tofu.Workspace, *guard.Plan, error) {
 	with, target, values, err := a.variables(r)
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +174,7 @@ func (a Infrastructure) plan(ctx context.Context, r action.Request) (*tofu.Works
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := w.Plan(ctx, false, true)
+	plan, err := w.Plan(ctx, destroy, true)
 	return w, plan, err
 }
 

@@ -41,7 +41,7 @@ func request(step, target string, with map[string]any) action.Request {
 	return action.Request{Step: step, Target: strings.Split(target, "/"), With: with, Outputs: []string{Result, ClientIDs, ObjectIDs}, Log: io.Discard}
 }
 
-// TestApply applies two scopes to the emulator of Azure with OpenTofu, and refuses a plan that replaces data.
+// TestApply applies two scopes to the emulator of Azure with OpenTofu, and refuses a plan that replaces data. It then deletes one of them.
 func TestApply(t *testing.T) {
 	programs := azuretest.Programs(t)
 	azure := azuretest.Start(t, 0)
@@ -108,6 +108,23 @@ func TestApply(t *testing.T) {
 	a.Allowed["region/infrastructure"] = loss.Addresses
 	if _, err := a.Run(t.Context(), region); err != nil {
 		t.Errorf("with the deletions allowed: %v", err)
+	}
+
+	delete(a.Allowed, "region/infrastructure")
+	if err := a.Delete(t.Context(), region); !errors.As(err, &loss) || !slices.Contains(loss.Addresses, "azapi_resource.cosmos") {
+		t.Fatalf("a deletion that nobody allowed: %v", err)
+	}
+	var preview bytes.Buffer
+	a.Allowed["region/infrastructure"] = loss.Addresses
+	if err := a.PreviewDeletion(t.Context(), region, &preview); err != nil || !strings.Contains(preview.String(), "delete azapi_resource.cosmos\n") {
+		t.Errorf("the preview of the deletion is %s: %v", &preview, err)
+	}
+	if err := a.Delete(t.Context(), region); err != nil {
+		t.Errorf("the deletion: %v", err)
+	}
+	preview.Reset()
+	if err := errors.Join(a.PreviewDeletion(t.Context(), region, &preview), a.Delete(t.Context(), region)); err != nil || preview.Len() > 0 {
+		t.Errorf("the second deletion would delete %s: %v", &preview, err)
 	}
 }
 

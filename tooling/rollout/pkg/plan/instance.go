@@ -196,26 +196,43 @@ func textOf(n *document.Node, secret bool) string {
 
 // Arguments returns the parameters and gates of an instance with the values of its inputs. A secret is replaced by the path of its file.
 func (i *Instance) Arguments(inputs map[string]string, secretsDir string) (map[string]any, []definition.Gate, error) {
+	values := i.withSecrets(inputs, secretsDir)
+	with, _ := replaceAll(i.Step.With, values).(map[string]any)
+	gates, err := replaceInGates(i.Step.Gates, values)
+	return with, gates, err
+}
+
+// DeletionGates returns the gates before a deletion with the values of the inputs. A secret is replaced by the path of its file.
+func (i *Instance) DeletionGates(inputs map[string]string, secretsDir string) ([]definition.Gate, error) {
+	return replaceInGates(i.Step.DeletionGates, i.withSecrets(inputs, secretsDir))
+}
+
+// withSecrets returns the inputs with the path of its file for each secret.
+func (i *Instance) withSecrets(inputs map[string]string, secretsDir string) map[string]string {
 	values := maps.Clone(inputs)
 	for name, in := range i.Step.Inputs {
 		if in.Secret != "" {
 			values[name] = strings.TrimSuffix(secretsDir, "/") + "/" + inputs[name]
 		}
 	}
-	with, _ := replaceAll(i.Step.With, values).(map[string]any)
-	text, err := json.Marshal(i.Step.Gates)
+	return values
+}
+
+// replaceInGates replaces the references in all strings of gates.
+func replaceInGates(gates []definition.Gate, values map[string]string) ([]definition.Gate, error) {
+	text, err := json.Marshal(gates)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var plain any
 	if err := json.Unmarshal(text, &plain); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if text, err = json.Marshal(replaceAll(plain, values)); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var gates []definition.Gate
-	return with, gates, json.Unmarshal(text, &gates)
+	var replaced []definition.Gate
+	return replaced, json.Unmarshal(text, &replaced)
 }
 
 // replaceAll replaces the references in all strings of a value.

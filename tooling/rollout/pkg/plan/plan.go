@@ -172,6 +172,9 @@ func (d *Decision) judge(record state.Record, found bool, waiting []missing) {
 	case record.Status == state.Running:
 		d.Reasons = []string{"the last run was interrupted"}
 		return
+	case record.Status == state.Deleting:
+		d.Reasons = []string{"its deletion has begun and has not ended"}
+		return
 	case record.Status == state.RollingBack:
 		d.Reasons = []string{"the last run failed, and its rollback was interrupted"}
 		return

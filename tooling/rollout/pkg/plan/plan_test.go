@@ -105,13 +105,14 @@ steps:
   action: Shell
   timeout: TIMEOUT
   inputs: {name: {configuration: managementCluster.name}}
-  with: {command: [cp, SOURCE, "world/agent-${name}"]}
+  with: {command: [cp, SOURCE, "world/agent-${name}"], deletionCommand: [rm, -f, "world/agent-${name}"]}
+  deletionGates: [{name: other, timeout: 1s, command: ["true"]}]
 `
 	for reason, c := range map[string]struct {
 		timeout, source string
 		want            plan.Verdict
 	}{
-		"another timeout":    {"2m", "releases/1", plan.Skip},
+		"other timeouts":     {"2m", "releases/1", plan.Skip},
 		"another parameters": {"1m", "releases/3", plan.Run},
 	} {
 		rollouttest.Change(t, dir, rollouttest.StampPipeline, strings.NewReplacer("TIMEOUT", c.timeout, "SOURCE", c.source).Replace(text))

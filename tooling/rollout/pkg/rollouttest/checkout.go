@@ -81,7 +81,8 @@ steps:
   action: Shell
   timeout: 1m
   inputs: {name: {configuration: managementCluster.name}}
-  with: {command: [cp, releases/1, "world/agent-${name}"]}
+  with: {command: [cp, releases/1, "world/agent-${name}"], deletionCommand: [rm, -f, "world/agent-${name}"]}
+  deletionGates: [{name: empty, timeout: 1s, command: [test, "!", -e, "world/clusters-${name}"]}]
 `,
 	RegionPipeline: `group: region
 steps:
@@ -90,13 +91,13 @@ steps:
   timeout: 1m
   inputs: {account: {configuration: account}}
   files: [templates]
-  with: {command: [cp, templates/stores, "world/${account}"]}
+  with: {command: [cp, templates/stores, "world/${account}"], deletionCommand: [rm, -f, "world/${account}"]}
 - name: deploy
   action: Shell
   dependsOn: [stores]
   timeout: 1m
   inputs: {release: {configuration: frontend.release}, registry: {output: {step: global/registry, name: address}}}
-  with: {command: [cp, "releases/${release}", world/frontend], environment: {REGISTRY: "${registry}"}, rollbackCommand: [cp, "releases/${release}", world/frontend]}
+  with: {command: [cp, "releases/${release}", world/frontend], environment: {REGISTRY: "${registry}"}, rollbackCommand: [cp, "releases/${release}", world/frontend], deletionCommand: [rm, -f, world/frontend]}
   gates: [{name: healthy, timeout: 1s, command: [grep, -q, healthy, world/frontend]}]
   rollback: true
 `,

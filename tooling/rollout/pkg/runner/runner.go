@@ -32,6 +32,7 @@ import (
 type Store interface {
 	Step(id string) (state.Record, bool)
 	Put(id string, r state.Record) error
+	Delete(id string) error
 }
 
 // Event is a change of one step, for people who watch the rollout.
@@ -204,7 +205,15 @@ func (e *run) execute(d plan.Decision) error {
 		return e.reported(d.Instance, err)
 	}
 	defer func() { _ = log.Close() }()
-	outputs, err := e.attempts(d, store, &record, log)
+	with, gates, err := d.Arguments(d.Content.Inputs, e.Planner.SecretsDir)
+	if err != nil {
+		return e.reported(d.Instance, err)
+	}
+	var outputs map[string]string
+	err = e.attempts(d.Instance, &record, func() (err error) {
+		outputs, err = e.attempt(d, with, gates, log)
+		return err
+	})
 	record.Ended = e.Now()
 	if err == nil {
 		record.Status, record.Content, record.Outputs = state.Succeeded, &d.Content, outputs
@@ -225,35 +234,31 @@ func (e *run) execute(d plan.Decision) error {
 	return errors.Join(e.reported(d.Instance, err), store.Put(d.ID, record))
 }
 
-// attempts runs the action and the gates, and repeats them after errors of the classes that the step names.
-func (e *run) attempts(d plan.Decision, store Store, record *state.Record, log io.Writer) (map[string]string, error) {
-	with, gates, err := d.Arguments(d.Content.Inputs, e.Planner.SecretsDir)
-	if err != nil {
-		return nil, err
-	}
+// attempts calls attempt, and repeats it after errors of the classes that the step names. It stores the record before each attempt.
+func (e *run) attempts(instance *plan.Instance, record *state.Record, attempt func() error) error {
 	last, pause := 1, time.Duration(0)
 	var classes []string
-	if retry := d.Step.Retry; retry != nil {
+	if retry := instance.Step.Retry; retry != nil {
 		last, pause, classes = retry.Attempts, time.Duration(retry.Pause), retry.Errors
 	}
 	pauses := backoff.New(pause, 10*pause)
 	for {
 		record.Attempt++
-		if err := store.Put(d.ID, *record); err != nil {
-			return nil, err
+		if err := e.StoreOf(instance).Put(instance.ID, *record); err != nil {
+			return err
 		}
-		e.report(d.Instance, false, false, "running%s", ofAttempts(record.Attempt, last))
-		outputs, err := e.attempt(d, with, gates, log)
+		e.report(instance, false, false, "%s%s", record.Status, ofAttempts(record.Attempt, last))
+		err := attempt()
 		if err == nil {
-			return outputs, nil
+			return nil
 		}
 		class := string(action.ClassOf(err))
 		if e.ctx.Err() != nil || record.Attempt >= last || !slices.Contains(classes, class) {
-			return nil, err
+			return err
 		}
-		e.report(d.Instance, false, false, "attempt %d failed (%s), retrying: %s", record.Attempt, class, err)
+		e.report(instance, false, false, "attempt %d failed (%s), retrying: %s", record.Attempt, class, err)
 		if pauses.Wait(e.ctx) != nil {
-			return nil, err
+			return err
 		}
 	}
 }

@@ -27,17 +27,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
 
-// The environment variables of the test binary as a child process: the checkout, and the point at which the process kills itself.
+// The environment variables of the test binary as a child process: the checkout, the point at which the process kills itself, and whether it deletes
+// the region instead of deploying it.
 const (
 	checkoutVariable = "HCPMESH_TEST_ROLLOUT_CHECKOUT"
 	killAtVariable   = "HCPMESH_TEST_ROLLOUT_KILL_AT"
+	deleteVariable   = "HCPMESH_TEST_ROLLOUT_DELETE"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(checkoutVariable); dir != "" {
 		killAt, _ := strconv.ParseInt(os.Getenv(killAtVariable), 10, 64)
 		points := &killer{at: killAt}
-		result, err := rollOut(context.Background(), dir, points)
+		work := rollOut
+		if os.Getenv(deleteVariable) != "" {
+			work = deleteRegion
+		}
+		result, err := work(context.Background(), dir, points)
 		if err != nil && !errors.Is(err, runner.ErrFailed) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -72,6 +78,12 @@ func (s killingStore) Put(id string, r state.Record) error {
 	return s.Store.Put(id, r)
 }
 
+func (s killingStore) Delete(id string) error {
+	s.point()
+	defer s.point()
+	return s.Store.Delete(id)
+}
+
 type killingShell struct {
 	action.Shell
 	*killer
@@ -87,6 +99,26 @@ func (s killingShell) Rollback(ctx context.Context, r action.Request) error {
 	s.point()
 	defer s.point()
 	return s.Shell.Rollback(ctx, r)
+}
+
+func (s killingShell) Delete(ctx context.Context, r action.Request) error {
+	s.point()
+	defer s.point()
+	return s.Shell.Delete(ctx, r)
+}
+
+// deleteRegion deletes the region of a checkout.
+func deleteRegion(ctx context.Context, dir string, points *killer) (runner.Result, error) {
+	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	r, err := newRunner(dir, points)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	_, err = r.Delete(ctx, slices.DeleteFunc(instances, func(i *plan.Instance) bool { return i.Target.Level() == layer.Environment }))
+	return runner.Result{}, err
 }
 
 // rollOut deploys the region of a checkout.
@@ -191,25 +223,59 @@ func scenario(t *testing.T, releases []string, killed, killAt int) (outcome, int
 	for i, release := range releases {
 		rollouttest.Change(t, dir, rollouttest.RegionLayer, "frontend: {release: \""+release+"\"}\n")
 		if i == killed && killAt > 0 {
-			if _, dead := child(t, dir, killAt); !dead {
+			if _, dead := child(t, dir, killAt, false); !dead {
 				t.Fatalf("the process was not killed at point %d", killAt)
 			}
 			if i < len(releases)-1 {
 				continue
 			}
 		}
-		if passed, _ := child(t, dir, 0); i == killed {
+		if passed, _ := child(t, dir, 0, false); i == killed {
 			points = passed
 		}
 	}
 	return outcome{rollouttest.World(t, dir), statuses(t, dir)}, points
 }
 
-// child runs a rollout in a process of its own. It returns the number of points, and whether the process was killed.
-func child(t *testing.T, dir string, killAt int) (points int, killed bool) {
+// TestCrashesOfDeletions kills the process of a deletion at each point. Another deletion must complete it.
+func TestCrashesOfDeletions(t *testing.T) {
+	deploy := func() string {
+		dir := rollouttest.Write(t, nil)
+		mustRollOut(t, dir)
+		return dir
+	}
+	check := func(dir string, at int) {
+		t.Helper()
+		got := outcome{rollouttest.World(t, dir), statuses(t, dir)}
+		want := outcome{map[string]string{"README": "the external state\n"}, map[string]state.Status{"global/registry": state.Succeeded}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("killed at point %d (-want +got):\n%s", at, diff)
+		}
+	}
+	dir := deploy()
+	points, _ := child(t, dir, 0, true)
+	check(dir, 0)
+	if points < 20 {
+		t.Errorf("a deletion has %d points", points)
+	}
+	for at := 1; at <= points; at++ {
+		dir := deploy()
+		if _, dead := child(t, dir, at, true); !dead {
+			t.Fatalf("the process was not killed at point %d", at)
+		}
+		child(t, dir, 0, true)
+		check(dir, at)
+	}
+}
+
+// child runs a rollout, or a deletion, in a process of its own. It returns the number of points, and whether the process was killed.
+func child(t *testing.T, dir string, killAt int, deletion bool) (points int, killed bool) {
 	t.Helper()
 	command := exec.Command("/proc/self/exe")
 	command.Env = append(os.Environ(), checkoutVariable+"="+dir, killAtVariable+"="+strconv.Itoa(killAt))
+	if deletion {
+		command.Env = append(command.Env, deleteVariable+"=1")
+	}
 	var errors strings.Builder
 	command.Stderr = &errors
 	out, err := command.Output()

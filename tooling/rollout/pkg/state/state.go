@@ -13,6 +13,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +37,9 @@ const (
 	RollingBack Status = "rolling back"
 	// RolledBack means that the step failed and was rolled back to its last success.
 	RolledBack Status = "rolled back"
+	// Deleting means that the deletion of what the step has deployed has begun. If it failed, the record has its error; the record of a step whose
+	// deletion has ended does not exist.
+	Deleting Status = "deleting"
 	// RollbackFailed means that the step failed, and its rollback too.
 	RollbackFailed Status = "rollback failed"
 )
@@ -71,7 +76,9 @@ type File struct {
 	Target  string `json:"target"`
 	// Stores are the keys of data stores and clusters with their values, by target, at the last rollout.
 	Stores map[string]map[string]string `json:"stores,omitempty"`
-	Steps  map[string]Record            `json:"steps"`
+	// Deleting are the targets whose deletion has begun: their deletion gates were open. A rollout ends it.
+	Deleting []string          `json:"deleting,omitempty"`
+	Steps    map[string]Record `json:"steps"`
 }
 
 // version is the version of the file's format.
@@ -157,12 +164,40 @@ func (s *Store) Stores() map[string]map[string]string {
 	return s.file.Stores
 }
 
-// PutStores stores the keys of data stores and clusters.
+// PutStores stores the keys of data stores and clusters of a rollout that begins. It ends all deletions that have begun.
 func (s *Store) PutStores(stores map[string]map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.file
-	next.Stores = stores
+	next.Stores, next.Deleting = stores, nil
+	return s.write(next)
+}
+
+// DeletionBegun reports whether the deletion of a target, or of one that contains it, has begun and has not ended.
+func (s *Store) DeletionBegun(target layer.Target) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.file.Deleting, func(name string) bool { return layer.Target(strings.Split(name, "/")).Contains(target) })
+}
+
+// BeginDeletion stores that the deletion of a target has begun.
+func (s *Store) BeginDeletion(target layer.Target) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.file
+	next.Deleting = append(slices.Clone(next.Deleting), target.String())
+	return s.write(next)
+}
+
+// EndDeletion stores that a target and those within it were deleted: they have neither data stores nor clusters.
+func (s *Store) EndDeletion(target layer.Target) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.file
+	next.Stores = maps.Clone(next.Stores)
+	within := func(name string) bool { return target.Contains(strings.Split(name, "/")) }
+	maps.DeleteFunc(next.Stores, func(name string, _ map[string]string) bool { return within(name) })
+	next.Deleting = slices.DeleteFunc(slices.Clone(next.Deleting), within)
 	return s.write(next)
 }
 
