@@ -14,18 +14,19 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/ticket"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 )
 
 var question = ticket.Question{Ticket: "INC-42", Engineer: "oncall@example.com", ObjectID: "o", Class: "recover", Resource: "/subscriptions/s"}
 
 // connect returns a validator that asks a server, and the file with its token.
-func connect(t *testing.T, server *httptest.Server) (*ticket.HTTP, string) {
+func connect(t *testing.T, server string, transport http.RoundTripper) (*ticket.HTTP, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	validator, err := ticket.NewHTTP(server.URL+"/validate", file, server.Client().Transport)
+	validator, err := ticket.NewHTTP(server+"/validate", file, transport)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestQuestionAndAnswers(t *testing.T) {
 		_, _ = w.Write([]byte(body))
 	}))
 	defer server.Close()
-	validator, _ := connect(t, server)
+	validator, _ := connect(t, server.URL, server.Client().Transport)
 	long := strings.Repeat("x", 300)
 	for name, tc := range map[string]struct {
 		status int
@@ -98,7 +99,7 @@ func TestOpenTickets(t *testing.T) {
 		_, _ = w.Write([]byte(body))
 	}))
 	defer server.Close()
-	validator, _ := connect(t, server)
+	validator, _ := connect(t, server.URL, server.Client().Transport)
 	for name, tc := range map[string]struct {
 		status int
 		body   string
@@ -131,11 +132,10 @@ func TestOpenTickets(t *testing.T) {
 
 // TestValidatorIsAway checks that a validator that does not respond is named, and that the token is not.
 func TestValidatorIsAway(t *testing.T) {
-	server := httptest.NewTLSServer(http.NotFoundHandler())
-	validator, file := connect(t, server)
-	server.Close()
+	address := closedport.Address(t)
+	validator, file := connect(t, "https://"+address, nil)
 	_, err := validator.Validate(t.Context(), question)
-	if apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), server.URL) || strings.Contains(err.Error(), "secret") {
+	if apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), address) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a closed port: %v", err)
 	}
 	if err := os.Remove(file); err != nil {

@@ -2,13 +2,13 @@ package app
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 )
 
@@ -28,12 +28,7 @@ func TestHungFrontendIsNotReady(t *testing.T) {
 	if err := check(ctx); err == nil || !strings.Contains(err.Error(), "does not respond") {
 		t.Errorf("with a hung frontend: %v", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = listener.Close()
-	if err := responds(listener.Addr().String(), nil)(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+	if err := responds(closedport.Address(t), nil)(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("without a frontend: %v", err)
 	}
 }

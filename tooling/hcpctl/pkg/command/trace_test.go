@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/spans"
 )
 
@@ -101,9 +102,7 @@ func TestTraceFailures(t *testing.T) {
 			t.Errorf("%s: %v", identifier, err)
 		}
 	}
-	closed := httptest.NewServer(http.NotFoundHandler())
-	closed.Close()
-	if _, _, err := traceCommand(t, "op", "--store", closed.URL); ExitCode(err) != exitUnavailable {
+	if _, _, err := traceCommand(t, "op", "--store", "http://"+closedport.Address(t)); ExitCode(err) != exitUnavailable {
 		t.Errorf("an unreachable store: %v", err)
 	}
 }
