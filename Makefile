@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help chromium portal-assets run test race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
+.PHONY: help chromium portal-assets run test test-units test-regions background-lint race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs, and package patterns of all modules of the workspace.
@@ -22,18 +22,27 @@ run: ## start a local region on this machine and create a cluster in it
 	$(bin)/hcpctl region up --detach --demo
 
 # Tests wait more than they compute, so more packages and tests run at the same time than there are cores. Tests of whole
-# regions run one after the other and alone, because load would change their timing. -short runs parts of the crash sweeps and
-# skips nothing else. Go caches the results of tests that have passed. A test of a whole region depends on every file of the
-# repository, so HCPMESH_SOURCES, a hash of all files, makes it run again after a change. `lint` runs go vet, and test programs
-# need no debug information.
-test: ## lint, then run all tests, crash sweeps in part (see sweeps, cascade, contract and bad-day)
-	$(MAKE) --no-print-directory -j 3 nodes postgresql chromium lint
-	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
+# regions run one after the other, because load would change their timing; only lint runs beside them, with what they leave of
+# the processors. -short runs parts of the crash sweeps and skips nothing else. Go caches the results of tests that have passed. A
+# test of a whole region depends on every file of the repository, so HCPMESH_SOURCES, a hash of all files, makes it run again
+# after a change. `lint` runs go vet, and test programs need no debug information.
+test: ## run all tests and lint, crash sweeps in part (see sweeps, cascade, contract and bad-day)
+	$(MAKE) --no-print-directory -j 3 nodes postgresql chromium tools
 	status=0; \
-	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
-	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
-	go test -vet=off -ldflags=-w -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
+	$(MAKE) --no-print-directory test-units || status=1; \
+	$(MAKE) --no-print-directory --keep-going -j 2 test-regions background-lint || status=1; \
 	exit $$status
+
+test-units test-regions: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
+test-units:
+	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units)
+
+test-regions:
+	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
+	go test -vet=off -ldflags=-w -p 1 -parallel 8 -timeout 60m $(regions)
+
+background-lint:
+	nice -n 19 $(MAKE) --silent lint
 
 # The race detector makes tests several times slower, so two packages run at the same time. -short tries each crash sweep at a
 # few of its points.
