@@ -178,32 +178,21 @@ func writeKey(write func(string, []byte, fs.FileMode) error, path string, key *e
 // WriteFile replaces a file atomically, so that a reader sees the old content or the new. It creates the folder if
 // necessary.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
-	return write(path, data, mode, func(*os.File) error { return nil })
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	part := path + ".part"
+	if err := os.WriteFile(part, data, mode); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
 }
 
 // WriteDurably is WriteFile for content that cannot be created again. After a power failure the file has the old content or the new, and
 // after WriteDurably has returned nil, the new.
 func WriteDurably(path string, data []byte, mode fs.FileMode) error {
-	if err := write(path, data, mode, (*os.File).Sync); err != nil {
-		return err
-	}
-	return durable.Path(filepath.Dir(path))
-}
-
-func write(path string, data []byte, mode fs.FileMode, sync func(*os.File) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	part, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = part.Write(data)
-	if err == nil {
-		err = sync(part)
-	}
-	if err := errors.Join(err, part.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return os.Rename(part.Name(), path)
+	return durable.Replace(path, data, mode)
 }

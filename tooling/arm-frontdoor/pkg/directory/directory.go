@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Subscription is a subscription with its resource groups.
@@ -155,21 +156,7 @@ func (d *Directory) save() error {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
 		return err
 	}
-	part, err := os.OpenFile(d.path+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = part.Write(data)
-	if err == nil {
-		err = part.Sync()
-	}
-	if closeErr := part.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), d.path)
+	return durable.Replace(d.path, data, 0o600)
 }
 
 func (s *Subscription) clone() Subscription {

@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Lifetime is the validity period of an access token, as in Entra.
@@ -220,11 +222,7 @@ func createSigningKey(path string) (*rsa.PrivateKey, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	part := path + ".part"
-	if err := os.WriteFile(part, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		return nil, err
-	}
-	return key, os.Rename(part, path)
+	return key, durable.Replace(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
 
 // ErrInvalidClient is returned for credentials that match no client.

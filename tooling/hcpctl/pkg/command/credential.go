@@ -2,11 +2,9 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	"github.com/spf13/cobra"
@@ -100,15 +98,9 @@ func (e *environment) writeSecret(file string, content []byte) error {
 		_, err := e.out.Write(content)
 		return err
 	}
-	// A new file with a random name: an existing file may be readable by others, or be a symbolic link.
-	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.part")
-	if err != nil {
+	// A new file takes the place of an existing one, which may be readable by others, or be a symbolic link.
+	if err := durable.Replace(file, content, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
-	defer func() { _ = os.Remove(part.Name()) }()
-	_, err = part.Write(content)
-	if err = errors.Join(err, part.Close()); err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
-	}
-	return os.Rename(part.Name(), file)
+	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
 // Store keeps logins in files of one folder, one for each issuer, application, audience and person. Several processes may use it.
@@ -94,16 +96,7 @@ func (s *Store) write(l *Login) error {
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(s.dir, "*.part") // readable by its owner only
-	if err != nil {
-		return fmt.Errorf("storing the login: %w", err)
-	}
-	defer func() { _ = os.Remove(part.Name()) }()
-	_, err = part.Write(content)
-	if err = errors.Join(err, part.Close()); err == nil {
-		err = os.Rename(part.Name(), s.path(l))
-	}
-	if err != nil {
+	if err := durable.Replace(s.path(l), content, 0o600); err != nil {
 		return fmt.Errorf("storing the login: %w", err)
 	}
 	return nil

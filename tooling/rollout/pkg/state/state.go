@@ -205,33 +205,14 @@ func (s *Store) EndDeletion(target layer.Target) error {
 func (s *Store) write(next File) error {
 	text, err := json.MarshalIndent(next, "", "  ")
 	if err == nil {
-		err = replace(filepath.Join(s.dir, fileName), append(text, '\n'))
+		err = os.MkdirAll(s.dir, 0o700)
+	}
+	if err == nil {
+		err = durable.Replace(filepath.Join(s.dir, fileName), append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("storing the state of %s: %w", next.Target, err)
 	}
 	s.file = next
 	return nil
-}
-
-// replace replaces a file durably.
-func replace(name string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		return err
-	}
-	return durable.Path(filepath.Dir(name))
 }
