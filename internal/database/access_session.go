@@ -75,15 +75,18 @@ func (s *AccessSessionDocument) End(by, reason string, now time.Time) (changed b
 
 // Deadline returns when the session ends unless it is ended before: when its request or its certificate expires, and with its elevation.
 func (s *AccessSessionDocument) Deadline() time.Time {
-	deadline := s.ElevationExpirationTime
-	expiration := &s.RequestExpirationTime
 	if s.ExpirationTime != nil {
-		expiration = s.ExpirationTime
+		return s.DeadlineOf(*s.ExpirationTime)
 	}
-	if expiration.Before(deadline) {
-		deadline = *expiration
+	return s.DeadlineOf(s.RequestExpirationTime)
+}
+
+// DeadlineOf returns when the session ends if its credential expires at a time.
+func (s *AccessSessionDocument) DeadlineOf(expiration time.Time) time.Time {
+	if s.ElevationExpirationTime.Before(expiration) {
+		return s.ElevationExpirationTime
 	}
-	return deadline
+	return expiration
 }
 
 // KeyPurpose returns the purpose for which the private key of a session is sealed.

@@ -29,9 +29,7 @@ const (
 func judgeShard(document *database.AccessSessionDocument, grant *tunnel.Grant, now time.Time) verdict {
 	v := verdict{deadline: document.Deadline()}
 	if grant != nil && document.ExpirationTime == nil {
-		ready := *document
-		ready.ExpirationTime = &grant.ExpirationTime
-		v.deadline = ready.Deadline()
+		v.deadline = document.DeadlineOf(grant.ExpirationTime)
 	}
 	switch {
 	case adminv1.AccessMode(document.Mode).Level() == "":
