@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,6 +84,11 @@ func (e *environment) shardShow() *cobra.Command {
 		Use: "show NAME", Short: "Show the load, capacity and history of a provision shard", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		report, err := client.Shard(ctx, args[0])
+		var refused *adminclient.Error
+		if expected == deregistered && errors.As(err, &refused) && refused.NotFound() {
+			_, err = fmt.Fprintf(e.out, "There is no provision shard %s.\n", args[0])
+			return err
+		}
 		if err != nil {
 			return err
 		}
@@ -96,7 +102,7 @@ func (e *environment) shardShow() *cobra.Command {
 	})
 	e.addOutputFlag(c)
 	states := strings.Join(shardStates(), ", ")
-	c.Flags().StringVar(&expected, "expect-state", "", "fail unless the shard has this `state`: "+states)
+	c.Flags().StringVar(&expected, "expect-state", "", "fail unless the shard has this `state`: "+states+". A shard that does not exist is "+deregistered)
 	before := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		if expected != "" && !slices.Contains(shardStates(), expected) {
@@ -106,6 +112,9 @@ func (e *environment) shardShow() *cobra.Command {
 	}
 	return c
 }
+
+// deregistered is the state of a shard that Cluster Service does not show any more.
+var deregistered = shardStateName(csv1.ProvisionShardState_PROVISION_SHARD_STATE_DEREGISTERED)
 
 // shardStates returns the names of the states of provision shards.
 func shardStates() []string {

@@ -106,6 +106,9 @@ func TestShard(t *testing.T) {
 	if out, err := run("show", "mgmt-1", "--expect-state", "draining"); err != nil || !strings.Contains(out, "mgmt-1") {
 		t.Errorf("with the state that is expected: %v\n%s", err, out)
 	}
+	if out, err := run("show", "mgmt-9", "--expect-state", "deregistered"); err != nil || out != "There is no provision shard mgmt-9.\n" {
+		t.Errorf("a shard that does not exist, and is expected to be deregistered: %v\n%s", err, out)
+	}
 	for name, tc := range map[string]struct {
 		reason string
 		args   []string
@@ -116,6 +119,7 @@ func TestShard(t *testing.T) {
 		"Nothing":     {"a set that sets nothing is a mistake", append([]string{"set", "mgmt-1"}, because...), "at least one of the flags"},
 		"Unknown":     {"there is none", []string{"show", "mgmt-9"}, "There is no /shards/mgmt-9."},
 		"State":       {"it has another one", []string{"show", "mgmt-1", "--expect-state", "deregistered"}, "provision shard mgmt-1 is draining and has 3 clusters; it is expected to be deregistered"},
+		"No shard":    {"none has the state", []string{"show", "mgmt-9", "--expect-state", "cordoned"}, "There is no /shards/mgmt-9."},
 		"No state":    {"there is no such one", []string{"show", "mgmt-1", "--expect-state", "gone"}, "--expect-state: \"gone\" is not one of active, cordoned, deregistered, draining, retired"},
 		"Strategy":    {"there is no such one", append([]string{"place", "mine", "--strategy", "random"}, because...), "--strategy"},
 		"All or none": {"which would be meant", append([]string{"place", "mine", "--none", "--only", "mgmt-1"}, because...), "if any flags in the group"},
