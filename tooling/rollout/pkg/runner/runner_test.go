@@ -109,11 +109,7 @@ func (s killingShell) Delete(ctx context.Context, r action.Request) error {
 
 // deleteRegion deletes the region of a checkout.
 func deleteRegion(ctx context.Context, dir string, points *killer) (runner.Result, error) {
-	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
-	if err != nil {
-		return runner.Result{}, err
-	}
-	r, err := newRunner(dir, points)
+	r, instances, err := openRegion(dir, points)
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -123,15 +119,21 @@ func deleteRegion(ctx context.Context, dir string, points *killer) (runner.Resul
 
 // rollOut deploys the region of a checkout.
 func rollOut(ctx context.Context, dir string, points *killer) (runner.Result, error) {
-	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
-	if err != nil {
-		return runner.Result{}, err
-	}
-	r, err := newRunner(dir, points)
+	r, instances, err := openRegion(dir, points)
 	if err != nil {
 		return runner.Result{}, err
 	}
 	return r.Run(ctx, instances)
+}
+
+// openRegion returns a runner for a checkout, and the instances of its region.
+func openRegion(dir string, points *killer) (*runner.Runner, []*plan.Instance, error) {
+	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := newRunner(dir, points)
+	return r, instances, err
 }
 
 func newRunner(dir string, points *killer) (*runner.Runner, error) {
@@ -362,16 +364,12 @@ steps:
   outputs: [address]
   with: {command: [cat, no-such-file], exitCodes: ` + c.codes + `}
 `})
-		r, err := newRunner(dir, &killer{})
+		r, instances, err := openRegion(dir, &killer{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var events []string
 		r.Report = func(e runner.Event) { events = append(events, e.Text) }
-		instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
-		if err != nil {
-			t.Fatal(err)
-		}
 		if _, err := r.Run(t.Context(), instances); !errors.Is(err, runner.ErrFailed) {
 			t.Errorf("%s: %v", reason, err)
 		}
@@ -401,7 +399,7 @@ steps:
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newRunner(dir, &killer{})
+	r, instances, err := openRegion(dir, &killer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,10 +409,6 @@ steps:
 		if e.Text == "running" {
 			cancel()
 		}
-	}
-	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
-	if err != nil {
-		t.Fatal(err)
 	}
 	if _, err := r.Run(ctx, instances); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -442,7 +436,7 @@ steps:
   outputs: [address]
   with: {command: [tail, -f, /dev/null]}
 `})
-	r, err := newRunner(dir, &killer{})
+	r, instances, err := openRegion(dir, &killer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,10 +444,6 @@ steps:
 	retried := false
 	r.Report = func(e runner.Event) {
 		last, retried = e.Text, retried || strings.HasPrefix(e.Text, "attempt 1 failed (timeout), retrying")
-	}
-	instances, _, err := rollouttest.Instances(dir, rollouttest.Region)
-	if err != nil {
-		t.Fatal(err)
 	}
 	if _, err := r.Run(t.Context(), instances); !errors.Is(err, runner.ErrFailed) || !retried || last != "failed: tail was stopped: context deadline exceeded" {
 		t.Errorf("%v; retried %t; the last event is %q", err, retried, last)
