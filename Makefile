@@ -39,7 +39,7 @@ test-units:
 
 test-regions:
 	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
-	go test -vet=off -ldflags=-w -p 1 -parallel 8 -timeout 60m $(regions)
+	go test -vet=off -ldflags=-w -p 1 -parallel 10 -timeout 60m $(regions)
 
 background-lint:
 	nice -n 19 $(MAKE) --silent lint
