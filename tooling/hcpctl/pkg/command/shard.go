@@ -96,7 +96,7 @@ func (e *environment) shardShow() *cobra.Command {
 			return err
 		}
 		if s := report.GetProvisionShard(); expected != "" && shardState(s) != expected {
-			return fmt.Errorf("provision shard %s is %s and has %d clusters; it is expected to be %s", s.GetName(), shardState(s), s.GetClusters(), expected)
+			return fmt.Errorf("provision shard %s is %s (%d of %d places used); it is expected to be %s", s.GetName(), shardState(s), s.GetClusters(), s.GetCapacity(), expected)
 		}
 		return nil
 	})

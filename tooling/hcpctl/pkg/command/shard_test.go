@@ -118,7 +118,7 @@ func TestShard(t *testing.T) {
 		"Refused":     {"Cluster Service's words are shown", append([]string{"deregister", "mgmt-1"}, because...), "It can be deregistered when it has none."},
 		"Nothing":     {"a set that sets nothing is a mistake", append([]string{"set", "mgmt-1"}, because...), "at least one of the flags"},
 		"Unknown":     {"there is none", []string{"show", "mgmt-9"}, "There is no /shards/mgmt-9."},
-		"State":       {"it has another one", []string{"show", "mgmt-1", "--expect-state", "deregistered"}, "provision shard mgmt-1 is draining and has 3 clusters; it is expected to be deregistered"},
+		"State":       {"it has another one", []string{"show", "mgmt-1", "--expect-state", "deregistered"}, "provision shard mgmt-1 is draining (3 of 10 places used); it is expected to be deregistered"},
 		"No shard":    {"none has the state", []string{"show", "mgmt-9", "--expect-state", "cordoned"}, "There is no /shards/mgmt-9."},
 		"No state":    {"there is no such one", []string{"show", "mgmt-1", "--expect-state", "gone"}, "--expect-state: \"gone\" is not one of active, cordoned, deregistered, draining, retired"},
 		"Strategy":    {"there is no such one", append([]string{"place", "mine", "--strategy", "random"}, because...), "--strategy"},
