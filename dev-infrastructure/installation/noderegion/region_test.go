@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/noderegion"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
@@ -105,7 +106,8 @@ func sourceDir(t *testing.T) string {
 	return root
 }
 
-// builtRegion builds the program and returns a function that starts it with a state folder. The program ends with the test.
+// builtRegion builds the program and returns a function that starts it with a state folder. The program ends with the test, and
+// its data is removed.
 func builtRegion(t *testing.T, ctx context.Context) func(state string) *spawn.Process {
 	t.Helper()
 	program, root := filepath.Join(t.TempDir(), "kubernetes-region"), sourceDir(t)
@@ -120,8 +122,29 @@ func builtRegion(t *testing.T, ctx context.Context) func(state string) *spawn.Pr
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(process.Kill)
+		t.Cleanup(func() {
+			process.Kill()
+			removeData(t, filepath.Join(state, "nodes", "outside"))
+		})
 		return process
+	}
+}
+
+// removeData removes what a killed region leaves outside of its state folder, when nothing uses it any more.
+func removeData(t *testing.T, outside string) {
+	t.Helper()
+	data, err := standin.DatabaseDir(outside)
+	if err != nil {
+		t.Error(err)
+	}
+	if data == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	eventually.Before(ctx, t, "the end of PostgreSQL", func() error { return without(data) })
+	if err := standin.RemoveData(outside); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -74,15 +74,27 @@ const databaseRecord, databasePattern = "postgres-data", "hcpmesh-postgres-"
 
 // RemoveData removes a folder of Services, with the data that they left if their process was killed.
 func RemoveData(dir string) error {
-	data, err := os.ReadFile(filepath.Join(dir, databaseRecord))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	data, err := DatabaseDir(dir)
+	if err != nil {
 		return err
 	}
 	var removed error
-	if strings.HasPrefix(string(data), filepath.Join(os.TempDir(), databasePattern)) {
-		removed = os.RemoveAll(string(data))
+	if data != "" {
+		removed = os.RemoveAll(data)
 	}
 	return errors.Join(removed, os.RemoveAll(dir))
+}
+
+// DatabaseDir returns the folder with PostgreSQL's data of a folder of Services, or "" if there is none.
+func DatabaseDir(dir string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, databaseRecord))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if !strings.HasPrefix(string(data), filepath.Join(os.TempDir(), databasePattern)) {
+		return "", nil
+	}
+	return string(data), nil
 }
 
 // StartDatabases serves PostgreSQL under the names of the flexible servers. It authenticates the certificates of the services and of their
