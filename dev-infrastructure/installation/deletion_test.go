@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
 
 // deletionFlag is a flag in the error of a deletion that nobody allowed.
@@ -41,7 +39,7 @@ func (p *pipelines) deleteRegion() {
 		p.log("%s was deleted within %v, after the deletion of each of its %d data stores, vaults and clusters was allowed", deleted, time.Since(began).Round(time.Second), len(flags)/2)
 	}
 	for _, step := range []string{"management-cluster@1/infrastructure", "service-cluster/infrastructure", "region/infrastructure"} {
-		if record := p.record(step); record.Status != state.Status("") {
+		if record := p.record(step); record.Status != "" {
 			p.t.Errorf("%s is %s", step, record.Status)
 		}
 	}

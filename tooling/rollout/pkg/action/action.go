@@ -45,8 +45,7 @@ type Rollbacker interface {
 	Rollback(ctx context.Context, r Request) error
 }
 
-// Deleter is an action whose work does not disappear with that of other steps. What the actions without it create is in the clusters and vaults that
-// a Deleter deletes.
+// Deleter is an action that deletes what it has created. The other actions create objects in clusters and vaults that a Deleter deletes.
 type Deleter interface {
 	// Delete deletes everything that Run has created. It succeeds if nothing of it exists.
 	Delete(ctx context.Context, r Request) error

@@ -15,10 +15,7 @@ import (
 
 // TestForgottenStepsRunAgain loses a part of what a rollout has deployed. The next rollout repairs it after the steps are forgotten.
 func TestForgottenStepsRunAgain(t *testing.T) {
-	dir := rollouttest.Write(t, nil)
-	if _, err := in(t, dir, "run"); err != nil {
-		t.Fatal(err)
-	}
+	dir := deployed(t)
 	world := rollouttest.World(t, dir)
 	for _, name := range []string{"frontend", "a-west"} {
 		if err := os.Remove(filepath.Join(dir, "world", name)); err != nil {

@@ -179,13 +179,20 @@ func (l *locks) release() {
 	l.taken = nil
 }
 
+// takeLocks takes the lock of the region, and that of the environment.
+func (s *session) takeLocks(environmentShared bool) (*locks, error) {
+	held := &locks{dir: s.stateDir}
+	err := held.take(s.region, false)
+	if err == nil {
+		err = held.take(s.shared(), environmentShared)
+	}
+	return held, err
+}
+
 // lock takes the lock of the region, and that of the environment: shared if all steps of the environment are up to date.
 func (s *session) lock() (release func(), err error) {
-	held := &locks{dir: s.stateDir}
-	if err := held.take(s.region, false); err != nil {
-		return held.release, err
-	}
-	if err := held.take(s.shared(), true); err != nil {
+	held, err := s.takeLocks(true)
+	if err != nil {
 		return held.release, err
 	}
 	current, err := s.sharedIsCurrent()
@@ -202,12 +209,8 @@ func (s *session) lock() (release func(), err error) {
 
 // lockFor takes the locks for a change of the records of instances, and reads the state. Rollouts of other regions use that of the environment.
 func (s *session) lockFor(instances []*plan.Instance) (release func(), err error) {
-	held := &locks{dir: s.stateDir}
-	shared := !slices.ContainsFunc(instances, func(i *plan.Instance) bool { return i.Target.Level() == layer.Environment })
-	if err := held.take(s.region, false); err != nil {
-		return held.release, err
-	}
-	if err := held.take(s.shared(), shared); err != nil {
+	held, err := s.takeLocks(!slices.ContainsFunc(instances, func(i *plan.Instance) bool { return i.Target.Level() == layer.Environment }))
+	if err != nil {
 		return held.release, err
 	}
 	return held.release, s.read()

@@ -28,6 +28,16 @@ func in(t *testing.T, dir, verb string, args ...string) (string, error) {
 	return run(t, append([]string{verb, rollouttest.Region, "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state")}, args...)...)
 }
 
+// deployed returns a checkout whose region is deployed.
+func deployed(t *testing.T) (dir string) {
+	t.Helper()
+	dir = rollouttest.Write(t, nil)
+	if _, err := in(t, dir, "run"); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestPlanRunAndStatus(t *testing.T) {
 	dir := rollouttest.Write(t, nil)
 	out, err := in(t, dir, "plan")
@@ -54,10 +64,7 @@ func TestPlanRunAndStatus(t *testing.T) {
 
 // TestRegionsShareTheirEnvironment deploys a second region. The steps of the environment do not run again.
 func TestRegionsShareTheirEnvironment(t *testing.T) {
-	dir := rollouttest.Write(t, nil)
-	if _, err := in(t, dir, "run"); err != nil {
-		t.Fatal(err)
-	}
+	dir := deployed(t)
 	out, err := run(t, "run", "public/dev/east", "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state"))
 	if err != nil || !strings.Contains(out, "3 steps succeeded, 1 were up to date") {
 		t.Errorf("%v\n%s", err, out)
@@ -65,10 +72,7 @@ func TestRegionsShareTheirEnvironment(t *testing.T) {
 }
 
 func TestLossesNeedAFlag(t *testing.T) {
-	dir := rollouttest.Write(t, nil)
-	if _, err := in(t, dir, "run"); err != nil {
-		t.Fatal(err)
-	}
+	dir := deployed(t)
 	world := rollouttest.World(t, dir)
 	rollouttest.Change(t, dir, rollouttest.RegionLayer, "account: other\n")
 	if err := os.Remove(filepath.Join(dir, filepath.FromSlash(rollouttest.SecondStamp))); err != nil {

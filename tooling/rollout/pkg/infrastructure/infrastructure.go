@@ -56,11 +56,8 @@ type parameters struct {
 
 // Run applies the scope. A plan that deletes data is refused unless each deletion is allowed.
 func (a Infrastructure) Run(ctx context.Context, r action.Request) (map[string]string, error) {
-	w, plan, err := a.plan(ctx, r, false)
+	w, plan, err := a.planned(ctx, r, false, r.Log)
 	if err != nil {
-		return nil, classified(ctx, err)
-	}
-	if err := a.show(r, plan, r.Log); err != nil {
 		return nil, err
 	}
 	if len(plan.Pending()) > 0 {
@@ -101,20 +98,14 @@ func (a Infrastructure) Content(r action.Request) (map[string]string, error) {
 
 // Preview writes the changes of the plan, one in each line.
 func (a Infrastructure) Preview(ctx context.Context, r action.Request, out io.Writer) error {
-	_, plan, err := a.plan(ctx, r, false)
-	if err != nil {
-		return classified(ctx, err)
-	}
-	return a.show(r, plan, out)
+	_, _, err := a.planned(ctx, r, false, out)
+	return err
 }
 
 // Delete deletes all resources of the scope. A plan that deletes data is refused unless each deletion is allowed.
 func (a Infrastructure) Delete(ctx context.Context, r action.Request) error {
-	w, plan, err := a.plan(ctx, r, true)
-	if err != nil {
-		return classified(ctx, err)
-	}
-	if err := a.showDeletion(r, plan, r.Log); err != nil || len(plan.Pending()) == 0 {
+	w, plan, err := a.planned(ctx, r, true, r.Log)
+	if err != nil || len(plan.Pending()) == 0 {
 		return err
 	}
 	if err := w.Apply(ctx); err != nil {
@@ -125,32 +116,26 @@ func (a Infrastructure) Delete(ctx context.Context, r action.Request) error {
 
 // PreviewDeletion writes the resources of the scope.
 func (a Infrastructure) PreviewDeletion(ctx context.Context, r action.Request, out io.Writer) error {
-	_, plan, err := a.plan(ctx, r, true)
+	_, _, err := a.planned(ctx, r, true, out)
+	return err
+}
+
+// planned stores a plan, that of the deletion of the scope with destroy, and writes its changes to out, one in each line. It returns a *LossError unless each
+// deletion of data is allowed.
+func (a Infrastructure) planned(ctx context.Context, r action.Request, destroy bool, out io.Writer) (*tofu.Workspace, *guard.Plan, error) {
+	w, plan, err := a.plan(ctx, r, destroy)
 	if err != nil {
-		return classified(ctx, err)
+		return nil, nil, classified(ctx, err)
 	}
-	return a.showDeletion(r, plan, out)
-}
-
-// show writes the changes of a plan, and returns a *LossError unless each deletion of data is allowed.
-func (a Infrastructure) show(r action.Request, plan *guard.Plan, out io.Writer) error {
-	write(plan, out)
-	return refused(r.Step, plan.Check(a.Allowed[r.Step]))
-}
-
-// showDeletion is show for the plan of a deletion. What an interrupted deletion has deleted may still be allowed.
-func (a Infrastructure) showDeletion(r action.Request, plan *guard.Plan, out io.Writer) error {
-	write(plan, out)
-	remaining := plan.Loss()
-	allowed := slices.DeleteFunc(slices.Clone(a.Allowed[r.Step]), func(address string) bool { return !slices.Contains(remaining, address) })
-	return refused(r.Step, plan.Check(allowed))
-}
-
-// write writes the changes of a plan, one in each line.
-func write(plan *guard.Plan, out io.Writer) {
 	for _, change := range plan.Pending() {
 		fmt.Fprintln(out, strings.Join(change.Change.Actions, "+"), change.Address)
 	}
+	allowed := a.Allowed[r.Step]
+	if destroy { // an interrupted deletion can have deleted some of them
+		remaining := plan.Loss()
+		allowed = slices.DeleteFunc(slices.Clone(allowed), func(address string) bool { return !slices.Contains(remaining, address) })
+	}
+	return w, plan, refused(r.Step, plan.Check(allowed))
 }
 
 // plan prepares the scope and stores a plan, that of its deletion with destroy.

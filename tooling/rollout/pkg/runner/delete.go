@@ -28,7 +28,7 @@ func (r *Runner) PreviewDeletion(ctx context.Context, instances []*plan.Instance
 	return r.forEachDeletion(ctx, instances, func(d plan.Decision) error { return r.previewDeletion(ctx, d, out) })
 }
 
-// forEachDeletion calls do with the decision of each instance that is deleted, and joins the errors. Steps that the environment does not have are left out.
+// forEachDeletion calls do with the decision of each instance, without those that the environment leaves out, and joins the errors.
 func (r *Runner) forEachDeletion(ctx context.Context, instances []*plan.Instance, do func(plan.Decision) error) error {
 	var failures []error
 	for _, instance := range instances {
@@ -118,10 +118,7 @@ func (r *Runner) decideDeletion(instance *plan.Instance) (plan.Decision, error) 
 	if !able && len(instance.Step.DeletionGates) == 0 {
 		return d, nil
 	}
-	d, err := r.Planner.Decide(instance, func(producer *plan.Instance) (map[string]string, bool) {
-		record, found := r.StoreOf(producer).Step(producer.ID)
-		return record.Outputs, found && len(record.Outputs) > 0
-	})
+	d, err := r.Planner.Decide(instance, r.outputs)
 	switch {
 	case err != nil:
 		return d, err

@@ -23,7 +23,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
-	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
@@ -173,10 +172,7 @@ func (e *run) step(instance *plan.Instance) (skipped bool, err error) {
 	if stopped || e.ctx.Err() != nil {
 		return false, errPrevented
 	}
-	decision, err := e.Planner.Decide(instance, func(producer *plan.Instance) (map[string]string, bool) {
-		record, found := e.StoreOf(producer).Step(producer.ID)
-		return record.Outputs, found
-	})
+	decision, err := e.Planner.Decide(instance, e.outputs)
 	if err != nil {
 		return false, e.reported(instance, err)
 	}
@@ -188,6 +184,12 @@ func (e *run) step(instance *plan.Instance) (skipped bool, err error) {
 		return false, e.reported(instance, errors.New(strings.Join(decision.Reasons, "; ")))
 	}
 	return false, e.execute(decision)
+}
+
+// outputs returns the outputs of the last success of an instance, or false if there are none.
+func (r *Runner) outputs(producer *plan.Instance) (map[string]string, bool) {
+	record, _ := r.StoreOf(producer).Step(producer.ID)
+	return record.Outputs, len(record.Outputs) > 0
 }
 
 func (e *run) reported(instance *plan.Instance, err error) error {
@@ -205,13 +207,9 @@ func (e *run) execute(d plan.Decision) error {
 		return e.reported(d.Instance, err)
 	}
 	defer func() { _ = log.Close() }()
-	with, gates, err := d.Arguments(d.Content.Inputs, e.Planner.SecretsDir)
-	if err != nil {
-		return e.reported(d.Instance, err)
-	}
 	var outputs map[string]string
 	err = e.attempts(d.Instance, &record, func() (err error) {
-		outputs, err = e.attempt(d, with, gates, log)
+		outputs, err = e.attempt(d, log)
 		return err
 	})
 	record.Ended = e.Now()
@@ -271,7 +269,11 @@ func ofAttempts(attempt, last int) string {
 }
 
 // attempt runs the action once, checks its outputs, and then the gates.
-func (e *run) attempt(d plan.Decision, with map[string]any, gates []definition.Gate, log io.Writer) (map[string]string, error) {
+func (e *run) attempt(d plan.Decision, log io.Writer) (map[string]string, error) {
+	with, gates, err := d.Arguments(d.Content.Inputs, e.Planner.SecretsDir)
+	if err != nil {
+		return nil, err
+	}
 	request := action.Request{Step: d.ID, Target: d.Target, With: with, Outputs: d.Step.Outputs, Root: e.Planner.Root, Log: log}
 	ctx, cancel := context.WithTimeout(e.ctx, time.Duration(d.Step.Timeout))
 	outputs, err := e.Planner.Actions[d.Step.Action].Run(ctx, request)

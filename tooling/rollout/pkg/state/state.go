@@ -37,11 +37,11 @@ const (
 	RollingBack Status = "rolling back"
 	// RolledBack means that the step failed and was rolled back to its last success.
 	RolledBack Status = "rolled back"
-	// Deleting means that the deletion of what the step has deployed has begun. If it failed, the record has its error; the record of a step whose
-	// deletion has ended does not exist.
-	Deleting Status = "deleting"
 	// RollbackFailed means that the step failed, and its rollback too.
 	RollbackFailed Status = "rollback failed"
+	// Deleting means that the deletion of what the step has deployed has begun. The record of a failed deletion has its error. The end of the deletion
+	// deletes the record.
+	Deleting Status = "deleting"
 )
 
 // Content identifies everything that a step depends on.
@@ -76,7 +76,7 @@ type File struct {
 	Target  string `json:"target"`
 	// Stores are the keys of data stores and clusters with their values, by target, at the last rollout.
 	Stores map[string]map[string]string `json:"stores,omitempty"`
-	// Deleting are the targets whose deletion has begun: their deletion gates were open. A rollout ends it.
+	// Deleting lists the targets whose deletion has begun after all their deletion gates were open. A rollout clears the list.
 	Deleting []string          `json:"deleting,omitempty"`
 	Steps    map[string]Record `json:"steps"`
 }
@@ -164,7 +164,7 @@ func (s *Store) Stores() map[string]map[string]string {
 	return s.file.Stores
 }
 
-// PutStores stores the keys of data stores and clusters of a rollout that begins. It ends all deletions that have begun.
+// PutStores stores the keys of data stores and clusters of a rollout that begins. The rollout ends all deletions that have begun.
 func (s *Store) PutStores(stores map[string]map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,13 +177,19 @@ func (s *Store) PutStores(stores map[string]map[string]string) error {
 func (s *Store) DeletionBegun(target layer.Target) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.file.Deleting, func(name string) bool { return layer.Target(strings.Split(name, "/")).Contains(target) })
+	return slices.ContainsFunc(s.file.Deleting, func(name string) bool { return targetOf(name).Contains(target) })
 }
 
-// BeginDeletion stores that the deletion of a target has begun.
+// targetOf returns the target with a name in the file.
+func targetOf(name string) layer.Target { return strings.Split(name, "/") }
+
+// BeginDeletion stores that the deletion of a target has begun. It is idempotent.
 func (s *Store) BeginDeletion(target layer.Target) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slices.Contains(s.file.Deleting, target.String()) {
+		return nil
+	}
 	next := s.file
 	next.Deleting = append(slices.Clone(next.Deleting), target.String())
 	return s.write(next)
@@ -195,7 +201,7 @@ func (s *Store) EndDeletion(target layer.Target) error {
 	defer s.mu.Unlock()
 	next := s.file
 	next.Stores = maps.Clone(next.Stores)
-	within := func(name string) bool { return target.Contains(strings.Split(name, "/")) }
+	within := func(name string) bool { return target.Contains(targetOf(name)) }
 	maps.DeleteFunc(next.Stores, func(name string, _ map[string]string) bool { return within(name) })
 	next.Deleting = slices.DeleteFunc(slices.Clone(next.Deleting), within)
 	return s.write(next)
