@@ -88,9 +88,13 @@ func TestLostControlPlane(t *testing.T) {
 	}
 	lost(1)
 	drift("Replaced")
-	if n, err := testutil.GatherAndCount(instance.metrics, "cluster_service_objects_removed_total"); n != 1 || err != nil {
-		t.Errorf("%d counters of removals, %v", n, err)
-	}
+	// The receiver counts a removal after its commit.
+	eventually.Holds(t, deadline, "the removal is counted", func() error {
+		if n, err := testutil.GatherAndCount(instance.metrics, "cluster_service_objects_removed_total"); n != 1 || err != nil {
+			return fmt.Errorf("%d counters of removals, %v", n, err)
+		}
+		return nil
+	})
 
 	accept.ControlPlaneUid = first
 	_, err = instance.AcceptControlPlane(ctx, accept)
