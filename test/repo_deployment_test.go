@@ -26,6 +26,7 @@ import (
 	frontendconfig "github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
 	egressapp "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
+	grantapp "github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	"sigs.k8s.io/yaml"
@@ -282,6 +283,7 @@ var deployedPrograms = map[string][]string{
 	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/recording/logs", "internal/mesh"},
 	"gateway-access":     {"gateway/pkg/app", "gateway/pkg/recording", "internal/recording/logs", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
 	"gateway-egress":     {"gateway/pkg/egress/app", "internal/process", "internal/database"},
+	"gateway-grants":     {"gateway/pkg/grant/app", "internal/process", "internal/mesh"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
@@ -299,7 +301,7 @@ var byChart = map[string]string{
 	"maestro-grpc-address": "maestro-server.maestro-server.svc:8090", "roles-file": "/config/roles.yaml", "access-policy-file": "/config/access-policy.yaml", "shards-file": "/config/shards.yaml", "shard-keys-dir": "/config/shard-keys", "config": "/config/config.yaml",
 	"audit-queue-dir": "/audit/queue", "recording-dir": "/audit/recordings", "crd-dir": "/usr/share/hypershift/crds",
 	"replica": "backend-0", "intent-keys-url": "https://admin.admin.svc:8444/admin/v1/intent-keys", "components-file": "/config/components.yaml", "migrate": "false",
-	"drain": "10s",
+	"drain": "10s", "grants-url": "https://gateway-grants.gateway-grants.svc:8448/grants", "service-cluster-sessions": "true",
 }
 
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
@@ -404,6 +406,11 @@ func TestServicesAcceptTheirConfiguration(t *testing.T) {
 			})
 			accept(t, "gateway-access", flags, func(set *flag.FlagSet) func() error {
 				o := &gatewayapp.Options{}
+				o.AddFlags(set)
+				return o.Validate
+			})
+			accept(t, "gateway-grants", flags, func(set *flag.FlagSet) func() error {
+				o := &grantapp.Options{}
 				o.AddFlags(set)
 				return o.Validate
 			})

@@ -40,8 +40,8 @@ const (
 	AccessSessionEnded AccessSessionState = "Ended"
 )
 
-// AccessSessionRequest requests an access session, for a cluster or for the management cluster of a provision shard. The ID of the session is the ID of the
-// operation.
+// AccessSessionRequest requests an access session: for a cluster, for the management cluster of a provision shard, or for the service cluster. The ID of the
+// session is the ID of the operation.
 type AccessSessionRequest struct {
 	// Mode is read or admin. Empty means read. The mode admin requires an elevation of the class break-glass.
 	Mode AccessMode `json:"mode,omitempty"`
@@ -50,15 +50,15 @@ type AccessSessionRequest struct {
 	Duration string `json:"duration,omitempty"`
 }
 
-// AccessSession is the access of an engineer to the API server of one cluster, or of one management cluster, through the session gateway. The gateway holds
-// the credential of the session; the engineer authenticates each request with their own token.
+// AccessSession is the access of an engineer to the API server of one cluster, of one management cluster, or of the service cluster, through the session
+// gateway. The gateway holds the credential of the session; the engineer authenticates each request with their own token.
 type AccessSession struct {
 	ID    string             `json:"id"`
 	State AccessSessionState `json:"state"`
 	Mode  AccessMode         `json:"mode"`
-	// Cluster is the cluster; empty for a management cluster.
+	// Cluster is the cluster; empty for a management cluster and for the service cluster.
 	Cluster ElevationCluster `json:"cluster,omitzero"`
-	// Shard is the provision shard of the management cluster; empty for a cluster.
+	// Shard is the provision shard of the management cluster, or service-cluster; empty for a cluster.
 	Shard string `json:"shard,omitempty"`
 	// Name and ObjectID identify the engineer, the only one who can use it.
 	Name     string `json:"name"`
@@ -74,8 +74,8 @@ type AccessSession struct {
 	// ReadyTime and ExpirationTime are set when the certificate or token was issued.
 	ReadyTime      *time.Time `json:"readyTime,omitempty"`
 	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
-	// CertificateFingerprint is the SHA-256 of the certificate in lower-case hex. The audit log of the API server has it. Sessions for management clusters have
-	// a token and no certificate.
+	// CertificateFingerprint is the SHA-256 of the certificate in lower-case hex. The audit log of the API server has it. Sessions for management clusters and
+	// for the service cluster have a token and no certificate.
 	CertificateFingerprint string `json:"certificateFingerprint,omitempty"`
 	// EndTime, EndedBy and EndReason are set when it has ended.
 	EndTime   *time.Time `json:"endTime,omitempty"`

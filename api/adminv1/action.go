@@ -40,8 +40,10 @@ const (
 	ActionAccessSessionRequest = "accessSessions.request"
 	// ActionShardSessionRequest requests an access session for the management cluster of a provision shard.
 	ActionShardSessionRequest = "shardSessions.request"
-	// ActionElevationEnd revokes the credentials of one cluster, or ends the sessions for one management cluster, that were requested with an elevation that
-	// was ended. Each of them has an operation. It needs no active elevation.
+	// ActionServiceClusterSessionRequest requests an access session for the service cluster.
+	ActionServiceClusterSessionRequest = "serviceClusterSessions.request"
+	// ActionElevationEnd revokes the credentials of one cluster, or ends the sessions for one management cluster or for the service cluster, that were
+	// requested with an elevation that was ended. Each of them has an operation. It needs no active elevation.
 	ActionElevationEnd = "elevations.end"
 
 	ActionShardUpdate     = "shards.update"
@@ -63,6 +65,24 @@ const (
 // TargetShard is the kind of the target of an action on a provision shard or its management cluster.
 const TargetShard = "provisionShard"
 
+// TargetServiceCluster is the kind of the target of an action on the service cluster of the region.
+const TargetServiceCluster = "serviceCluster"
+
+// ServiceCluster is the name of the service cluster where a management cluster has the name of its provision shard: in targets, access sessions, recordings and
+// audit records. No provision shard can have this name.
+const ServiceCluster = "service-cluster"
+
+// ClusterTarget returns the kind of the target with the name of a management cluster's provision shard, or ServiceCluster.
+func ClusterTarget(name string) string {
+	if name == ServiceCluster {
+		return TargetServiceCluster
+	}
+	return TargetShard
+}
+
+// IsClusterTarget reports whether the kind of a target is that of a management cluster or of the service cluster.
+func IsClusterTarget(kind string) bool { return kind == TargetShard || kind == TargetServiceCluster }
+
 // Actions returns all actions. Admin has a route for each, and the backend executes each; tests of both services check it.
 func Actions() []string {
 	return []string{
@@ -70,7 +90,7 @@ func Actions() []string {
 		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
 		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
 		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,
-		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardSessionRequest, ActionElevationEnd,
+		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardSessionRequest, ActionServiceClusterSessionRequest, ActionElevationEnd,
 		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
 		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
 		ActionQuotaSet, ActionEgressLinkSet, ActionEgressLinkDelete,

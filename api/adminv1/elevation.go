@@ -43,7 +43,7 @@ func ClassOf(action string) AccessClass {
 		return Recover
 	case ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionDeletionRetry, ActionUpgradeStart, ActionUpgradePause,
 		ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradePolicyApply, ActionUpgradePolicyDelete, ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
-		ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardSessionRequest, ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile, ActionQuotaSet,
+		ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardSessionRequest, ActionServiceClusterSessionRequest, ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile, ActionQuotaSet,
 		ActionEgressLinkSet, ActionEgressLinkDelete:
 		return Operate
 	}
@@ -132,22 +132,26 @@ type ElevationCluster struct {
 	ResourceID string `json:"resourceId,omitempty"`
 }
 
-// ElevationCredentials are the break-glass credentials of one cluster, or the sessions for one management cluster, that were requested with an elevation.
+// ElevationCredentials are the break-glass credentials of one cluster, or the sessions for one management cluster or for the service cluster, that were
+// requested with an elevation.
 type ElevationCredentials struct {
-	// Cluster is the cluster; empty for a management cluster.
+	// Cluster is the cluster; empty for a management cluster and for the service cluster.
 	Cluster ElevationCluster `json:"cluster,omitzero"`
-	// Shard is the provision shard of the management cluster; empty for a cluster.
+	// Shard is the provision shard of the management cluster, or service-cluster; empty for a cluster.
 	Shard string `json:"shard,omitempty"`
 	// Revocation is set from the end of the elevation on, unless that was its expiration.
 	Revocation *ElevationRevocation `json:"revocation,omitempty"`
 }
 
-// Object names what the credentials are for: cluster UID, or management cluster NAME.
+// Object names what the credentials are for: cluster UID, management cluster NAME, or the service cluster.
 func (c *ElevationCredentials) Object() string {
-	if c.Shard != "" {
-		return "management cluster " + c.Shard
+	switch c.Shard {
+	case "":
+		return "cluster " + c.Cluster.UID
+	case ServiceCluster:
+		return "the service cluster"
 	}
-	return "cluster " + c.Cluster.UID
+	return "management cluster " + c.Shard
 }
 
 // ElevationRevocation is the progress of the revocation of credentials, because their elevation was ended.

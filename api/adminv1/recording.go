@@ -11,7 +11,7 @@ type Recording struct {
 	// ID is the ID of the request in the audit of the session gateway and of the API server.
 	ID        string `json:"id"`
 	SessionID string `json:"sessionId"`
-	// Cluster is the cluster, or Shard the provision shard of the management cluster.
+	// Cluster is the cluster, or Shard the provision shard of the management cluster, or service-cluster.
 	Cluster ElevationCluster `json:"cluster,omitzero"`
 	Shard   string           `json:"shard,omitempty"`
 	// Name and ObjectID identify the engineer. Reason and Ticket are those of the session.

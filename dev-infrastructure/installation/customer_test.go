@@ -120,6 +120,7 @@ func (p *pipelines) runCustomer() {
 	p.useAsEngineer()
 	p.useThroughTunnel()
 	p.useManagementCluster()
+	p.useServiceCluster()
 	p.hcpctlOrFail("cluster", "delete", "demo")
 	p.awaitForgotten()
 	if diff := cmp.Diff(before, p.azureResources()); diff != "" {

@@ -17,7 +17,7 @@ import (
 
 // ServiceImages returns the names of the images of a service cluster, which are those of its services.
 func ServiceImages() []string {
-	return []string{"admin", "backend", "cluster-service", "frontend", "gateway-access", "maestro-server", "monitor"}
+	return []string{"admin", "backend", "cluster-service", "frontend", "gateway-access", "gateway-grants", "maestro-server", "monitor"}
 }
 
 // ManagementImages returns the names of the images of a management cluster.

@@ -26,7 +26,7 @@ import (
 const afterLoss = "ocm-test-2"
 
 // serviceClusterSteps are the steps that deploy to the service cluster.
-var serviceClusterSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "gateway-access/deploy", "maestro-server/deploy", "monitor/deploy", "service-cluster/namespaces"}
+var serviceClusterSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "gateway-access/deploy", "gateway-grants/deploy", "maestro-server/deploy", "monitor/deploy", "service-cluster/namespaces"}
 
 // loseServiceCluster destroys the service cluster with all its nodes, volumes and etcd, and deploys a new one with the pipelines over the same databases,
 // the same broker and the same management cluster. Nothing that was accepted may be lost.

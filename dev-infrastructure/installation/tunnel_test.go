@@ -58,6 +58,16 @@ func (p *pipelines) useManagementCluster() {
 	p.log("an engineer read the management cluster in an access session")
 }
 
+// useServiceCluster reads the service cluster as an engineer, in an access session: gateway-grants verifies the engineer's intent with admin's public keys, and
+// issues a token.
+func (p *pipelines) useServiceCluster() {
+	p.t.Helper()
+	if listed := p.listNamespaces("sc", "access"); !strings.Contains(listed, "namespace/"+string(mesh.GatewayGrants)) {
+		p.t.Errorf("the session for the service cluster listed %q", listed)
+	}
+	p.log("an engineer read the service cluster in an access session")
+}
+
 // listNamespaces returns what kubectl prints in an access session of an engineer.
 func (p *pipelines) listNamespaces(session ...string) string {
 	p.t.Helper()

@@ -14,7 +14,7 @@ import (
 const demoCluster = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo"
 
 // upgradedSteps are the steps that replace the pods of a region.
-var upgradedSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "gateway-access/deploy", "gateway-tunnel@1/deploy", "hypershift@1/deploy", "maestro-agent@1/deploy", "maestro-server/deploy",
+var upgradedSteps = []string{"admin/deploy", "backend/deploy", "cluster-service/deploy", "frontend/deploy", "gateway-access/deploy", "gateway-grants/deploy", "gateway-tunnel@1/deploy", "hypershift@1/deploy", "maestro-agent@1/deploy", "maestro-server/deploy",
 	"monitor/deploy"}
 
 // upgradeRegion changes a value of the configuration that all programs have, and runs the pipelines, while a customer with a cluster and an engineer

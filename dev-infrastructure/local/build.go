@@ -22,6 +22,7 @@ var mains = map[string]string{
 	"eventgrid-emulator": "tooling/eventgrid-emulator/cmd/eventgrid-emulator",
 	"gateway-access":     "gateway/cmd/gateway-access",
 	"gateway-egress":     "gateway/cmd/gateway-egress",
+	"gateway-grants":     "gateway/cmd/gateway-grants",
 	"gateway-tunnel":     "gateway/cmd/gateway-tunnel",
 	"frontend":           "frontend/cmd/frontend",
 	"hypershift-runtime": "hypershift/cmd/hypershift-runtime",

@@ -80,7 +80,7 @@ type Object struct {
 	ResourceID string `json:"resourceId,omitempty"`
 	// Cluster is the UID of the cluster that the object belongs to, in lower case.
 	Cluster string `json:"cluster,omitempty"`
-	// Shard is the provision shard of the management cluster that has the object; empty for an object of a cluster.
+	// Shard is the provision shard of the management cluster that has the object, or service-cluster; empty for an object of a cluster.
 	Shard string `json:"shard,omitempty"`
 }
 

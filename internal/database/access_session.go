@@ -21,19 +21,20 @@ const (
 )
 
 // accessSessionPartition is the prefix of partition keys of the container AccessSessions for clusters, and accessShardPartition that for management
-// clusters. The rest is the UID of the cluster, or the name of the provision shard.
+// clusters. The rest is the UID of the cluster, or the name of the provision shard, or service-cluster.
 const (
 	accessSessionPartition = "cluster:"
 	accessShardPartition   = "shard:"
 )
 
-// AccessSessionDocument is the access of one engineer to one cluster, or to one management cluster, through the session gateway. Admin creates it, the
-// gateway makes it ready, and admin, the backend and the gateway end it. It authorizes nothing by itself. For a cluster, the gateway also requires the
-// credential with its ID in Cluster Service, whose certificate names the engineer. For a management cluster, the agent there verifies the Intent.
+// AccessSessionDocument is the access of one engineer to one cluster, to one management cluster, or to the service cluster, through the session gateway.
+// Admin creates it, the gateway makes it ready, and admin, the backend and the gateway end it. It authorizes nothing by itself. For a cluster, the gateway
+// also requires the credential with its ID in Cluster Service, whose certificate names the engineer. For the others, a program in the cluster verifies the
+// Intent.
 type AccessSessionDocument struct {
 	// SessionID is also the ID of the admin operation, and of the credential.
 	SessionID string `json:"sessionId"`
-	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster, or service-cluster; empty for a cluster.
 	ClusterUID string `json:"clusterUid,omitempty"`
 	ResourceID string `json:"resourceId,omitempty"`
 	Shard      string `json:"shard,omitempty"`
@@ -50,7 +51,7 @@ type AccessSessionDocument struct {
 	// SealedKeys has the private key, sealed for the gateway and bound to the session. A request that was repeated before its operation was
 	// stored has several, and the certificate is for one of them. They are removed at the end of the session.
 	SealedKeys [][]byte `json:"sealedKeys,omitempty"`
-	// Intent and Parameters are those of the operation of a session for a management cluster: the signed intent, and what it has a digest of. The backend
+	// Intent and Parameters are those of the operation of a session for a management cluster or for the service cluster: the signed intent, and what it has a digest of. The backend
 	// sets them when it executes the operation. They are removed at the end of the session.
 	Intent     string          `json:"intent,omitempty"`
 	Parameters json.RawMessage `json:"parameters,omitempty"`

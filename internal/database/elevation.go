@@ -80,7 +80,8 @@ type ElevationDecision struct {
 
 // ElevationCredentials are the credentials of one cluster, or the sessions for one management cluster, that were requested with an elevation.
 type ElevationCredentials struct {
-	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster, or service-cluster; empty for a
+	// cluster.
 	ClusterUID string `json:"clusterUid,omitempty"`
 	ResourceID string `json:"resourceId,omitempty"`
 	Shard      string `json:"shard,omitempty"`

@@ -31,6 +31,7 @@ const (
 	MonitorInside     Peer = "monitor-inside"
 	GatewayAccess     Peer = "gateway-access"
 	GatewayEgress     Peer = "gateway-egress"
+	GatewayGrants     Peer = "gateway-grants"
 	GatewayTunnel     Peer = "gateway-tunnel"
 	ClusterService    Peer = "cluster-service"
 	MaestroServer     Peer = "maestro-server"
@@ -49,7 +50,7 @@ const (
 
 // Peers returns all workloads of a region.
 func Peers() []Peer {
-	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, GatewayAccess, GatewayEgress, GatewayTunnel, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
+	return []Peer{ARMFrontDoor, Frontend, Backend, Admin, Monitor, MonitorInside, GatewayAccess, GatewayEgress, GatewayGrants, GatewayTunnel, ClusterService, MaestroServer, MaestroAgent, Hypershift, CosmosEmulator, EventGridEmulator,
 		UpdateGraph, AzureEmulator, Hcpctl, PostgreSQL, ClusterServiceMigration, MaestroMigration}
 }
 

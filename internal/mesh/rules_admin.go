@@ -49,7 +49,7 @@ func adminActions() []Rule {
 			"POST "+cluster+"/pause", "POST "+cluster+"/resume", "POST "+cluster+"/set-size", "POST "+cluster+"/retry",
 			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+cluster+"/credentials/{credential}/revoke", "POST "+cluster+"/access-sessions", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
 			"POST "+cluster+"/upgrades", "POST "+upgrade+"/pause", "POST "+upgrade+"/resume", "POST "+upgrade+"/abort",
-			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "POST "+shard+"/access-sessions", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
+			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "POST "+shard+"/access-sessions", "POST /admin/v1/service-cluster/access-sessions", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
 			"PUT /admin/v1/subscriptions/{subscription}/quota", "PUT "+cluster+"/egress-links/{link}", "DELETE /admin/v1/egress-links/{link}"),
 		httpRules(Admin, engineers(Condition{Role: breakGlass, Elevated: true}),
 			"POST "+cluster+"/force", "POST "+cluster+"/accept-control-plane", "POST "+operation+"/cancel",
@@ -66,14 +66,17 @@ func engineers(condition Condition) []Grant {
 	return []Grant{{Client: Engineers, Condition: condition}}
 }
 
-// gatewayRules allows engineers every path of the session gateway but that of tunnels. The gateway checks the token, the session and the
+// gatewayRules allows the session gateway to request tokens for the service cluster, and engineers every path of the session gateway but that of tunnels. The gateway checks the token, the session and the
 // request itself: a session needs the role operator and an elevation. The rules allow the agents of management clusters the path of tunnels, where the
 // gateway checks the token and its application. They allow engineers every path of the portal, which needs a session, and calls admin with the
 // engineer's token.
 func gatewayRules() []Rule {
 	return slices.Concat(httpRules(GatewayAccess, engineers(Condition{Role: operator, Elevated: true}), Unrouted), httpRules(GatewayAccess, grants(ManagementClusters), TunnelPath+"{cluster}"),
-		httpRules(Portal, engineers(Condition{Role: reader}), Unrouted))
+		httpRules(GatewayGrants, grants(GatewayAccess), "POST "+GrantsPath), httpRules(Portal, engineers(Condition{Role: reader}), Unrouted))
 }
+
+// GrantsPath is the path at gateway-grants of the request for a token of the service cluster.
+const GrantsPath = "/grants"
 
 // TunnelPath is the prefix of the paths of requests that open a tunnel to the session gateway. The name of the management cluster follows.
 const TunnelPath = "/tunnels/"

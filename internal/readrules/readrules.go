@@ -1,9 +1,12 @@
-// Package readrules lists what engineers with the level reader may read in a hosted cluster and in a management cluster: everything but Secrets, as
-// OpenShift's ClusterRole cluster-reader permits. RBAC grants it in both (the local runtime of HyperShift, and package managementaccess), and the session
-// gateway forwards nothing else.
+// Package readrules lists what engineers with the level reader may read in a hosted cluster, in a management cluster and in the service cluster: everything
+// but Secrets, as OpenShift's ClusterRole cluster-reader permits. RBAC grants it (the local runtime of HyperShift, package managementaccess, and the chart of
+// gateway-grants), and the session gateway forwards nothing else.
 package readrules
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Rule permits get, list and watch of resources of an API group. A resource is `pods` or `pods/log`; the only resource `*` stands for all
 // resources and subresources of the group.
@@ -20,6 +23,16 @@ type Rules []Rule
 func ManagementCluster() Rules {
 	rules := HostedCluster()
 	for _, group := range []string{"hypershift.openshift.io", "certificates.hypershift.openshift.io", "scheduling.hypershift.openshift.io", "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"} {
+		rules = append(rules, Rule{group, []string{"*"}})
+	}
+	return rules
+}
+
+// ServiceCluster returns the rules for the service cluster: those for a hosted cluster without OpenShift's resources, and the resources of Istio, of Prometheus'
+// operator and of the driver for secrets, which name secrets of a vault.
+func ServiceCluster() Rules {
+	rules := slices.DeleteFunc(HostedCluster(), func(r Rule) bool { return strings.HasSuffix(r.Group, ".openshift.io") })
+	for _, group := range []string{"gateway.networking.k8s.io", "networking.istio.io", "security.istio.io", "telemetry.istio.io", "monitoring.coreos.com", "azmonitoring.coreos.com", "secrets-store.csi.x-k8s.io"} {
 		rules = append(rules, Rule{group, []string{"*"}})
 	}
 	return rules

@@ -28,7 +28,7 @@ type Facts struct {
 	// ID is the ID of the request, which the audit records and the event in the audit log of the API server have too.
 	ID        string `json:"id"`
 	SessionID string `json:"sessionId"`
-	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster, or service-cluster; empty for a cluster.
 	ClusterUID string    `json:"clusterUid,omitempty"`
 	ResourceID string    `json:"resourceId,omitempty"`
 	Shard      string    `json:"shard,omitempty"`

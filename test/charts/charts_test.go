@@ -31,6 +31,7 @@ import (
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
 	egressapp "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
+	grantapp "github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agentapp"
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -56,6 +57,7 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 		"gateway-access": func(set *flag.FlagSet) func() error { o := &gatewayapp.Options{}; o.AddFlags(set); return o.Validate },
 		"gateway-egress": func(set *flag.FlagSet) func() error { o := &egressapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
+		"gateway-grants": func(set *flag.FlagSet) func() error { o := &grantapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor-inside": func(set *flag.FlagSet) func() error { o := &insideapp.Options{}; o.AddFlags(set); return o.Validate },
 		"gateway-tunnel": func(set *flag.FlagSet) func() error { o := &agentapp.Options{}; o.AddFlags(set); return o.Validate },
 		"cluster-service": func(set *flag.FlagSet) func() error {

@@ -51,10 +51,11 @@ var expectedFailures = map[string]string{
 
 // inProcess lists the cases that this region cannot run, with the reason. They run in process.
 var inProcess = map[string]string{
-	"recordings.content": "no command runs in a pod; a test of sessions in e2e reads recordings",
-	"recordings.get":     "no command runs in a pod; a test of sessions in e2e reads recordings",
-	"silences.create":    "the region has no Alertmanager",
-	"silences.end":       "the region has no Alertmanager",
+	"recordings.content":             "no command runs in a pod; a test of sessions in e2e reads recordings",
+	"recordings.get":                 "no command runs in a pod; a test of sessions in e2e reads recordings",
+	"serviceClusterSessions.request": "a region on one machine has no service cluster; a test on nodes uses such a session",
+	"silences.create":                "the region has no Alertmanager",
+	"silences.end":                   "the region has no Alertmanager",
 }
 
 // later lists the actions that remove what other cases need. Their cases run last.

@@ -54,6 +54,8 @@ type Options struct {
 	// GatewayURL is the address of the session gateway, and GatewayKeyFile holds the public keyset that seals the private keys of its
 	// sessions; both are empty if the region has no gateway.
 	GatewayURL, GatewayKeyFile string
+	// ServiceClusterSessions is true if the region has a service cluster, for which access sessions can be requested.
+	ServiceClusterSessions bool
 	// Recordings is the storage of the recordings of its commands, and RecordingKeyFile holds the private keyset that opens them; both are
 	// empty if admin does not read recordings.
 	Recordings       logs.Options
@@ -103,6 +105,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.AlertmanagerURL, "alertmanager-url", "", "`URL` of the Alertmanager that sends the alerts of the region; without it alerts cannot be silenced")
 	o.Portal.AddFlags(flags)
 	flags.StringVar(&o.GatewayURL, "gateway-url", "", "`URL` under which engineers reach the session gateway; without it no access sessions can be requested")
+	flags.BoolVar(&o.ServiceClusterSessions, "service-cluster-sessions", false, "permit requests of access sessions for the service cluster, in which gateway-grants must run")
 	flags.StringVar(&o.GatewayKeyFile, "gateway-key-file", "", "`file` with the public Tink keyset that seals the private keys of access sessions for the session gateway")
 	o.Recordings.AddFlags(flags)
 	flags.StringVar(&o.RecordingKeyFile, "recording-private-key-file", "", "`file` with the private Tink keyset that opens recordings; it may be replaced at any time")
@@ -132,6 +135,9 @@ func (o *Options) Validate() error {
 	}
 	if (o.TicketValidatorURL == "") != (o.TicketValidatorTokenFile == "") {
 		return errors.New("--ticket-validator-url and --ticket-validator-token-file require each other")
+	}
+	if o.ServiceClusterSessions && o.GatewayURL == "" {
+		return errors.New("--service-cluster-sessions: --gateway-url is required with it")
 	}
 	if (o.GatewayURL == "") != (o.GatewayKeyFile == "") {
 		return errors.New("--gateway-url and --gateway-key-file require each other")

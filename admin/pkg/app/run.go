@@ -127,7 +127,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		if err != nil {
 			return fmt.Errorf("--gateway-key-file: %w", err)
 		}
-		gateway = &server.Gateway{URL: strings.TrimSuffix(options.GatewayURL, "/"), Keys: keys}
+		gateway = &server.Gateway{URL: strings.TrimSuffix(options.GatewayURL, "/"), Keys: keys, ServiceCluster: options.ServiceClusterSessions}
 	}
 	recordings, err := options.recordings(p.Metrics)
 	if err != nil {

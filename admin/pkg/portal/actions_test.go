@@ -26,9 +26,10 @@ var otherForms = map[string]string{
 
 // notOffered are the routes of admin that change something and that the portal does not offer, with the reason.
 var notOffered = map[string]string{
-	adminv1.ActionCredentialRequest:    "The private key of a certificate must not leave the machine of the engineer: hcpctl creates it there.",
-	adminv1.ActionAccessSessionRequest: "A session is used with a kubeconfig that gets tokens from hcpctl, which requests both.",
-	adminv1.ActionShardSessionRequest:  "As for the session of a cluster.",
+	adminv1.ActionCredentialRequest:            "The private key of a certificate must not leave the machine of the engineer: hcpctl creates it there.",
+	adminv1.ActionAccessSessionRequest:         "A session is used with a kubeconfig that gets tokens from hcpctl, which requests both.",
+	adminv1.ActionShardSessionRequest:          "As for the session of a cluster.",
+	adminv1.ActionServiceClusterSessionRequest: "As for the session of a cluster.",
 }
 
 // filledForm are values of the fields of all forms.

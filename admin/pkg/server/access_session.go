@@ -36,6 +36,8 @@ type Gateway struct {
 	URL string
 	// Keys seals the private keys of sessions, which only the gateway can open.
 	Keys *seal.PublicKeys
+	// ServiceCluster is true if the region has a service cluster, whose program gateway-grants issues the tokens of sessions.
+	ServiceCluster bool
 }
 
 // requestAccessSession accepts the request for an access session. It creates the private key of the session and seals it for the gateway;

@@ -25,7 +25,7 @@ const (
 	concurrentRevocations = 8
 )
 
-// acceptCredential stores the operation that requests a credential, or a session for a management cluster. The same batch notes the cluster or the shard in
+// acceptCredential stores the operation that requests a credential, or a session with a token. The same batch notes the cluster or the shard in
 // the elevation, so that whoever ends the elevation also revokes the credential: an elevation that was ended in the meantime permits nothing.
 func (s *Server) acceptCredential(ctx context.Context, rq *request, target database.AdminTarget, document *database.AdminOperationDocument) (accepted any, err error) {
 	err = database.Retry(ctx, func(ctx context.Context) error {
@@ -42,7 +42,7 @@ func (s *Server) acceptCredential(ctx context.Context, rq *request, target datab
 		}
 		batch := s.Database.NewBatch(database.AdminPartition)
 		noted := database.ElevationCredentials{ClusterUID: target.ClusterUID, ResourceID: target.ResourceID}
-		if target.Kind == adminv1.TargetShard {
+		if adminv1.IsClusterTarget(target.Kind) {
 			noted.Shard = target.ID
 		}
 		if !slices.ContainsFunc(e.Credentials, func(c database.ElevationCredentials) bool {
@@ -76,7 +76,7 @@ func (rq *request) ender() ender {
 	return ender{name: rq.caller.Name, objectID: rq.caller.ObjectID, tenantID: rq.caller.TenantID, roles: rq.roles, request: rq.id}
 }
 
-// revocations returns the operations that revoke the credentials of an elevation that was ended, and end its sessions for management clusters. It notes their
+// revocations returns the operations that revoke the credentials of an elevation that was ended, and end its sessions with tokens. It notes their
 // IDs in the elevation. Each has the signed intent of whoever ended it. There are none if all certificates have expired, or if the elevation is not over.
 func (s *Server) revocations(by ender, e *database.ElevationDocument) ([]database.AdminOperationDocument, error) {
 	now := time.Now().UTC()
@@ -94,7 +94,7 @@ func (s *Server) revocations(by ender, e *database.ElevationDocument) ([]databas
 		c.RevocationID = uuid.NewString()
 		target := database.AdminTarget{Kind: "cluster", ID: c.ClusterUID, ResourceID: c.ResourceID, ClusterUID: c.ClusterUID}
 		if c.Shard != "" {
-			target = database.AdminTarget{Kind: adminv1.TargetShard, ID: c.Shard}
+			target = database.AdminTarget{Kind: adminv1.ClusterTarget(c.Shard), ID: c.Shard}
 		}
 		o := database.AdminOperationDocument{
 			OperationID: c.RevocationID, SortKey: database.AdminSortKey(now, c.RevocationID), Action: adminv1.ActionElevationEnd, State: database.AdminAccepted,
@@ -159,7 +159,7 @@ func (s *Server) showRevocations(ctx context.Context, credentials []adminv1.Elev
 }
 
 // showRevocation sets the progress of a revocation: that of its operation, and that of Cluster Service once it has accepted it. cluster is empty for the
-// sessions for a management cluster.
+// sessions for a management cluster or for the service cluster.
 func (s *Server) showRevocation(ctx context.Context, cluster string, shown *adminv1.ElevationRevocation) {
 	expired := shown.State == adminv1.RevocationExpired
 	set := func(state adminv1.RevocationState, message string) {
@@ -174,7 +174,7 @@ func (s *Server) showRevocation(ctx context.Context, cluster string, shown *admi
 	case item == nil || item.Removed != nil:
 		set(adminv1.RevocationUnknown, "The operation is not stored any more.")
 	case item.Value.State == database.AdminSucceeded && cluster == "":
-		set(adminv1.RevocationRevoked, "") // the sessions for a management cluster have ended
+		set(adminv1.RevocationRevoked, "") // the sessions have ended
 	case item.Value.State == database.AdminSucceeded:
 		state, message, err := s.revocationProgress(ctx, cluster, shown.OperationID)
 		if err != nil {

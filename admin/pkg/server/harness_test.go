@@ -128,7 +128,7 @@ func newHarness(t testing.TB) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.config.Gateway, h.gateway = &server.Gateway{URL: "https://gateway.example.com", Keys: sealing}, opening
+	h.config.Gateway, h.gateway = &server.Gateway{URL: "https://gateway.example.com", Keys: sealing, ServiceCluster: true}, opening
 	sealing, opening, err = seal.NewPair()
 	if err != nil {
 		t.Fatal(err)

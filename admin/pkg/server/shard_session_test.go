@@ -103,3 +103,40 @@ func TestSessionForManagementClusterNeedsRegion(t *testing.T) {
 		t.Errorf("the role reader: %d: %s", answer.Code, answer.Body)
 	}
 }
+
+// TestSessionForServiceCluster requests a session in a region without a service cluster, and in one that has it.
+func TestSessionForServiceCluster(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	const sessions = "/service-cluster/access-sessions"
+	h.config.Gateway.ServiceCluster = false
+	handler := h.another(h.db)
+	h.elevated(t, handler)
+	if answer := ask(handler, "operator", "", http.MethodPost, sessions, `{}`); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "no service cluster") {
+		t.Errorf("without a service cluster: %d: %s", answer.Code, answer.Body)
+	}
+	h.config.Gateway.ServiceCluster = true
+	handler = h.another(h.db)
+	if answer := ask(handler, "operator", "", http.MethodPost, sessions, `{"mode":"admin"}`); answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "break-glass") {
+		t.Errorf("the mode admin: %d: %s", answer.Code, answer.Body)
+	}
+	accepted := operationOf(t, ask(handler, "operator", "", http.MethodPost, sessions, `{"duration":"12m"}`))
+	if accepted.Action != adminv1.ActionServiceClusterSessionRequest || accepted.Target.Kind != adminv1.TargetServiceCluster || accepted.Target.ID != adminv1.ServiceCluster {
+		t.Errorf("the operation is %+v", accepted)
+	}
+	var list adminv1.AccessSessionList
+	if status, body := h.get(t, "reader", "/access-sessions?open=true&shard="+adminv1.ServiceCluster, &list); status != http.StatusOK || len(list.Items) != 1 || list.Items[0].ID != accepted.ID {
+		t.Fatalf("%d: %s", status, body)
+	}
+	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+list.Items[0].ElevationID, ""); answer.Code != http.StatusOK {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	ends := h.ofKind(t, adminv1.ActionElevationEnd)
+	if len(ends) != 1 || ends[0].Target.Kind != adminv1.TargetServiceCluster || ends[0].Target.ID != adminv1.ServiceCluster {
+		t.Errorf("the operations are %+v", ends)
+	}
+	var ended adminv1.AccessSession
+	if status, body := h.get(t, "reader", "/access-sessions/"+accepted.ID, &ended); status != http.StatusOK || ended.State != adminv1.AccessSessionEnded {
+		t.Errorf("%d: %s", status, body)
+	}
+}

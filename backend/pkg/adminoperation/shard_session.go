@@ -12,9 +12,9 @@ import (
 // ender is who ends sessions in their documents.
 const ender = "backend"
 
-// completeShardSession adds the signed intent of an operation to its session for a management cluster. The session gateway presents it to the agent there,
-// which verifies it and issues a token.
-func (e *Executor) completeShardSession(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
+// completeTokenSession adds the signed intent of an operation to its session for a management cluster or for the service cluster. The session gateway presents
+// it to a program there, which verifies it and issues a token.
+func (e *Executor) completeTokenSession(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 	key := (&database.AccessSessionDocument{SessionID: o.OperationID, Shard: o.Target.ID}).Key()
 	session, err := e.db.ChangeAccessSession(ctx, key, func(v *database.AccessSessionDocument) (changed bool, err error) {
 		switch {
@@ -34,9 +34,10 @@ func (e *Executor) completeShardSession(ctx context.Context, o *database.AdminOp
 	return nil, err
 }
 
-// endElevation ends what was requested with an elevation that was ended: the credentials of a cluster, or the sessions for a management cluster.
+// endElevation ends what was requested with an elevation that was ended: the credentials of a cluster, or the sessions for a management cluster or for the
+// service cluster.
 func (e *Executor) endElevation(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-	if o.Target.Kind != adminv1.TargetShard {
+	if !adminv1.IsClusterTarget(o.Target.Kind) {
 		return e.revokeCredentials(ctx, o)
 	}
 	filter := database.AccessSessionFilter{Shard: o.Target.ID, ElevationID: o.Actor.ElevationID, OpenOnly: true}

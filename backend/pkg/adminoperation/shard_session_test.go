@@ -36,11 +36,11 @@ func (h *environment) sessionAt(t *testing.T, key database.Key) *database.Access
 	return &item.Value
 }
 
-// onShard returns an operation on mgmt-1 with its intent, and the elevation.
-func (h *environment) onShard(t *testing.T, id, action string) (database.AdminOperationDocument, database.ElevationDocument) {
+// onShard returns an operation on a management cluster or on the service cluster, with its intent, and the elevation.
+func (h *environment) onShard(t *testing.T, id, action, name string) (database.AdminOperationDocument, database.ElevationDocument) {
 	t.Helper()
 	o := operation(id)
-	o.Action, o.Target, o.Parameters = action, database.AdminTarget{Kind: adminv1.TargetShard, ID: "mgmt-1"}, []byte(`{"mode":"read","duration":"15m0s"}`)
+	o.Action, o.Target, o.Parameters = action, database.AdminTarget{Kind: adminv1.ClusterTarget(name), ID: name}, []byte(`{"mode":"read","duration":"15m0s"}`)
 	elevation := intenttest.Elevation(&o, time.Hour)
 	h.admin.Sign(t, &o, &elevation)
 	return o, elevation
@@ -60,7 +60,7 @@ func TestSessionForManagementClusterGetsIntent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnvironment(t)
-			o, elevation := h.onShard(t, "0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6071", adminv1.ActionShardSessionRequest)
+			o, elevation := h.onShard(t, "0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6071", adminv1.ActionShardSessionRequest, "mgmt-1")
 			at := h.shardSession(t, &o, tc.change)
 			key := h.insert(t, o, &elevation)
 			h.run(t, adminoperation.Options{})
@@ -72,14 +72,33 @@ func TestSessionForManagementClusterGetsIntent(t *testing.T) {
 	}
 }
 
+// TestSessionForServiceClusterGetsIntent completes a session for the service cluster.
+func TestSessionForServiceClusterGetsIntent(t *testing.T) {
+	h := newEnvironment(t)
+	o, elevation := h.onShard(t, "0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6071", adminv1.ActionServiceClusterSessionRequest, adminv1.ServiceCluster)
+	at := h.shardSession(t, &o, func(v *database.AccessSessionDocument) { v.Shard = adminv1.ServiceCluster })
+	key := h.insert(t, o, &elevation)
+	h.run(t, adminoperation.Options{})
+	h.await(t, key, database.AdminSucceeded)
+	if v := h.sessionAt(t, at); v.Intent != o.Intent || string(v.Parameters) != string(o.Parameters) {
+		t.Errorf("the session is %+v", v)
+	}
+}
+
 // TestEndedElevationEndsSessionsForManagementCluster ends the open sessions of an elevation. Those of another elevation stay.
 func TestEndedElevationEndsSessionsForManagementCluster(t *testing.T) {
+	for _, name := range []string{"mgmt-1", adminv1.ServiceCluster} {
+		t.Run(name, func(t *testing.T) { testEndedElevationEndsSessions(t, name) })
+	}
+}
+
+func testEndedElevationEndsSessions(t *testing.T, name string) {
 	h := newEnvironment(t)
-	end, elevation := h.onShard(t, "7c0a4f58-1b3f-4bb4-8e0f-2c1a9c3f8d11", adminv1.ActionElevationEnd)
+	end, elevation := h.onShard(t, "7c0a4f58-1b3f-4bb4-8e0f-2c1a9c3f8d11", adminv1.ActionElevationEnd, name)
 	of := func(id, elevationID string) database.Key {
 		o := operation(id)
 		o.Actor.ElevationID = elevationID
-		return h.shardSession(t, &o, func(v *database.AccessSessionDocument) { v.Intent = "intent" })
+		return h.shardSession(t, &o, func(v *database.AccessSessionDocument) { v.Shard, v.Intent = name, "intent" })
 	}
 	own, other := of("0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6071", elevation.ElevationID), of("0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6072", "another")
 	key := h.insert(t, end, &elevation)

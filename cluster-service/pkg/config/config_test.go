@@ -50,6 +50,7 @@ func TestLoadShards(t *testing.T) {
 	tests := map[string]struct{ reason, text, want string }{
 		"Unknown field": {"a typing mistake is named", "provisionShards: [{name: a, capactiy: 1}]", "capactiy"},
 		"Name":          {"consumers have such names", "provisionShards: [{name: A, capacity: 1}]", "provisionShards[0].name"},
+		"Reserved":      {"it would be mistaken for the service cluster", "provisionShards: [{name: service-cluster}]", "provisionShards[0].name"},
 		"Twice":         {"names are unique", "provisionShards: [{name: a, capacity: 1}, {name: a, capacity: 2}]", "provisionShards[1].name"},
 		"Capacity":      {"a capacity is not negative", "provisionShards: [{name: a, capacity: -1}]", "provisionShards[0].capacity"},
 		"Zone":          {"zones have names", "provisionShards: [{name: a, zones: [1!]}]", "provisionShards[0].zones[0]"},

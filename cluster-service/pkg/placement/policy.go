@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
 // Strategy determines which of the shards that accept a cluster is chosen.
@@ -139,8 +141,11 @@ const (
 // Violation is an invalid value. Field is its JSON path.
 type Violation struct{ Field, Message string }
 
-// CheckName validates the name of a shard.
+// CheckName validates the name of a shard. That of the service cluster is reserved: access sessions and audit records would mistake one for the other.
 func CheckName(field, name string) []Violation {
+	if name == adminv1.ServiceCluster {
+		return []Violation{{field, fmt.Sprintf("Invalid value: %q: is the name of the service cluster", name)}}
+	}
 	return checkList(field, []string{name}, 1, namePattern)
 }
 

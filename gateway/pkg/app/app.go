@@ -14,6 +14,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/proxy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
@@ -59,6 +60,10 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if err != nil {
 		return err
 	}
+	var serviceCluster session.ServiceClusterGrants
+	if options.GrantsURL != "" {
+		serviceCluster = grant.NewClient(options.GrantsURL, transport.ClientTransport(mesh.GatewayGrants))
+	}
 	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport)
 	if err != nil {
 		return err
@@ -87,7 +92,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	defer wg.Wait()
 	defer stop()
 	return Serve(ctx, p, Parts{Database: db, Fleet: connection, Keys: keys, Authenticator: authenticator, Audit: records, Recordings: recordings, Dial: options.dial, Tunnels: tunnels,
-		Handler: transport.PublicHandler, Listener: transport.PublicListener(listener)})
+		ServiceCluster: serviceCluster, Handler: transport.PublicHandler, Listener: transport.PublicListener(listener)})
 }
 
 // Parts are the connections of a gateway.
@@ -102,6 +107,8 @@ type Parts struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Tunnels are the options of tunnels, without log and metrics; nil if management clusters have none.
 	Tunnels *tunnel.Options
+	// ServiceCluster requests tokens for the service cluster; nil if there are no sessions with it.
+	ServiceCluster session.ServiceClusterGrants
 	// MaxBytes limits the bytes of the upgraded connections of a session, and Drain their time after the end of ctx; 0 means the defaults.
 	MaxBytes int64
 	Drain    time.Duration
@@ -124,7 +131,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 		defer tunnels.Close()
 	}
 	servers := dial.New(parts.Dial, ways, p.Metrics)
-	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Grants: grants, Dial: servers.Dial,
+	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Grants: grants, ServiceCluster: parts.ServiceCluster, Dial: servers.Dial,
 		MaxBytes: parts.MaxBytes, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", sessions.ReadyCosmos)
 	p.Ready("cluster-service", sessions.ReadyFleet)

@@ -28,6 +28,8 @@ type Options struct {
 	Listen string
 	// ClusterServiceAddress is host:port of Cluster Service.
 	ClusterServiceAddress string
+	// GrantsURL is the URL at which gateway-grants issues tokens for the service cluster; empty means that there are no sessions with it.
+	GrantsURL string
 	// KeyFile holds the private Tink keyset that opens the private keys of sessions.
 	KeyFile string
 
@@ -46,6 +48,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Tunnels.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8446", "`address` of the gateway, which uses TLS unless --sidecar-identity is set")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
+	flags.StringVar(&o.GrantsURL, "grants-url", "", "`URL` at which gateway-grants issues tokens of access sessions with the service cluster; without it, there are no such sessions")
 	flags.StringVar(&o.KeyFile, "key-file", "", "`file` with the private Tink keyset that opens the private keys of access sessions; it may be replaced at any time")
 }
 
@@ -58,6 +61,11 @@ func (o *Options) Validate() error {
 	}
 	if err := o.Mesh.Validate(); err != nil {
 		return err
+	}
+	if o.GrantsURL != "" {
+		if err := o.Mesh.CheckURL(o.GrantsURL); err != nil {
+			return fmt.Errorf("--grants-url: %w", err)
+		}
 	}
 	if err := o.Authentication.Validate(); err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -28,7 +30,7 @@ type managementServer struct {
 	mu sync.Mutex
 	// failures are the errors of the next requests for tokens. asked are all requests.
 	failures []error
-	asked    []tunnel.GrantRequest
+	asked    []grant.Request
 	// authorization are the headers of the requests that arrived.
 	authorization []string
 	lifetime      time.Duration
@@ -47,8 +49,8 @@ func newManagementServer(t *testing.T) *managementServer {
 	return m
 }
 
-// Grant implements agent.Granter. The token is the number of the request.
-func (m *managementServer) Grant(_ context.Context, request tunnel.GrantRequest) (*tunnel.Grant, *intent.Intent, error) {
+// Grant implements grant.Granter. The token is the number of the request.
+func (m *managementServer) Grant(_ context.Context, request grant.Request) (*grant.Grant, *intent.Intent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, request)
@@ -58,11 +60,11 @@ func (m *managementServer) Grant(_ context.Context, request tunnel.GrantRequest)
 		return nil, nil, failure
 	}
 	authorities := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.Certificate().Raw})
-	return &tunnel.Grant{Token: "token-of-" + request.Intent, Server: m.URL, Authorities: string(authorities), ExpirationTime: time.Now().Add(m.lifetime),
+	return &grant.Grant{Token: "token-of-" + request.Intent, Server: m.URL, Authorities: string(authorities), ExpirationTime: time.Now().Add(m.lifetime),
 		SessionID: aliceSession, ObjectID: "alice", TenantID: "tenant", ElevationID: "elevation", Mode: "read"}, &intent.Intent{}, nil
 }
 
-// Address implements agent.Granter.
+// Address implements grant.Granter.
 func (m *managementServer) Address() string { return m.Listener.Addr().String() }
 
 // resolver returns an agent.Resolver that knows no cluster.
@@ -85,6 +87,64 @@ func (r *region) shardSession(id, intent string, change func(*database.AccessSes
 		r.t.Fatal(err)
 	}
 	return at
+}
+
+// serviceGrants issues tokens for the API server of the service cluster.
+type serviceGrants struct{ *managementServer }
+
+// Grant implements session.ServiceClusterGrants.
+func (s serviceGrants) Grant(ctx context.Context, request grant.Request) (*grant.Grant, error) {
+	issued, _, err := s.managementServer.Grant(ctx, request)
+	return issued, err
+}
+
+// TestSessionForServiceCluster uses a session with a token for the service cluster, to which the gateway connects directly. A gateway without the program that
+// issues tokens ends the session, and so does a refusal.
+func TestSessionForServiceCluster(t *testing.T) {
+	toServiceCluster := func(v *database.AccessSessionDocument) { v.Shard = adminv1.ServiceCluster }
+	t.Run("issued", func(t *testing.T) {
+		r, m := newRegion(t), newManagementServer(t)
+		r.change = func(p *Parts) { p.ServiceCluster = serviceGrants{m} }
+		g := r.start()
+		at := r.shardSession(aliceSession, "intent", toServiceCluster)
+		g.awaitAt(at, database.AccessSessionReady)
+		const policies = alicePath + "/apis/security.istio.io/v1/authorizationpolicies"
+		if response, body := g.send(http.MethodGet, "alice", policies, ""); response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", response.Status, body)
+		}
+		for _, path := range []string{"/api/v1/secrets", "/apis/hypershift.openshift.io/v1beta1/hostedclusters"} {
+			if response, body := g.send(http.MethodGet, "alice", alicePath+path, ""); response.StatusCode != http.StatusForbidden {
+				t.Errorf("%s: %s: %s", path, response.Status, body)
+			}
+		}
+		recorded := false
+		for _, record := range r.trail.Records(t) {
+			if record.Action == "kubernetes.list" && record.Outcome == audit.Succeeded {
+				recorded = record.Object.Shard == adminv1.ServiceCluster && record.Person.ObjectID == "alice"
+			}
+		}
+		if !recorded {
+			t.Errorf("the audit has no record of the request: %+v", r.trail.Records(t))
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		r, m := newRegion(t), newManagementServer(t)
+		m.failures = []error{apierror.New(apierror.Unavailable, "The keys cannot be fetched."), intent.Mismatch("action")}
+		r.change = func(p *Parts) { p.ServiceCluster = serviceGrants{m} }
+		g := r.start()
+		at := r.shardSession(aliceSession, "intent", toServiceCluster)
+		if ended := g.awaitAt(at, database.AccessSessionEnded); !strings.HasPrefix(ended.EndReason, "the service cluster has refused a token: ") {
+			t.Errorf("the session is %+v", ended)
+		}
+	})
+	t.Run("without the program", func(t *testing.T) {
+		r := newRegion(t)
+		g := r.start()
+		at := r.shardSession(aliceSession, "intent", toServiceCluster)
+		if ended := g.awaitAt(at, database.AccessSessionEnded); ended.EndReason != "the session gateway has no sessions for the service cluster" {
+			t.Errorf("the session is %+v", ended)
+		}
+	})
 }
 
 // withTunnels makes gateways accept the tunnels of the management cluster.

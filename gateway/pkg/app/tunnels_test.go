@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
@@ -51,7 +52,7 @@ func (o oneServer) Address(_ context.Context, clusterID string) (string, error) 
 }
 
 // connectAgent runs the agent of the management cluster until the test ends. granter is nil if there are no sessions with the management cluster.
-func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver, granter agent.Granter) {
+func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver, granter grant.Granter) {
 	t.Helper()
 	target, err := url.Parse(g.url)
 	if err != nil {

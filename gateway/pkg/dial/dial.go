@@ -1,4 +1,4 @@
-// Package dial connects to hosted API servers: directly, or through the tunnel of their management cluster.
+// Package dial connects to API servers: directly, or through the tunnel of a management cluster.
 package dial
 
 import (
@@ -19,7 +19,8 @@ const Timeout = 10 * time.Second
 type Target struct {
 	// Address is host:port of its URL; empty if only the tunnel leads to it.
 	Address string
-	// ManagementCluster is the management cluster that hosts the cluster. ClusterID identifies the cluster there; see package tunnel.
+	// ManagementCluster is the management cluster that hosts the cluster; empty if no tunnel leads to it. ClusterID identifies the cluster there; see package
+	// tunnel.
 	ManagementCluster, ClusterID string
 	// Restricted is set if the API server does not accept connections from everywhere: it is private, or has authorized CIDRs.
 	Restricted bool
@@ -69,6 +70,8 @@ func (d *Dialer) Dial(ctx context.Context, target Target) (net.Conn, error) {
 	switch {
 	case target.Address == "":
 		ways = []string{tunneled}
+	case target.ManagementCluster == "":
+		ways = []string{direct}
 	case target.Restricted:
 		ways = []string{tunneled, direct}
 	}

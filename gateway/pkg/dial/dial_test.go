@@ -39,15 +39,16 @@ func TestOrderOfWays(t *testing.T) {
 	const direct, tunnel = "direct tcp api.example:443", "tunnel mgmt-1 c"
 	broken := errors.New("broken")
 	for name, test := range map[string]struct {
-		restricted, noTunnels bool
-		failing               map[string]error
-		want                  []string
-		fails                 bool
+		restricted, noTunnels, inServiceCluster bool
+		failing                                 map[string]error
+		want                                    []string
+		fails                                   bool
 	}{
 		"public":                      {want: []string{direct}},
 		"public, load balancer away":  {failing: map[string]error{"direct": broken}, want: []string{direct, tunnel}},
 		"public, nothing works":       {failing: map[string]error{"direct": broken, "tunnel": broken}, want: []string{direct, tunnel}, fails: true},
 		"public without tunnels":      {noTunnels: true, failing: map[string]error{"direct": broken}, want: []string{direct}, fails: true},
+		"in the service cluster":      {inServiceCluster: true, failing: map[string]error{"direct": broken}, want: []string{direct}, fails: true},
 		"restricted":                  {restricted: true, want: []string{tunnel}},
 		"restricted, tunnel away":     {restricted: true, failing: map[string]error{"tunnel": broken}, want: []string{tunnel, direct}},
 		"restricted, nothing works":   {restricted: true, failing: map[string]error{"direct": broken, "tunnel": broken}, want: []string{tunnel, direct}, fails: true},
@@ -59,7 +60,11 @@ func TestOrderOfWays(t *testing.T) {
 			if test.noTunnels {
 				tunnels = nil
 			}
-			conn, err := New(w.direct, tunnels, prometheus.NewPedanticRegistry()).Dial(t.Context(), Target{Address: "api.example:443", ManagementCluster: "mgmt-1", ClusterID: "c", Restricted: test.restricted})
+			target := Target{Address: "api.example:443", ManagementCluster: "mgmt-1", ClusterID: "c", Restricted: test.restricted}
+			if test.inServiceCluster {
+				target.ManagementCluster, target.ClusterID = "", ""
+			}
+			conn, err := New(w.direct, tunnels, prometheus.NewPedanticRegistry()).Dial(t.Context(), target)
 			if test.fails != (err != nil) || test.fails && !errors.Is(err, broken) {
 				t.Errorf("%v", err)
 			}

@@ -19,6 +19,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -56,8 +57,10 @@ type Options struct {
 	Fleet    clusterservicev1.ClusterServiceClient
 	// Keys opens the private keys of sessions.
 	Keys *seal.PrivateKeys
-	// Grants requests the tokens of sessions for management clusters; nil means that there are no such sessions.
-	Grants Grants
+	// Grants requests the tokens of sessions for management clusters, and ServiceCluster those of sessions for the service cluster. nil means that there are
+	// no such sessions.
+	Grants         Grants
+	ServiceCluster ServiceClusterGrants
 	// Dial connects to API servers.
 	Dial func(ctx context.Context, target dial.Target) (net.Conn, error)
 	// MaxBytes is the number of bytes that the upgraded connections of a session transfer; 0 means the constant.
@@ -102,9 +105,9 @@ type entry struct {
 	timer    *time.Timer
 	// target is what the session's backend connects to.
 	target target
-	// requesting is set while the token of a session for a management cluster is requested, and grant when it was issued.
+	// requesting is set while the token of a session is requested, and grant when it was issued.
 	requesting bool
-	grant      *tunnel.Grant
+	grant      *grant.Grant
 }
 
 // target identifies the connections of a backend.
@@ -296,7 +299,7 @@ func (r *Registry) judge(id string, e *entry) {
 // verdict returns the state that a session must have.
 func (r *Registry) verdict(id string, e *entry, now time.Time) verdict {
 	if e.document.Shard != "" {
-		return judgeShard(&e.document, e.grant, now)
+		return judgeToken(&e.document, e.grant, now)
 	}
 	return judge(&e.document, facts{credential: r.credentials[id], cluster: r.clusters[e.document.ClusterUID], known: r.known, now: now}, func(sealed []byte) ([]byte, error) {
 		return r.options.Keys.Open(e.document.KeyPurpose(), sealed)
@@ -323,7 +326,8 @@ func (r *Registry) newBackend(v verdict) (*Backend, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
 	if v.certificate != nil {
 		config.Certificates = []tls.Certificate{*v.certificate}
-	} else {
+	}
+	if target.ClusterID == tunnel.APIServer {
 		target.Address = "" // the address is one inside the management cluster
 	}
 	connect := func(ctx context.Context) (net.Conn, error) { return r.options.Dial(ctx, target) }

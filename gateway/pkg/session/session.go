@@ -2,8 +2,8 @@
 //
 // A Registry follows two sources: the documents of sessions in Cosmos DB, and the clusters and break-glass credentials of Cluster Service.
 // A document authorizes nothing by itself. A session for a cluster is ready when Cluster Service has issued the certificate of its credential, the certificate
-// names the owner of the session, and its key is one of those that admin sealed for the gateway. A session for a management cluster is ready when the agent
-// there has issued a token for the signed intent of its owner.
+// names the owner of the session, and its key is one of those that admin sealed for the gateway. A session for a management cluster or for the
+// service cluster is ready when a program there has issued a token for the signed intent of its owner.
 //
 // Each session has a context, which ends with the session: when its document is ended, its credential is revoked or expires, its elevation
 // ends or its cluster is deleted. All requests of the session end with it.
@@ -36,7 +36,7 @@ const (
 // Session is an open access session.
 type Session struct {
 	ID string
-	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster; empty for a cluster.
+	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster, or service-cluster; empty for a cluster.
 	ClusterUID, ResourceID, Shard string
 	Mode                          adminv1.AccessMode
 	// Readable is what the mode read may read.
@@ -65,13 +65,17 @@ type Backend struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 }
 
-var hostedRules, managementRules = readrules.HostedCluster(), readrules.ManagementCluster()
+var hostedRules, managementRules, serviceRules = readrules.HostedCluster(), readrules.ManagementCluster(), readrules.ServiceCluster()
 
 func newSession(document *database.AccessSessionDocument, maxBytes int64) *Session {
 	s := &Session{ID: document.SessionID, ClusterUID: document.ClusterUID, ResourceID: document.ResourceID, Shard: document.Shard, Readable: hostedRules, Mode: adminv1.AccessMode(document.Mode), Owner: document.Owner,
 		Emergency: document.Emergency, slots: map[Kind]chan struct{}{Request: make(chan struct{}, MaxRequests), Watch: make(chan struct{}, MaxWatches), Stream: make(chan struct{}, MaxStreams)},
 		maxBytes: maxBytes}
-	if s.Shard != "" {
+	switch s.Shard {
+	case "":
+	case adminv1.ServiceCluster:
+		s.Readable = serviceRules
+	default:
 		s.Readable = managementRules
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())

@@ -8,27 +8,16 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 )
 
-const (
-	// dialTimeout limits the wait for the response of one agent, which limits its own connection to less.
-	dialTimeout = 7 * time.Second
-	// maxReason is the maximum size in bytes of the reason of a refusal.
-	maxReason = 1 << 10
-)
+// dialTimeout limits the wait for the response of one agent, which limits its own connection to less.
+const dialTimeout = 7 * time.Second
 
 // ErrNotConnected is the error of Dial if the management cluster has no tunnel to this replica.
 var ErrNotConnected = errors.New("no tunnel is connected")
-
-// refusedError is a refusal of an agent.
-type refusedError struct {
-	status int
-	reason string
-}
-
-func (e *refusedError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.reason) }
 
 // Dial connects to the API server of a cluster through a tunnel of its management cluster; the ID APIServer is that of the management cluster itself. If a tunnel fails, it tries the next one; a refusal is final.
 func (s *Server) Dial(ctx context.Context, managementCluster, clusterID string) (net.Conn, error) {
@@ -59,7 +48,7 @@ func (s *Server) try(ctx context.Context, managementCluster string, use func(*tu
 		if failure = use(t); failure == nil {
 			return nil
 		}
-		if refused := new(refusedError); errors.As(failure, &refused) || ctx.Err() != nil {
+		if refused := new(grant.RefusedError); errors.As(failure, &refused) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -109,13 +98,7 @@ func (s *Server) connect(ctx context.Context, t *tunnel, clusterID string, body 
 	if response.StatusCode == http.StatusOK {
 		return response, nil
 	}
-	return nil, errors.Join(refusalOf(response), response.Body.Close())
-}
-
-// refusalOf returns the refusal of an agent, whose body is the reason.
-func refusalOf(response *http.Response) error {
-	reason, err := io.ReadAll(io.LimitReader(response.Body, maxReason))
-	return errors.Join(&refusedError{response.StatusCode, strings.TrimSpace(string(reason))}, err)
+	return nil, errors.Join(grant.RefusalOf(response), response.Body.Close())
 }
 
 // requestBody is the body of the request of a connection. HTTP/2 closes it when it sends no more, and may still have data of the response then.

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -52,7 +53,7 @@ type Options struct {
 	// Resolver finds the API servers of clusters.
 	Resolver Resolver
 	// Granter issues tokens for the API server of the management cluster; nil means that there are no sessions with it.
-	Granter Granter
+	Granter grant.Granter
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -62,7 +63,8 @@ type Agent struct {
 	Options
 	connected   prometheus.Gauge
 	connections *prometheus.CounterVec
-	grants      *prometheus.CounterVec
+	// grants serves requests for tokens; nil without a Granter.
+	grants http.Handler
 	// changed is signaled when a tunnel has ended or must be replaced.
 	changed chan struct{}
 
@@ -72,15 +74,11 @@ type Agent struct {
 	wanted   int
 }
 
-// The outcomes of connections and of tokens in the metrics.
+// The outcomes of connections in the metric.
 const (
 	outcomeConnected   = "connected"
 	outcomeUnknown     = "unknown_cluster"
 	outcomeUnreachable = "unreachable"
-
-	outcomeIssued  = "issued"
-	outcomeRefused = "refused"
-	outcomeFailed  = "failed"
 )
 
 // New returns an Agent. It registers its metrics.
@@ -88,16 +86,16 @@ func New(options Options) *Agent {
 	a := &Agent{Options: options, changed: make(chan struct{}, 1), replicas: map[string]bool{}, wanted: 1,
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gateway_tunnel_connected_replicas", Help: "Replicas of the session gateway to which there is a tunnel."}),
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_tunnel_connections_total",
-			Help: "Connections that the session gateway asked for, by outcome: connected, unknown_cluster or unreachable."}, []string{"outcome"}),
-		grants: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_tunnel_grants_total",
-			Help: "Tokens for the API server of the management cluster that the session gateway asked for, by outcome: issued, refused or failed."}, []string{"outcome"})}
+			Help: "Connections that the session gateway asked for, by outcome: connected, unknown_cluster or unreachable."}, []string{"outcome"})}
+	grants := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_tunnel_grants_total",
+		Help: "Tokens for the API server of the management cluster that the session gateway asked for, by outcome: issued, refused or failed."}, []string{"outcome"})
 	for _, outcome := range []string{outcomeConnected, outcomeUnknown, outcomeUnreachable} {
 		a.connections.WithLabelValues(outcome)
 	}
-	for _, outcome := range []string{outcomeIssued, outcomeRefused, outcomeFailed} {
-		a.grants.WithLabelValues(outcome)
+	if options.Granter != nil {
+		a.grants = grant.NewHandler(options.Granter, grant.ManagementCluster(options.ManagementCluster), options.Log, grants)
 	}
-	options.Metrics.MustRegister(a.connected, a.connections, a.grants)
+	options.Metrics.MustRegister(a.connected, a.connections, grants)
 	return a
 }
 

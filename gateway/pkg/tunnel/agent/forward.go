@@ -28,8 +28,11 @@ type Resolver interface {
 // forward serves a request of the gateway for a connection.
 func (a *Agent) forward(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.Method == http.MethodPost && r.URL.Path == tunnel.GrantPath && a.grants == nil:
+		http.Error(w, "The management cluster has no sessions: its agent has no --intent-keys-file.", http.StatusNotImplemented)
+		return
 	case r.Method == http.MethodPost && r.URL.Path == tunnel.GrantPath:
-		a.grant(w, r)
+		a.grants.ServeHTTP(w, r)
 		return
 	case r.Method != http.MethodConnect:
 		http.Error(w, "A tunnel has only the method CONNECT, and POST of "+tunnel.GrantPath+".", http.StatusMethodNotAllowed)

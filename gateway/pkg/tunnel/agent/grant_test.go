@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -26,38 +26,20 @@ import (
 )
 
 // grantRequest returns the request of the gateway for a session, after changes of the intent.
-func grantRequest(t *testing.T, admin *intenttest.Admin, mode adminv1.AccessMode, changes ...func(*intent.Intent)) tunnel.GrantRequest {
+func grantRequest(t *testing.T, admin *intenttest.Admin, mode adminv1.AccessMode, changes ...func(*intent.Intent)) grant.Request {
 	t.Helper()
-	parameters, err := json.Marshal(adminv1.AccessSessionRequest{Mode: mode, Duration: "10m0s"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := intent.DigestJSON(parameters)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now().UTC().Truncate(time.Second)
-	i := &intent.Intent{OperationID: "operation", ObjectID: "alice", TenantID: "tenant", Name: "alice@example.com", Reason: "it is stuck", Ticket: "INC-1",
-		Elevation: intent.Elevation{ID: "elevation", Role: string(mode.Level().Role()), ExpiresAt: now.Add(time.Hour)}, Action: adminv1.ActionShardSessionRequest,
-		Target: intent.Target{Kind: adminv1.TargetShard, ID: managementCluster}, Parameters: digest, IssuedAt: now, ExpiresAt: now.Add(time.Hour)}
-	for _, change := range changes {
-		change(i)
-	}
-	signed, err := admin.Signer.Sign(i)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tunnel.GrantRequest{Intent: signed, Parameters: parameters}
+	signed, parameters := admin.Session(t, adminv1.ActionShardSessionRequest, intent.Target{Kind: adminv1.TargetShard, ID: managementCluster}, mode, changes...)
+	return grant.Request{Intent: signed, Parameters: parameters}
 }
 
 // granter returns the Granter of a management cluster, with the rights of the agent.
-func granter(t *testing.T, cluster *kubeapitest.Cluster, admin *intenttest.Admin) agent.Granter {
+func granter(t *testing.T, cluster *kubeapitest.Cluster, admin *intenttest.Admin) grant.Granter {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", cluster.TunnelKubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := agent.NewGranter(config, managementCluster, admin.Verifier)
+	g, err := grant.NewGranter(config, grant.ManagementCluster(managementCluster), admin.Verifier)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +89,7 @@ func TestIntentsForOtherActionsGetNoToken(t *testing.T) {
 	long := time.Now().Add(-13 * time.Minute).Truncate(time.Second)
 	other := intenttest.New(t)
 	for name, test := range map[string]struct {
-		request tunnel.GrantRequest
+		request grant.Request
 		text    string
 	}{
 		"another management cluster": {grantRequest(t, admin, adminv1.AccessRead, func(i *intent.Intent) { i.Target.ID = "mgmt-2" }), "management cluster"},
@@ -115,14 +97,14 @@ func TestIntentsForOtherActionsGetNoToken(t *testing.T) {
 		"another action":             {grantRequest(t, admin, adminv1.AccessRead, func(i *intent.Intent) { i.Action = adminv1.ActionAccessSessionRequest }), "another action"},
 		"other parameters":           {grantRequest(t, admin, adminv1.AccessRead, func(i *intent.Intent) { i.Parameters = "x" }), "parameters"},
 		"the mode admin as operator": {grantRequest(t, admin, adminv1.AccessAdmin, func(i *intent.Intent) { i.Elevation.Role = "operator" }), "break-glass"},
-		"an unknown mode":            {grantRequest(t, admin, "write", func(i *intent.Intent) { i.Elevation.Role = "break-glass" }), "does not support"},
+		"an unknown mode":            {grantRequest(t, admin, "write", func(i *intent.Intent) { i.Elevation.Role = "break-glass" }), "not supported"},
 		"an old request":             {grantRequest(t, admin, adminv1.AccessRead, func(i *intent.Intent) { i.IssuedAt, i.ExpiresAt = long, long.Add(time.Hour) }), "ended"},
 		"an ended intent": {grantRequest(t, admin, adminv1.AccessRead, func(i *intent.Intent) {
 			i.IssuedAt, i.ExpiresAt = long, long.Add(time.Minute)
 			i.Elevation.ExpiresAt = i.ExpiresAt
 		}), "ended"},
 		"another signer": {grantRequest(t, other, adminv1.AccessRead), "not one of admin's public keys"},
-		"no intent":      {tunnel.GrantRequest{}, "not a JWS"},
+		"no intent":      {grant.Request{}, "not a JWS"},
 	} {
 		grant, _, err := g.Grant(t.Context(), test.request)
 		if kind := apierror.KindOf(err); grant != nil || kind != apierror.PermissionDenied && kind != apierror.Invalid || !strings.Contains(err.Error(), test.text) {
@@ -134,7 +116,7 @@ func TestIntentsForOtherActionsGetNoToken(t *testing.T) {
 // refuser is a Granter that refuses, or cannot decide.
 type refuser struct{ failure error }
 
-func (f refuser) Grant(context.Context, tunnel.GrantRequest) (*tunnel.Grant, *intent.Intent, error) {
+func (f refuser) Grant(context.Context, grant.Request) (*grant.Grant, *intent.Intent, error) {
 	return nil, nil, f.failure
 }
 
@@ -143,7 +125,7 @@ func (refuser) Address() string { return "127.0.0.1:1" }
 // TestRefusalsOfTokensAreFinal checks which errors of a request for a token the gateway repeats.
 func TestRefusalsOfTokensAreFinal(t *testing.T) {
 	for name, test := range map[string]struct {
-		granter agent.Granter
+		granter grant.Granter
 		want    apierror.Kind
 	}{
 		"refused":           {refuser{intent.Mismatch("action")}, apierror.PermissionDenied},
@@ -152,11 +134,11 @@ func TestRefusalsOfTokensAreFinal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegion(t, 1, nil)
-			if _, err := r.replica(0).Grant(t.Context(), managementCluster, tunnel.GrantRequest{}); apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), "no working tunnel") {
+			if _, err := r.replica(0).Grant(t.Context(), managementCluster, grant.Request{}); apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), "no working tunnel") {
 				t.Errorf("without a tunnel: %v", err)
 			}
 			r.start(func(o *agent.Options) { o.Granter = test.granter })
-			if _, err := r.replica(0).Grant(t.Context(), managementCluster, tunnel.GrantRequest{}); apierror.KindOf(err) != test.want {
+			if _, err := r.replica(0).Grant(t.Context(), managementCluster, grant.Request{}); apierror.KindOf(err) != test.want {
 				t.Errorf("%v, want the kind %v", err, test.want)
 			}
 			if test.granter == nil {

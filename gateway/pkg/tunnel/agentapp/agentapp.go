@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -113,14 +114,14 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{options.Audience + "/.default"}})
 		return token.Token, err
 	}
-	var granter agent.Granter
+	var granter grant.Granter
 	if options.IntentKeysFile != "" {
 		intents, ring, err := intent.LoadVerifier(options.IntentKeysFile, options.TrustDomain)
 		if err != nil {
 			return fmt.Errorf("--intent-keys-file: %w", err)
 		}
 		p.Metrics.MustRegister(keyfile.Collector("intent-keys-file", ring))
-		if granter, err = agent.NewGranter(config, options.ManagementCluster, intents); err != nil {
+		if granter, err = grant.NewGranter(config, grant.ManagementCluster(options.ManagementCluster), intents); err != nil {
 			return err
 		}
 	}

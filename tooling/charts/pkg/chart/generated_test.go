@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
@@ -95,6 +96,47 @@ func TestRightsOnManagementClustersAreCurrent(t *testing.T) {
 		}
 		compareFile(t, folder+"/rights.yaml", all.Bytes())
 	}
+}
+
+// TestRightsOnServiceClusterAreCurrent compares the rights in the chart of gateway-grants with those of access sessions on management clusters, which differ in
+// what the mode read may read.
+func TestRightsOnServiceClusterAreCurrent(t *testing.T) {
+	objects, err := managementaccess.Objects(managementaccess.Tunnel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = string(mesh.GatewayGrants)
+	var all bytes.Buffer
+	roles := 0
+	for _, file := range slices.Sorted(maps.Keys(objects)) {
+		if !strings.Contains(file, "-access-") {
+			continue // what tunnels need
+		}
+		content := strings.ReplaceAll(string(objects[file]), "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: "+managementaccess.Tunnel+"\n", "- kind: ServiceAccount\n  name: "+name+"\n  namespace: "+name+"\n")
+		content = strings.ReplaceAll(content, managementaccess.Tunnel, name)
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(content), &object); err != nil {
+			t.Fatal(err)
+		}
+		if object["kind"] == "ClusterRole" {
+			roles++
+			var rules []map[string]any
+			for _, rule := range readrules.ServiceCluster() {
+				rules = append(rules, map[string]any{"apiGroups": []string{rule.Group}, "resources": rule.Resources, "verbs": readrules.Verbs()})
+			}
+			object["rules"] = append(rules, map[string]any{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}})
+		}
+		encoded, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString("---\n")
+		all.Write(labelled(t, encoded, name))
+	}
+	if roles != 1 {
+		t.Errorf("the objects have %d roles for the cluster, want that of the mode read", roles)
+	}
+	compareFile(t, "gateway/grants/deploy/rights.yaml", all.Bytes())
 }
 
 // TestDefinitionsOfAgentAreCurrent compares the definition of AppliedManifestWorks in the agent's chart with the published one.

@@ -70,7 +70,7 @@ func (c *computation) network(v *Values, rules []mesh.Rule) Network {
 		n.Servers = append(n.Servers, Server{server.Namespace, numbers})
 	}
 	private := []int32{}
-	if c.workload.Management {
+	if c.workload.Management || c.workload.KubernetesAPI {
 		private = append(private, httpsPort) // the API server of a private cluster
 	}
 	suffixes := c.privateSuffixes()

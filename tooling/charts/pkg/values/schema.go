@@ -115,8 +115,10 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 // identitySchema allows the identity of a program. A program without Azure has none.
 func identitySchema(w workload.Workload) object {
 	switch {
-	case w.WithoutAzure:
+	case w.WithoutAzure && w.Management:
 		return closed(object{})
+	case w.WithoutAzure:
+		return closed(object{"secret": text(namePattern), "sidecar": sidecarSchema()}, "secret", "sidecar")
 	case w.PrivateLink:
 		return closed(object{"clientId": text(uuidPattern), "tenantId": text(uuidPattern), "authority": text(authorityPattern)}, "authority")
 	}

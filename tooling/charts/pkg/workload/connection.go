@@ -38,7 +38,9 @@ func (w Workload) Gateways() []string {
 }
 
 // intentVerifiers are the workloads that read the public keys of engineers' intents, which admin serves to everybody.
-func intentVerifiers() []mesh.Peer { return []mesh.Peer{mesh.Backend, mesh.ClusterService} }
+func intentVerifiers() []mesh.Peer {
+	return []mesh.Peer{mesh.Backend, mesh.ClusterService, mesh.GatewayGrants}
+}
 
 // Connection is a right to connect: a namespace and its ports at the server.
 type Connection struct {

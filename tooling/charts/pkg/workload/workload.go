@@ -28,6 +28,8 @@ type Workload struct {
 	PrivateLink bool
 	// WithoutAzure is true for a program that has neither a managed identity nor secrets, because it calls no service of Azure.
 	WithoutAzure bool
+	// KubernetesAPI is true for a program of the service cluster that connects to its API server. All programs of management clusters do.
+	KubernetesAPI bool
 	// Audit is true for a program that writes audit records, Migration for one with a database and the command `migrate`.
 	Audit, Migration bool
 	// Ports are the ports of the authorization table's protocols, named as in the chart.
@@ -53,7 +55,8 @@ func All() []Workload {
 		{Peer: mesh.Frontend, Folder: "frontend/deploy", Key: []string{"frontend"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8443}}},
 		{Peer: mesh.Backend, Folder: "backend/deploy", Key: []string{"backend"}, Audit: true},
 		{Peer: mesh.Admin, Folder: "admin/deploy", Key: []string{"admin"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8444}}, Portal: &Port{"portal", 8447}},
-		{Peer: mesh.GatewayAccess, Folder: "gateway/deploy", Key: []string{"gatewayAccess"}, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8446}}},
+		{Peer: mesh.GatewayAccess, Folder: "gateway/deploy", Key: []string{"gatewayAccess"}, KubernetesAPI: true, Audit: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8446}}},
+		{Peer: mesh.GatewayGrants, Folder: "gateway/grants/deploy", Key: []string{"gatewayGrants"}, WithoutAzure: true, KubernetesAPI: true, Ports: map[mesh.Protocol]Port{mesh.HTTP: {"https", 8448}}},
 		{Peer: mesh.GatewayEgress, Folder: "gateway/egress/deploy", Key: []string{"gatewayEgress"}, Optional: true, PrivateLink: true},
 		{Peer: mesh.Monitor, Folder: "monitor/deploy", Key: []string{"monitor"}},
 		{Peer: mesh.ClusterService, Folder: "cluster-service/deploy", Key: []string{"clusterService"}, Audit: true, Migration: true,

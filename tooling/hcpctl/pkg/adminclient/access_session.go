@@ -34,6 +34,15 @@ func (c *Client) OpenShardSession(ctx context.Context, shard string, asked admin
 	return c.awaitSession(ctx, operation)
 }
 
+// OpenServiceClusterSession requests an access session for the service cluster, and waits until it is ready.
+func (c *Client) OpenServiceClusterSession(ctx context.Context, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
+	operation, err := c.requestOperation(ctx, http.MethodPost, "/service-cluster/access-sessions", asked)
+	if err != nil {
+		return nil, err
+	}
+	return c.awaitSession(ctx, operation)
+}
+
 // awaitSession waits until the session of an operation is ready.
 func (c *Client) awaitSession(ctx context.Context, operation *adminv1.Operation) (*adminv1.AccessSession, error) {
 	operation, err := c.Await(ctx, operation)
@@ -62,7 +71,8 @@ func (c *Client) AccessSession(ctx context.Context, id string) (*adminv1.AccessS
 	return get[adminv1.AccessSession](ctx, c, accessSessionPath(id), nil)
 }
 
-// AccessSessions returns the access sessions of a cluster or of the management cluster of a shard, or of the region if both are empty, newest first.
+// AccessSessions returns the access sessions of a cluster, or of the management cluster of a shard or adminv1.ServiceCluster, or all sessions if both are empty,
+// newest first.
 func (c *Client) AccessSessions(ctx context.Context, cluster, shard string, openOnly bool) ([]adminv1.AccessSession, error) {
 	query := url.Values{}
 	if cluster != "" {

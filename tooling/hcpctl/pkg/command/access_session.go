@@ -22,7 +22,7 @@ import (
 const sessionEndTimeout = 30 * time.Second
 
 func (e *environment) accessOpen() *cobra.Command {
-	return e.sessionCommand((*adminclient.Client).OpenAccessSession, func(args []string) (cluster string) { return args[0] }, &cobra.Command{
+	return e.sessionCommand(named((*adminclient.Client).OpenAccessSession), func(args []string) (cluster string) { return args[0] }, 1, &cobra.Command{
 		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeFleet,
 		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A
   hcpctl access open demo --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl exec -it POD -- sh`,
@@ -46,7 +46,7 @@ func (e *environment) managementCluster() *cobra.Command {
 }
 
 func (e *environment) managementClusterAccess() *cobra.Command {
-	return e.sessionCommand((*adminclient.Client).OpenShardSession, func([]string) (cluster string) { return "" }, &cobra.Command{
+	return e.sessionCommand(named((*adminclient.Client).OpenShardSession), wholeRegion, 1, &cobra.Command{
 		Use: "access SHARD [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a management cluster", Args: cobra.MinimumNArgs(1),
 		Example: `  hcpctl mc access mgmt-1 --reason "works are not applied" --ticket INC-42 -- kubectl get hostedclusters -A
   hcpctl mc access mgmt-1 --mode admin --reason "an operator hangs" --ticket INC-42 -- kubectl -n hypershift delete pod POD`,
@@ -57,15 +57,38 @@ permits to read everything but Secrets. The mode admin permits everything.`,
 	})
 }
 
-// sessionCommand completes a command that opens a session for the object in its first argument. clusterOf returns the cluster that the elevation is limited
-// to; empty means the whole region.
-func (e *environment) sessionCommand(open openSession, clusterOf func(args []string) (cluster string), c *cobra.Command) *cobra.Command {
+// serviceCluster returns the commands for the service cluster.
+func (e *environment) serviceCluster() *cobra.Command {
+	return group("sc", "Open sessions for the API server of the service cluster", e.serviceClusterAccess())
+}
+
+func (e *environment) serviceClusterAccess() *cobra.Command {
+	open := func(client *adminclient.Client, ctx context.Context, _ []string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
+		return client.OpenServiceClusterSession(ctx, asked)
+	}
+	return e.sessionCommand(open, wholeRegion, 0, &cobra.Command{
+		Use: "access [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of the service cluster", Args: cobra.ArbitraryArgs,
+		Example: `  hcpctl sc access --reason "the backend restarts" --ticket INC-42 -- kubectl -n backend get pods
+  hcpctl sc access --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl -n backend delete pod POD`,
+		Long: `Open a session for the API server of the service cluster of the region at the session gateway. The command works like 'hcpctl mc access':
+the elevation is for the whole region, and the program gateway-grants in the service cluster verifies your request and issues a token, which
+only the gateway gets. The mode read permits to read everything but Secrets. The mode admin permits everything. A region on one machine has no
+service cluster.`,
+	})
+}
+
+// wholeRegion is the clusterOf of sessions that need an elevation for the whole region.
+func wholeRegion([]string) (cluster string) { return "" }
+
+// sessionCommand completes a command that opens a session for the object that its first arguments name. objectArgs is their number, 0 or 1. clusterOf returns the
+// cluster that the elevation is limited to; empty means the whole region.
+func (e *environment) sessionCommand(open openSession, clusterOf func(args []string) (cluster string), objectArgs int, c *cobra.Command) *cobra.Command {
 	var mode, file string
 	var duration time.Duration
 	var why justification
 	c.PreRunE = func(_ *cobra.Command, args []string) error {
 		switch {
-		case (file == "") == (len(args) == 1):
+		case (file == "") == (len(args) == objectArgs):
 			return errors.New("either --file or a command after -- is required")
 		case adminv1.AccessMode(mode).Level() == "":
 			return fmt.Errorf("--mode: %q is not supported; supported modes: %v", mode, adminv1.AccessModes())
@@ -82,7 +105,7 @@ func (e *environment) sessionCommand(open openSession, clusterOf func(args []str
 			return err
 		}
 		asked := adminv1.AccessSessionRequest{Mode: adminv1.AccessMode(mode), Duration: duration.String()}
-		err = e.withSession(c.Context(), client, open, args, file, asked)
+		err = e.withSession(c.Context(), client, open, args[:objectArgs], args[objectArgs:], file, asked)
 		switch {
 		case elevation == nil:
 		case err != nil || file == "":
@@ -101,15 +124,21 @@ func (e *environment) sessionCommand(open openSession, clusterOf func(args []str
 	return e.addAdminFlags(c)
 }
 
-// openSession requests a session for an object and waits until it is ready.
-type openSession func(client *adminclient.Client, ctx context.Context, object string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error)
+// openSession requests a session for the object that arguments name, and waits until it is ready.
+type openSession func(client *adminclient.Client, ctx context.Context, object []string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error)
 
-// withSession opens a session for the object in the first argument, and writes its kubeconfig to a file, or runs the other arguments with
-// it and ends the session.
-func (e *environment) withSession(ctx context.Context, client *adminclient.Client, open openSession, args []string, file string, asked adminv1.AccessSessionRequest) error {
+// named returns an openSession for the object in the first argument.
+func named(open func(client *adminclient.Client, ctx context.Context, name string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error)) openSession {
+	return func(client *adminclient.Client, ctx context.Context, object []string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
+		return open(client, ctx, object[0], asked)
+	}
+}
+
+// withSession opens a session for an object, and writes its kubeconfig to a file, or runs a command with it and ends the session.
+func (e *environment) withSession(ctx context.Context, client *adminclient.Client, open openSession, object, program []string, file string, asked adminv1.AccessSessionRequest) error {
 	opening, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	session, err := open(client, opening, args[0], asked)
+	session, err := open(client, opening, object, asked)
 	if err != nil {
 		return err
 	}
@@ -137,11 +166,11 @@ func (e *environment) withSession(ctx context.Context, client *adminclient.Clien
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, args[1], args[2:]...)
+	command := exec.CommandContext(ctx, program[0], program[1:]...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, e.out, e.err
 	command.Env = append(os.Environ(), "KUBECONFIG="+path)
 	if err := command.Run(); err != nil {
-		return fmt.Errorf("%s: %w", args[1], err)
+		return fmt.Errorf("%s: %w", program[0], err)
 	}
 	return nil
 }
@@ -216,7 +245,7 @@ func (e *environment) accessSessions() *cobra.Command {
 			})
 		})
 	c.Flags().StringVar(&cluster, "cluster", "", "only sessions of the cluster with an `identifier`")
-	c.Flags().StringVar(&shard, "shard", "", "only sessions of the management cluster of a provision `shard`")
+	c.Flags().StringVar(&shard, "shard", "", "only sessions of the management cluster of a provision `shard`, or of service-cluster")
 	c.MarkFlagsMutuallyExclusive("cluster", "shard")
 	c.Flags().BoolVarP(&all, "all", "A", false, "include sessions of the last 30 days that have ended")
 	e.addOutputFlag(c)

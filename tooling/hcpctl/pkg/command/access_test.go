@@ -29,6 +29,8 @@ func TestAccessOfTwoEngineers(t *testing.T) {
 	requested := revocation(adminv1.RevocationRequested, "")
 	sessions := revocation(adminv1.RevocationRevoked, "")
 	sessions.Credentials[0].Cluster, sessions.Credentials[0].Shard = adminv1.ElevationCluster{}, "mgmt-1"
+	serviceSessions := revocation(adminv1.RevocationRevoked, "")
+	serviceSessions.Credentials[0].Cluster, serviceSessions.Credentials[0].Shard = adminv1.ElevationCluster{}, adminv1.ServiceCluster
 	const request, post = "POST /elevations break-glass: etcd has no leader (INC-1)", "POST /elevations/e/"
 	because := []string{"--reason", "etcd has no leader", "--ticket", "INC-1"}
 	for name, tc := range map[string]struct {
@@ -54,6 +56,8 @@ func TestAccessOfTwoEngineers(t *testing.T) {
 			"cluster cluster-1 accepts no certificate of the elevation", ""},
 		"end with sessions": {"their management cluster is named", requested, sessions, []string{"access", "end", "e"}, []string{"DELETE /elevations/e"},
 			"the sessions of the elevation for management cluster mgmt-1 have ended", ""},
+		"end with a session for the service cluster": {"the service cluster is named", requested, serviceSessions, []string{"access", "end", "e"}, []string{"DELETE /elevations/e"},
+			"the sessions of the elevation for the service cluster have ended", ""},
 		"end that fails":   {"the cause is shown", requested, revocation(adminv1.RevocationFailed, "The control plane refuses it."), []string{"access", "end", "e"}, []string{"DELETE /elevations/e"}, "", "The control plane refuses it."},
 		"end without wait": {"the revocation continues", requested, requested, []string{"access", "end", "e", "--no-wait"}, []string{"DELETE /elevations/e"}, "", ""},
 		"show revocation": {"it states what the revocation waits for", waiting, revocation(adminv1.RevocationRevoking, "Waiting for the agent."), []string{"access", "show", "e"}, nil,

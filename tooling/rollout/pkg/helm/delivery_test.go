@@ -51,7 +51,7 @@ const (
 )
 
 // repositories are those of the configuration's images. The image of each is the same small program.
-var repositories = []string{"hcpmesh/frontend", "hcpmesh/backend", "hcpmesh/admin", "hcpmesh/gateway-access", "hcpmesh/gateway-egress", "hcpmesh/gateway-tunnel", "hcpmesh/monitor", "hcpmesh/cluster-service", "hcpmesh/maestro-server", "hcpmesh/maestro-agent", "hcpmesh/monitor-inside", "hypershift/hypershift-operator"}
+var repositories = []string{"hcpmesh/frontend", "hcpmesh/backend", "hcpmesh/admin", "hcpmesh/gateway-access", "hcpmesh/gateway-egress", "hcpmesh/gateway-grants", "hcpmesh/gateway-tunnel", "hcpmesh/monitor", "hcpmesh/cluster-service", "hcpmesh/maestro-server", "hcpmesh/maestro-agent", "hcpmesh/monitor-inside", "hypershift/hypershift-operator"}
 
 // delivery is a checkout with the repository's step that mirrors images, two running registries, and a repository with a small program.
 type delivery struct {
