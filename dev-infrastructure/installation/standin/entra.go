@@ -216,7 +216,7 @@ func (e *Entra) AddWorkloads() error {
 	r := e.services.settings()
 	var clients []token.Client
 	for _, w := range workload.All() {
-		if !values.Applies(w, r.target) {
+		if w.WithoutAzure || !values.Applies(w, r.target) {
 			continue
 		}
 		clients = append(clients, r.workload(w, r.text(append(slices.Clone(w.Key), "managedIdentity")...)))
