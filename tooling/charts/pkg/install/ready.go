@@ -196,21 +196,32 @@ func watchObject(ctx context.Context, info *resource.Info, last *verdict) error 
 	return err
 }
 
-// untilObject watches an object until met returns true or an error, or until ctx ends. It returns an error if the object is deleted.
+// untilObject watches an object until met returns true or an error, or until ctx ends. It returns an error if the object is deleted. met does not get states
+// from before the write that info has the response of.
 func untilObject(ctx context.Context, info *resource.Info, met func(object *unstructured.Unstructured) (bool, error)) error {
 	byName := fields.OneTermEqualSelector("metadata.name", info.Name)
 	source := cache.NewListWatchFromClient(info.Client, info.Mapping.Resource.Resource, info.Namespace, byName)
 	_, err := watchtools.UntilWithSync(ctx, source, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
 		object, isObject := event.Object.(*unstructured.Unstructured)
-		if !isObject {
+		switch {
+		case !isObject:
 			return false, fmt.Errorf("watching %s: unexpected %T", idOf(info), event.Object)
-		}
-		if event.Type == watch.Deleted {
+		case precedes(object, info):
+			return false, nil
+		case event.Type == watch.Deleted:
 			return false, fmt.Errorf("%s was deleted while it was awaited", idOf(info))
 		}
 		return met(object)
 	})
 	return err
+}
+
+// precedes reports whether a state of an object is from before the write that info has the response of: it is of a deleted object with the same name, or of an
+// earlier generation. A watch begins with the state in the cache of the API server, which may not have the last writes yet. An info without a response has no UID,
+// and nothing precedes it.
+func precedes(object *unstructured.Unstructured, info *resource.Info) bool {
+	written, isObject := info.Object.(*unstructured.Unstructured)
+	return isObject && written.GetUID() != "" && (object.GetUID() != written.GetUID() || object.GetGeneration() < written.GetGeneration())
 }
 
 func idOf(info *resource.Info) string {
