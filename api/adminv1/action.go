@@ -72,16 +72,17 @@ const TargetServiceCluster = "serviceCluster"
 // audit records. No provision shard can have this name.
 const ServiceCluster = "service-cluster"
 
-// ClusterTarget returns the kind of the target with the name of a management cluster's provision shard, or ServiceCluster.
-func ClusterTarget(name string) string {
+// TokenSessionTarget returns the kind of the target with a name: that of a provision shard, or ServiceCluster. Sessions with these targets have a token and no
+// certificate.
+func TokenSessionTarget(name string) string {
 	if name == ServiceCluster {
 		return TargetServiceCluster
 	}
 	return TargetShard
 }
 
-// IsClusterTarget reports whether the kind of a target is that of a management cluster or of the service cluster.
-func IsClusterTarget(kind string) bool { return kind == TargetShard || kind == TargetServiceCluster }
+// HasTokenSessions reports whether TokenSessionTarget returns the kind of a target.
+func HasTokenSessions(kind string) bool { return kind == TargetShard || kind == TargetServiceCluster }
 
 // Actions returns all actions. Admin has a route for each, and the backend executes each; tests of both services check it.
 func Actions() []string {

@@ -34,7 +34,7 @@ func RequestOf(o *database.AdminOperationDocument) (*Request, error) {
 				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, CredentialUid: o.Target.ID, Requester: ActorName(o), Reason: Justification(o),
 			}}, nil
 	case adminv1.ActionElevationEnd:
-		if adminv1.IsClusterTarget(o.Target.Kind) {
+		if adminv1.HasTokenSessions(o.Target.Kind) {
 			return nil, nil
 		}
 		return &Request{Method: clusterservicev1.ClusterService_RevokeBreakGlassCredentials_FullMethodName, OwnUID: true,

@@ -51,8 +51,8 @@ type AccessSessionDocument struct {
 	// SealedKeys has the private key, sealed for the gateway and bound to the session. A request that was repeated before its operation was
 	// stored has several, and the certificate is for one of them. They are removed at the end of the session.
 	SealedKeys [][]byte `json:"sealedKeys,omitempty"`
-	// Intent and Parameters are those of the operation of a session for a management cluster or for the service cluster: the signed intent, and what it has a digest of. The backend
-	// sets them when it executes the operation. They are removed at the end of the session.
+	// Intent and Parameters are those of the operation of a session for a management cluster or for the service cluster: the signed intent, and what it has a
+	// digest of. The backend sets them when it executes the operation. The end of the session removes them.
 	Intent     string          `json:"intent,omitempty"`
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 	// ReadyTime, ExpirationTime and CertificateFingerprint are set with the state Ready.

@@ -66,8 +66,9 @@ func engineers(condition Condition) []Grant {
 	return []Grant{{Client: Engineers, Condition: condition}}
 }
 
-// gatewayRules allows the session gateway to request tokens for the service cluster, and engineers every path of the session gateway but that of tunnels. The gateway checks the token, the session and the
-// request itself: a session needs the role operator and an elevation. The rules allow the agents of management clusters the path of tunnels, where the
+// gatewayRules allows engineers every path of the session gateway but that of tunnels. The gateway checks the token, the session and the
+// request itself: a session needs the role operator and an elevation. The rules allow the session gateway to request tokens for the service cluster at
+// gateway-grants. They allow the agents of management clusters the path of tunnels, where the
 // gateway checks the token and its application. They allow engineers every path of the portal, which needs a session, and calls admin with the
 // engineer's token.
 func gatewayRules() []Rule {

@@ -21,21 +21,16 @@ type Rules []Rule
 // ManagementCluster returns the rules for a management cluster: those for a hosted cluster, and the resources of HyperShift and of Cluster API, which refer to
 // Secrets by name.
 func ManagementCluster() Rules {
-	rules := HostedCluster()
-	for _, group := range []string{"hypershift.openshift.io", "certificates.hypershift.openshift.io", "scheduling.hypershift.openshift.io", "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"} {
-		rules = append(rules, Rule{group, []string{"*"}})
-	}
-	return rules
+	return slices.Concat(HostedCluster(), groups("hypershift.openshift.io", "certificates.hypershift.openshift.io", "scheduling.hypershift.openshift.io", "cluster.x-k8s.io",
+		"infrastructure.cluster.x-k8s.io"))
 }
 
 // ServiceCluster returns the rules for the service cluster: those for a hosted cluster without OpenShift's resources, and the resources of Istio, of Prometheus'
 // operator and of the driver for secrets, which name secrets of a vault.
 func ServiceCluster() Rules {
-	rules := slices.DeleteFunc(HostedCluster(), func(r Rule) bool { return strings.HasSuffix(r.Group, ".openshift.io") })
-	for _, group := range []string{"gateway.networking.k8s.io", "networking.istio.io", "security.istio.io", "telemetry.istio.io", "monitoring.coreos.com", "azmonitoring.coreos.com", "secrets-store.csi.x-k8s.io"} {
-		rules = append(rules, Rule{group, []string{"*"}})
-	}
-	return rules
+	kubernetes := slices.DeleteFunc(HostedCluster(), func(r Rule) bool { return strings.HasSuffix(r.Group, ".openshift.io") })
+	return append(kubernetes, groups("gateway.networking.k8s.io", "networking.istio.io", "security.istio.io", "telemetry.istio.io", "monitoring.coreos.com", "azmonitoring.coreos.com",
+		"secrets-store.csi.x-k8s.io")...)
 }
 
 // HostedCluster returns the rules for a hosted cluster. RBAC cannot exclude a resource, so all of them are listed: in the group of the core everything but Secrets and the
@@ -45,13 +40,17 @@ func HostedCluster() Rules {
 		"persistentvolumeclaims", "persistentvolumeclaims/status", "persistentvolumes", "persistentvolumes/status", "pods", "pods/log", "pods/status",
 		"podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas", "resourcequotas/status",
 		"serviceaccounts", "services", "services/status"}}}
-	for _, group := range []string{"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling", "batch", "certificates.k8s.io",
-		"config.openshift.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io"} {
-		rules = append(rules, Rule{group, []string{"*"}})
-	}
+	rules = append(rules, groups("admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling", "batch", "certificates.k8s.io",
+		"config.openshift.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")...)
 	rules = append(rules, Rule{"machineconfiguration.openshift.io", []string{"machineconfigpools"}})
-	for _, group := range []string{"metrics.k8s.io", "networking.k8s.io", "node.k8s.io", "operator.openshift.io", "policy", "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io"} {
-		rules = append(rules, Rule{group, []string{"*"}})
+	return append(rules, groups("metrics.k8s.io", "networking.k8s.io", "node.k8s.io", "operator.openshift.io", "policy", "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io")...)
+}
+
+// groups returns the rules for all resources of API groups.
+func groups(names ...string) Rules {
+	var rules Rules
+	for _, name := range names {
+		rules = append(rules, Rule{name, []string{"*"}})
 	}
 	return rules
 }

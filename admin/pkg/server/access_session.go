@@ -36,7 +36,7 @@ type Gateway struct {
 	URL string
 	// Keys seals the private keys of sessions, which only the gateway can open.
 	Keys *seal.PublicKeys
-	// ServiceCluster is true if the region has a service cluster, whose program gateway-grants issues the tokens of sessions.
+	// ServiceCluster is true if the region has a service cluster. Its program gateway-grants issues the tokens of sessions.
 	ServiceCluster bool
 }
 

@@ -42,7 +42,7 @@ func (s *Server) acceptCredential(ctx context.Context, rq *request, target datab
 		}
 		batch := s.Database.NewBatch(database.AdminPartition)
 		noted := database.ElevationCredentials{ClusterUID: target.ClusterUID, ResourceID: target.ResourceID}
-		if adminv1.IsClusterTarget(target.Kind) {
+		if adminv1.HasTokenSessions(target.Kind) {
 			noted.Shard = target.ID
 		}
 		if !slices.ContainsFunc(e.Credentials, func(c database.ElevationCredentials) bool {
@@ -94,7 +94,7 @@ func (s *Server) revocations(by ender, e *database.ElevationDocument) ([]databas
 		c.RevocationID = uuid.NewString()
 		target := database.AdminTarget{Kind: "cluster", ID: c.ClusterUID, ResourceID: c.ResourceID, ClusterUID: c.ClusterUID}
 		if c.Shard != "" {
-			target = database.AdminTarget{Kind: adminv1.ClusterTarget(c.Shard), ID: c.Shard}
+			target = database.AdminTarget{Kind: adminv1.TokenSessionTarget(c.Shard), ID: c.Shard}
 		}
 		o := database.AdminOperationDocument{
 			OperationID: c.RevocationID, SortKey: database.AdminSortKey(now, c.RevocationID), Action: adminv1.ActionElevationEnd, State: database.AdminAccepted,

@@ -37,7 +37,7 @@ func (e *Executor) completeTokenSession(ctx context.Context, o *database.AdminOp
 // endElevation ends what was requested with an elevation that was ended: the credentials of a cluster, or the sessions for a management cluster or for the
 // service cluster.
 func (e *Executor) endElevation(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-	if !adminv1.IsClusterTarget(o.Target.Kind) {
+	if !adminv1.HasTokenSessions(o.Target.Kind) {
 		return e.revokeCredentials(ctx, o)
 	}
 	filter := database.AccessSessionFilter{Shard: o.Target.ID, ElevationID: o.Actor.ElevationID, OpenOnly: true}

@@ -40,7 +40,7 @@ func (h *environment) sessionAt(t *testing.T, key database.Key) *database.Access
 func (h *environment) onShard(t *testing.T, id, action, name string) (database.AdminOperationDocument, database.ElevationDocument) {
 	t.Helper()
 	o := operation(id)
-	o.Action, o.Target, o.Parameters = action, database.AdminTarget{Kind: adminv1.ClusterTarget(name), ID: name}, []byte(`{"mode":"read","duration":"15m0s"}`)
+	o.Action, o.Target, o.Parameters = action, database.AdminTarget{Kind: adminv1.TokenSessionTarget(name), ID: name}, []byte(`{"mode":"read","duration":"15m0s"}`)
 	elevation := intenttest.Elevation(&o, time.Hour)
 	h.admin.Sign(t, &o, &elevation)
 	return o, elevation

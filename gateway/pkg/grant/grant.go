@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
 const (
@@ -62,15 +63,24 @@ type RefusedError struct {
 // Error implements error.
 func (e *RefusedError) Error() string { return fmt.Sprintf("status %d: %s", e.Status, e.Reason) }
 
-// Final reports whether a repetition of the request is refused as well. A caller without an identity (401) may have one later.
-func (e *RefusedError) Final() bool {
+// final reports whether a repetition of the request is refused as well. A caller without an identity (401) may have one later.
+func (e *RefusedError) final() bool {
 	return e.Status >= 400 && e.Status < 500 && e.Status != http.StatusUnauthorized || e.Status == http.StatusNotImplemented
 }
 
-// RefusalOf returns the *RefusedError of a response, whose body is the reason.
+// RefusalOf returns the *RefusedError of a response. The body of the response is the reason.
 func RefusalOf(response *http.Response) error {
 	reason, err := io.ReadAll(io.LimitReader(response.Body, maxReason))
 	return errors.Join(&RefusedError{response.StatusCode, strings.TrimSpace(string(reason))}, err)
+}
+
+// Failure returns the error of a request for a token that failed with err. It is an *apierror.Error of the kind PermissionDenied with the reason of a final refusal,
+// and one of the kind Unavailable with a message for everything else.
+func Failure(err error, message string) error {
+	if refused := new(RefusedError); errors.As(err, &refused) && refused.final() {
+		return apierror.New(apierror.PermissionDenied, "%s", refused.Reason).WithCause(err)
+	}
+	return apierror.New(apierror.Unavailable, "%s", message).WithCause(err)
 }
 
 // Post requests a token from the Handler at a URL. If the Handler refuses, the chain of the error contains a *RefusedError.

@@ -18,7 +18,8 @@ const (
 	outcomeFailed  = "failed"
 )
 
-// Handler serves requests for tokens: a POST with a Request, whose response is a Grant. The status of a refusal is that of the error of its Granter.
+// Handler serves requests for tokens. The body of a request is a Request, and that of the response is a Grant. If the Granter returns an error, the status is that
+// of the error and the body is its message.
 type Handler struct {
 	granter Granter
 	kind    string

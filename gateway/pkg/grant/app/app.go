@@ -35,7 +35,7 @@ const (
 type Options struct {
 	Process process.Options
 	Mesh    mesh.Options
-	// Listen is host:port of the server, whose only caller is the session gateway.
+	// Listen is host:port of the server. Only the session gateway may call it.
 	Listen string
 	// Kubeconfig is the kubeconfig file of the service cluster; empty means the service account of the pod.
 	Kubeconfig string
@@ -47,7 +47,7 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Mesh.AddFlags(flags)
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8448", "`address` of the server, whose only caller is the session gateway")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8448", "`address` of the server, which only the session gateway may call")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the service cluster; empty uses the service account of the pod")
 	flags.StringVar(&o.IntentKeysURL, "intent-keys-url", "", "`URL` of the public keys with which admin signs what engineers ask for")
 }

@@ -13,7 +13,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant/granttest"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
@@ -140,30 +140,16 @@ func TestTokensForServiceCluster(t *testing.T) {
 	config := install(t, cluster)
 	url := start(t, region, config, admin, log)
 	gateway := client(t, region, mesh.GatewayAccess, url)
-	for mode, want := range map[adminv1.AccessMode]struct {
-		account string
-		secrets bool
-	}{adminv1.AccessRead: {"access-reader", false}, adminv1.AccessAdmin: {"access-admin", true}} {
+	for _, mode := range []adminv1.AccessMode{adminv1.AccessRead, adminv1.AccessAdmin} {
 		var issued *grant.Grant
 		eventually.Holds(t, patience, "the API server knows the rights of gateway-grants", func() (err error) {
 			issued, err = gateway.Grant(t.Context(), requestOf(t, admin, mode))
 			return err
 		})
-		objects, err := kubernetes.NewForConfig(&rest.Config{Host: issued.Server, BearerToken: issued.Token, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(issued.Authorities)}})
-		if err != nil {
-			t.Fatal(err)
+		if issued.Mode != mode {
+			t.Errorf("the token has the mode %s, want %s", issued.Mode, mode)
 		}
-		self, err := objects.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err != nil || self.Status.UserInfo.Username != "system:serviceaccount:gateway-grants:"+want.account {
-			t.Errorf("%s: the user is %q, %v", mode, self.Status.UserInfo.Username, err)
-		}
-		eventually.Holds(t, patience, "the API server knows the role", func() error {
-			_, err := objects.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-			return err
-		})
-		if _, err := objects.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); (err == nil) != want.secrets || err != nil && !apierrors.IsForbidden(err) {
-			t.Errorf("%s: Secrets: %v", mode, err)
-		}
+		granttest.Rights(t, issued, "gateway-grants", nil)
 		if strings.Contains(log.String(), issued.Token) {
 			t.Error("the log has a token")
 		}
@@ -190,7 +176,7 @@ func TestTokensForServiceCluster(t *testing.T) {
 	}
 }
 
-// TestServiceClusterDoesNotAnswer stops gateway-grants: the gateway may repeat the request.
+// TestServiceClusterDoesNotAnswer requests a token from a server that does not answer: the gateway may repeat the request.
 func TestServiceClusterDoesNotAnswer(t *testing.T) {
 	region, admin := meshtest.New(t), intenttest.New(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -7,21 +7,16 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant/granttest"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
-	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
 
@@ -52,33 +47,15 @@ func TestTokensHaveRightsOfMode(t *testing.T) {
 	cluster, admin := kubeapitest.Start(t), intenttest.New(t)
 	r := newRegion(t, 1, nil)
 	r.start(func(o *agent.Options) { o.Granter = granter(t, cluster, admin) })
-	for mode, want := range map[adminv1.AccessMode]struct {
-		account string
-		secrets bool
-	}{adminv1.AccessRead: {"access-reader", false}, adminv1.AccessAdmin: {"access-admin", true}} {
-		grant, err := r.replica(0).Grant(t.Context(), managementCluster, grantRequest(t, admin, mode))
+	for _, mode := range []adminv1.AccessMode{adminv1.AccessRead, adminv1.AccessAdmin} {
+		issued, err := r.replica(0).Grant(t.Context(), managementCluster, grantRequest(t, admin, mode))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if until := time.Until(grant.ExpirationTime); until < 11*time.Minute || until > 12*time.Minute {
-			t.Errorf("%s: the session ends in %s", mode, until)
+		if until := time.Until(issued.ExpirationTime); until < 11*time.Minute || until > 12*time.Minute || issued.Mode != mode {
+			t.Errorf("%s: the session has the mode %s and ends in %s", mode, issued.Mode, until)
 		}
-		objects, err := kubernetes.NewForConfig(&rest.Config{Host: grant.Server, BearerToken: grant.Token, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(grant.Authorities)},
-			Dial: r.dialer(tunnel.APIServer)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		self, err := objects.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err != nil || self.Status.UserInfo.Username != "system:serviceaccount:gateway-tunnel:"+want.account {
-			t.Errorf("%s: the user is %q, %v", mode, self.Status.UserInfo.Username, err)
-		}
-		eventually.Holds(t, patience, "the API server knows the role", func() error {
-			_, err := objects.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-			return err
-		})
-		if _, err := objects.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); (err == nil) != want.secrets || err != nil && !apierrors.IsForbidden(err) {
-			t.Errorf("%s: Secrets: %v", mode, err)
-		}
+		granttest.Rights(t, issued, "gateway-tunnel", r.dialer(tunnel.APIServer))
 	}
 }
 

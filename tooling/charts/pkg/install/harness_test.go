@@ -12,13 +12,31 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+// startAPIServer starts an API server without controllers, and returns its configuration and a client.
+func startAPIServer(t *testing.T) (*rest.Config, kubernetes.Interface) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config, clients
+}
 
 // shop is a chart with one object of each kind that the tests need.
 var shop = map[string]string{

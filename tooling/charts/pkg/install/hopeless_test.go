@@ -12,10 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -52,15 +49,7 @@ func TestHopelessPods(t *testing.T) {
 // TestHopelessPodBeforeItsDeployment: a pod is hopeless, and does not change any more, before the controller has written into the Deployment
 // that the pod's ReplicaSet is the current one.
 func TestHopelessPodBeforeItsDeployment(t *testing.T) {
-	server := kubeapitest.Start(t) // without controllers
-	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, clients := startAPIServer(t)
 	// The wait watches the Deployment until it is ready, and once more for the hopeless pod.
 	var watches atomic.Int32
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -15,25 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 )
 
 // TestOldStatesAreIgnored: a watch begins with the state in the cache of the API server. If it is from before the last write, or of an object that was deleted, a
 // wait must not take it for the result of the write. The test repeats an old list of a real API server in place of the first one.
 func TestOldStatesAreIgnored(t *testing.T) {
-	server := kubeapitest.Start(t) // without controllers
-	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, clients := startAPIServer(t)
 	labels := map[string]string{"app": "store"}
 	create := func(t *testing.T) *appsv1.StatefulSet {
 		t.Helper()

@@ -150,7 +150,7 @@ func TestDeletionGoesOn(t *testing.T) {
 	}
 }
 
-// TestDeletionNeedsOutputs deletes a region whose steps need outputs of the environment, whose state is lost.
+// TestDeletionNeedsOutputs deletes a region after the loss of the state of its environment. Steps of the region need outputs of the environment.
 func TestDeletionNeedsOutputs(t *testing.T) {
 	dir := deployed(t)
 	if _, err := in(t, dir, "forget", "global/registry"); err != nil {

@@ -28,7 +28,7 @@ func in(t *testing.T, dir, verb string, args ...string) (string, error) {
 	return run(t, append([]string{verb, rollouttest.Region, "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state")}, args...)...)
 }
 
-// deployed returns a checkout whose region is deployed.
+// deployed returns a checkout with a deployed region.
 func deployed(t *testing.T) (dir string) {
 	t.Helper()
 	dir = rollouttest.Write(t, nil)

@@ -76,7 +76,7 @@ type File struct {
 	Target  string `json:"target"`
 	// Stores are the keys of data stores and clusters with their values, by target, at the last rollout.
 	Stores map[string]map[string]string `json:"stores,omitempty"`
-	// Deleting lists the targets whose deletion has begun after all their deletion gates were open. A rollout clears the list.
+	// Deleting lists the targets that a command has begun to delete. It begins only if all deletion gates of a target are open. A rollout clears the list.
 	Deleting []string          `json:"deleting,omitempty"`
 	Steps    map[string]Record `json:"steps"`
 }
