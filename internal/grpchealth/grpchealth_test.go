@@ -45,12 +45,13 @@ func TestRespondingServers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		server.Stop()
-		eventually.Holds(t, time.Minute, "the stopped server is reported", func() error {
+		eventually.Soon(t, "the stopped server is reported", func() error {
 			if Check(ctx, connection) == nil {
 				return errors.New("it responds")
 			}
 			return nil
 		})
+
 		cancel()
 	}
 }
@@ -66,12 +67,13 @@ func TestHungServer(t *testing.T) {
 	connection := serve(t, server)
 	defer close(release)
 	connection.Connect()
-	eventually.Holds(t, time.Minute, "the connection is ready", func() error {
+	eventually.Soon(t, "the connection is ready", func() error {
 		if state := connection.GetState(); state != connectivity.Ready {
 			return errors.New(state.String())
 		}
 		return nil
 	})
+
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := Check(ctx, connection); !errors.Is(err, context.DeadlineExceeded) {

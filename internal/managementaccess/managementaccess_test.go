@@ -206,7 +206,7 @@ func withHostedCluster(t *testing.T) *kubeapitest.Cluster {
 			t.Fatalf("%s: %d %s", object.path, status, answer)
 		}
 	}
-	eventually.Holds(t, time.Minute, "the API server serves HostedClusters", func() error {
+	eventually.Soon(t, "the API server serves HostedClusters", func() error {
 		status, answer := administrator.do(t, http.MethodPost, hosted, jsonType,
 			`{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"h","annotations":{"a":"b"},"labels":{"c":"d"}},"spec":{"release":{"image":"r"}}}`)
 		if status != http.StatusCreated && status != http.StatusConflict {
@@ -214,6 +214,7 @@ func withHostedCluster(t *testing.T) *kubeapitest.Cluster {
 		}
 		return nil
 	})
+
 	return cluster
 }
 

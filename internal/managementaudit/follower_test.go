@@ -166,12 +166,13 @@ func (r *region) records() []string {
 
 func (r *region) await(want ...string) {
 	r.t.Helper()
-	eventually.Holds(r.t, time.Minute, "all events have a record", func() error {
+	eventually.Soon(r.t, "all events have a record", func() error {
 		if got := r.records(); !slices.Equal(got, want) {
 			return fmt.Errorf("records of %q, want %q", got, want)
 		}
 		return nil
 	})
+
 }
 
 // TestFollowerContinues: each event has one record, in their order, across rotations and restarts, also of files that were rotated
@@ -264,13 +265,14 @@ func TestMissingEventsAreRecorded(t *testing.T) {
 	p := r.start(nil)
 	defer p.stop()
 	r.await("a")
-	eventually.Holds(t, time.Minute, "the position after the event is stored", func() error {
+	eventually.Soon(t, "the position after the event is stored", func() error {
 		at, err := rotatedlog.Load(r.position)
 		if err == nil && at.Offset == 0 {
 			err = fmt.Errorf("it is %+v", at)
 		}
 		return err
 	})
+
 	p.stop()
 	if err := os.Remove(filepath.Join(r.logs, LogName)); err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func testSessionOfPoolEndsWithItsCertificate(t *testing.T, s *secured) {
 		t.Error("the session with the former certificate is in use")
 	}
 	administrator := s.openURL(s.AdministratorURL(maintenance), postgres.Authentication{})
-	eventually.Holds(t, waitTimeout, "the session with the former certificate has ended", func() error {
+	eventually.Soon(t, "the session with the former certificate has ended", func() error {
 		var open bool
 		err := administrator.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", first).Scan(&open)
 		if err == nil && open {
@@ -68,6 +68,7 @@ func testSessionOfPoolEndsWithItsCertificate(t *testing.T, s *secured) {
 		}
 		return err
 	})
+
 	if again := session(t, pool); again != second {
 		t.Errorf("the session %d was replaced by %d without a renewal", second, again)
 	}
@@ -133,7 +134,7 @@ func testOldSessionsAreEnded(t *testing.T, s *secured) {
 	}
 	defer thief.Close(context.WithoutCancel(t.Context()))
 	bystander := session(t, other)
-	eventually.Holds(t, waitTimeout, "the session of the former certificate has ended", func() error {
+	eventually.Soon(t, "the session of the former certificate has ended", func() error {
 		s.renew(shortLifetime)
 		pool := s.service()
 		defer pool.Close()
@@ -153,6 +154,7 @@ func testOldSessionsAreEnded(t *testing.T, s *secured) {
 		}
 		return nil
 	})
+
 	if err := thief.Ping(t.Context()); err == nil {
 		t.Error("the session of the former certificate is open")
 	}

@@ -72,13 +72,14 @@ func TestDrainingProcessServesAndIsNotReady(t *testing.T) {
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, time.Minute, "the process is not ready", func() error {
+	eventually.Soon(t, "the process is not ready", func() error {
 		response, readiness := get("/readyz")
 		if response.StatusCode != http.StatusServiceUnavailable || readiness.NotReady[drainReason] == "" {
 			return fmt.Errorf("%s %+v", response.Status, readiness)
 		}
 		return nil
 	})
+
 	if response, _ := get("/healthz"); response.StatusCode != http.StatusOK {
 		t.Errorf("/healthz while draining: %s", response.Status)
 	}

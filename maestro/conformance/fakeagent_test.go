@@ -53,7 +53,7 @@ func (r *region) wire(certificate, consumer, filter string) *wire {
 		Log: r.Log,
 	})
 	r.Run("wire of "+consumer, w.link.Run)
-	eventually.Holds(r.t, time.Minute, "the wire is up", func() error { return w.link.Ready(r.t.Context()) })
+	eventually.Soon(r.t, "the wire is up", func() error { return w.link.Ready(r.t.Context()) })
 	return w
 }
 
@@ -73,12 +73,13 @@ func (w *wire) events(kind, id string) []cloudevents.Event {
 func (w *wire) until(kind, id string, count int) []cloudevents.Event {
 	w.t.Helper()
 	var found []cloudevents.Event
-	eventually.Holds(w.t, time.Minute, fmt.Sprintf("%d events %s of resource %q", count, kind, id), func() error {
+	eventually.Soon(w.t, fmt.Sprintf("%d events %s of resource %q", count, kind, id), func() error {
 		if found = w.events(kind, id); len(found) >= count {
 			return nil
 		}
 		return fmt.Errorf("%d so far", len(found))
 	})
+
 	return found
 }
 

@@ -19,12 +19,13 @@ func (s *source) lastHeartbeat(consumer string) time.Time {
 func (s *source) untilHeartbeatAfter(consumer string, at time.Time) time.Time {
 	s.t.Helper()
 	var last time.Time
-	eventually.Holds(s.t, time.Minute, "a heartbeat of "+consumer, func() error {
+	eventually.Soon(s.t, "a heartbeat of "+consumer, func() error {
 		if last = s.lastHeartbeat(consumer); last.After(at) {
 			return nil
 		}
 		return fmt.Errorf("the last one was at %s", last)
 	})
+
 	return last
 }
 

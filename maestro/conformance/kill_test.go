@@ -79,12 +79,13 @@ func (p *program) start() *maestrotest.Server {
 			}
 		}
 	}()
-	eventually.Holds(p.t, time.Minute, "the server program serves", func() error {
+	eventually.Soon(p.t, "the server program serves", func() error {
 		if len(addresses) < 2 {
 			return errors.New("it has logged no addresses")
 		}
 		return nil
 	})
+
 	return &maestrotest.Server{GRPC: <-addresses, REST: <-addresses}
 }
 
@@ -103,13 +104,14 @@ func TestServerIsKilled(t *testing.T) {
 	s := p.start()
 	defer func() { p.kill() }()
 	var consumer string
-	eventually.Holds(t, time.Minute, "the server program accepts a registration", func() error {
+	eventually.Soon(t, "the server program accepts a registration", func() error {
 		if !r.migrated(s) {
 			return errors.New("its database is not migrated")
 		}
 		consumer = r.newConsumer(s)
 		return nil
 	})
+
 	r.startAgent(consumer)
 
 	var mu sync.Mutex
@@ -220,7 +222,7 @@ func TestAgentIsKilled(t *testing.T) {
 	defer func() { agent.Kill() }()
 	reach := func(n int, what string, condition func(statusEvent) bool) {
 		t.Helper()
-		eventually.Holds(t, 120*time.Second, fmt.Sprintf("%d works are %s", n, what), func() error {
+		eventually.Soon(t, fmt.Sprintf("%d works are %s", n, what), func() error {
 			have := 0
 			for _, b := range works {
 				if condition(cs.status(b.ID)) {
@@ -232,6 +234,7 @@ func TestAgentIsKilled(t *testing.T) {
 			}
 			return nil
 		})
+
 	}
 	applied := func(st statusEvent) bool { return st.applied(1) }
 	deleted := func(st statusEvent) bool { return st.is("Deleted") }

@@ -22,13 +22,14 @@ func (r *region) configMap(name string) (*unstructured.Unstructured, error) {
 
 func (r *region) untilGone(name string) {
 	r.t.Helper()
-	eventually.Holds(r.t, time.Minute, "ConfigMap "+name+" is gone", func() error {
+	eventually.Soon(r.t, "ConfigMap "+name+" is gone", func() error {
 		_, err := r.configMap(name)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("it exists: %v", err)
 	})
+
 }
 
 // TestLifecycle creates, updates and deletes a resource.

@@ -38,7 +38,7 @@ func TestReplicasTakeOver(t *testing.T) {
 			onTwo.untilApplied(id, 1)
 		}
 	}
-	eventually.Holds(t, time.Minute, "each consumer is served once", func() error {
+	eventually.Soon(t, "each consumer is served once", func() error {
 		served := append(one.Server.Dispatcher().Serving(), two.Server.Dispatcher().Serving()...)
 		slices.Sort(served)
 		if len(served) != len(slices.Compact(slices.Clone(served))) || len(served) != len(consumers) {
@@ -46,6 +46,7 @@ func TestReplicasTakeOver(t *testing.T) {
 		}
 		return nil
 	})
+
 	one.Stop()
 	for _, c := range consumers {
 		b := newBundle(c, "x")
@@ -106,7 +107,7 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 	address := r.BrokerAddress
 	_ = r.Broker.Close()
 	s := r.StartServerUnready()
-	eventually.Holds(t, time.Minute, "the server waits for the broker alone", func() error {
+	eventually.Soon(t, "the server waits for the broker alone", func() error {
 		checks := s.Server.Checks()
 		if err := checks["database"](t.Context()); err != nil {
 			return err
@@ -116,6 +117,7 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 		}
 		return nil
 	})
+
 	consumer := r.consumer(s)
 	r.startAgent(consumer)
 	cs := r.source(s, "cluster-service")
@@ -147,7 +149,7 @@ func TestServerSurvivesDatabaseOutages(t *testing.T) {
 		t.Error("the database is reported as reachable")
 	}
 	proxy.Continue()
-	eventually.Holds(t, time.Minute, "the server is ready", func() error {
+	eventually.Soon(t, "the server is ready", func() error {
 		for _, check := range s.Server.Checks() {
 			if err := check(t.Context()); err != nil {
 				return err
@@ -155,6 +157,7 @@ func TestServerSurvivesDatabaseOutages(t *testing.T) {
 		}
 		return nil
 	})
+
 	consumer := r.consumer(s)
 	r.startAgent(consumer)
 	cs.subscribe()
@@ -168,6 +171,6 @@ func TestServerSurvivesDatabaseOutages(t *testing.T) {
 	}
 	proxy.Continue()
 	second := newBundle(consumer, "x")
-	eventually.Holds(t, time.Minute, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
+	eventually.Soon(t, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
 	cs.untilApplied(second.ID, 1)
 }

@@ -26,13 +26,14 @@ func (r *region) addFinalizer(name, finalizer string) {
 // terminating waits until a ConfigMap is being deleted.
 func (r *region) terminating(name string) {
 	r.t.Helper()
-	eventually.Holds(r.t, time.Minute, "ConfigMap "+name+" is being deleted", func() error {
+	eventually.Soon(r.t, "ConfigMap "+name+" is being deleted", func() error {
 		object, err := r.configMap(name)
 		if err == nil && object.GetDeletionTimestamp() == nil {
 			err = fmt.Errorf("it has no deletion timestamp; its finalizers are %q", object.GetFinalizers())
 		}
 		return err
 	})
+
 }
 
 func releasing(b bundle, finalizers, namespaces string) bundle {

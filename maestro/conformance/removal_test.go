@@ -161,13 +161,14 @@ func TestRemovedNamespaceIsAppliedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var gone time.Time
-	eventually.Holds(t, time.Minute, "the namespace is deleted", func() error {
+	eventually.Soon(t, "the namespace is deleted", func() error {
 		object, err := r.dynamic().Resource(namespaceKind).Get(t.Context(), namespace, metav1.GetOptions{})
 		if gone = time.Now(); apierrors.IsNotFound(err) || err == nil && object.GetUID() != oldNamespace {
 			return nil
 		}
 		return fmt.Errorf("it exists: %v", err)
 	})
+
 	cs.untilAppliedAgain(first.ID, namespace, oldNamespace)
 	cs.untilAppliedAgain(second.ID, name, oldObject)
 	st := cs.untilAppliedAgain(second.ID, kept, oldKept)
@@ -284,7 +285,7 @@ func in(namespace string, manifest map[string]any) map[string]any {
 func (r *region) untilAppliedIdentity(id, name string) {
 	r.t.Helper()
 	works := schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "appliedmanifestworks"}
-	eventually.Holds(r.t, time.Minute, "the identity of "+name+" is stored", func() error {
+	eventually.Soon(r.t, "the identity of "+name+" is stored", func() error {
 		list, err := r.dynamic().Resource(works).List(r.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -297,4 +298,5 @@ func (r *region) untilAppliedIdentity(id, name string) {
 		}
 		return fmt.Errorf("none of %d AppliedManifestWorks has it", len(list.Items))
 	})
+
 }

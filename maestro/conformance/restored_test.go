@@ -81,7 +81,7 @@ func TestRestoredClusterLosesDeletedWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, time.Minute, "its AppliedManifestWork is deleted", func() error {
+	eventually.Soon(t, "its AppliedManifestWork is deleted", func() error {
 		_, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), restored, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -91,6 +91,7 @@ func TestRestoredClusterLosesDeletedWorks(t *testing.T) {
 		}
 		return err
 	})
+
 	if _, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), foreign, metav1.GetOptions{}); err != nil {
 		t.Errorf("AppliedManifestWork of an unknown work: %v", err)
 	}

@@ -39,23 +39,25 @@ func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r.startAgent(consumer)
 	agent := newBundle(consumer, "new")
 	// New work is published while the resync is running.
-	eventually.Holds(t, time.Minute, "the resync is running", func() error {
+	eventually.Soon(t, "the resync is running", func() error {
 		if reportedAgain(cs, before) == 0 {
 			return errors.New("no work is reported again")
 		}
 		return nil
 	})
+
 	cs.must("create", agent)
 	cs.untilApplied(agent.ID, 1)
 	if n := reportedAgain(cs, before); n >= len(works) {
 		t.Errorf("new work was applied only after all %d works of the resync", n)
 	}
-	eventually.Holds(t, 120*time.Second, "the resync ends", func() error {
+	eventually.Soon(t, "the resync ends", func() error {
 		if n := reportedAgain(cs, before); n < len(works) {
 			return fmt.Errorf("%d of %d works are reported again", n, len(works))
 		}
 		return nil
 	})
+
 }
 
 func reportedAgain(cs *source, before map[string]int) (n int) {
@@ -85,13 +87,14 @@ func TestResyncIsBounded(t *testing.T) {
 		agent.report(b.ID, 1, 1, "Applied")
 		ids = append(ids, b.ID)
 	}
-	eventually.Holds(t, time.Minute, "all is confirmed", func() error {
+	eventually.Soon(t, "all is confirmed", func() error {
 		var n int
 		if err := s.Server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
 			return fmt.Errorf("%d deliveries, %v", n, err)
 		}
 		return nil
 	})
+
 	agent.resync(nil)
 	agent.until("spec.create_request", "", 35)
 	// New work does not wait for the resync.
@@ -102,7 +105,7 @@ func TestResyncIsBounded(t *testing.T) {
 		t.Errorf("%d unconfirmed events of the resync were sent, the window is 5", n-31)
 	}
 	confirmed := map[string]bool{}
-	eventually.Holds(t, time.Minute, "the resync ends", func() error {
+	eventually.Soon(t, "the resync ends", func() error {
 		for _, evt := range agent.events("spec.create_request", "") {
 			id := evt.Extensions()["resourceid"].(string)
 			if again := len(agent.events("spec.create_request", id)) > 1; again && !confirmed[id] {
@@ -115,6 +118,7 @@ func TestResyncIsBounded(t *testing.T) {
 		}
 		return nil
 	})
+
 }
 
 // An agent repeats its request until it receives the acknowledgement. The server compares the works once, so that the requests which are
@@ -154,7 +158,7 @@ func TestStatusResync(t *testing.T) {
 	agent.report(changed.ID, 1, 2, "Changed")
 	cs.must("delete", gone)
 	agent.report(gone.ID, 1, 2, "Deleted")
-	eventually.Holds(t, time.Minute, "the deletion is confirmed", func() error {
+	eventually.Soon(t, "the deletion is confirmed", func() error {
 		if code := r.Call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
 			return fmt.Errorf("reading the bundle: status %d", code)
 		}

@@ -200,13 +200,14 @@ func (s *source) status(id string) statusEvent {
 func (s *source) until(id, what string, condition func(statusEvent) bool) statusEvent {
 	s.t.Helper()
 	var last statusEvent
-	eventually.Holds(s.t, time.Minute, "resource "+id+" is "+what, func() error {
+	eventually.Soon(s.t, "resource "+id+" is "+what, func() error {
 		last = s.status(id)
 		if condition(last) {
 			return nil
 		}
 		return fmt.Errorf("version %d, conditions %+v", last.Version, last.Conditions)
 	})
+
 	return last
 }
 

@@ -104,19 +104,20 @@ type maestro interface {
 
 // sweep runs the scenario with a crash at every point and compares the state after each stage.
 func (r *region) sweep(t *testing.T, m maestro, consumer string) {
-	eventually.Holds(t, sweepTimeout, "the initial resync is complete", func() error {
+	eventually.Soon(t, "the initial resync is complete", func() error {
 		connected := r.Broker.Connected()
 		if !slices.Contains(connected, "maestro-server") || !slices.Contains(connected, consumer) {
 			return fmt.Errorf("connected are only %v", connected)
 		}
 		return m.CheckIdle(quietPeriod)
 	})
+
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 4}, func(t *testing.T, injector *crashsweep.Injector) any {
 		l := newScenario(consumer, injector.Seed())
 		var states []any
 		m.During(injector, func() {
 			for _, s := range l.stages() {
-				eventually.Holds(t, sweepTimeout, s.action+" is accepted", func() error { return m.publish(s.action, s.work) })
+				eventually.Soon(t, s.action+" is accepted", func() error { return m.publish(s.action, s.work) })
 				states = append(states, injector.Checkpoint(t, sweepTimeout, "after the "+s.action, func() error {
 					return errors.Join(m.CheckIdle(quietPeriod), s.reached(m.lastStatus(l.work.ID)))
 				}, func() any { return r.state(t, l, m.lastStatus(l.work.ID)) }))
@@ -267,10 +268,11 @@ func TestSweepServer(t *testing.T) {
 	r := newRegion(t)
 	m := r.newCrashingServer()
 	consumer := unique("mgmt")
-	eventually.Holds(t, sweepTimeout, "the consumer is registered", func() error {
+	eventually.Soon(t, "the consumer is registered", func() error {
 		_, err := r.Servers[0].Store().CreateConsumer(t.Context(), consumer, nil)
 		return err
 	})
+
 	r.startAgent(consumer)
 	r.sweep(t, m, consumer)
 }

@@ -77,7 +77,7 @@ topics:
 	p.Stop = func() { process.Kill(); <-p.Done }
 	r.t.Cleanup(p.Stop)
 	// Before its first heartbeats it drops statuses.
-	eventually.Holds(r.t, 60*time.Second, "the published server is ready", func() error {
+	eventually.Soon(r.t, "the published server is ready", func() error {
 		select {
 		case <-p.Done:
 			r.t.Fatal("the published server terminated")
@@ -93,6 +93,7 @@ topics:
 		}
 		return nil
 	})
+
 	return &Server{Process: p, GRPC: "127.0.0.1:" + grpc, REST: "127.0.0.1:" + rest, Plaintext: true}
 }
 

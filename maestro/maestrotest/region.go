@@ -194,7 +194,7 @@ func (r *Region) StartServer() *Server {
 // AwaitReady waits until a server is ready.
 func (r *Region) AwaitReady(s *Server) {
 	r.t.Helper()
-	eventually.Holds(r.t, timeout, "the server is ready", func() error {
+	eventually.Soon(r.t, "the server is ready", func() error {
 		for name, check := range s.Server.Checks() {
 			if err := check(r.t.Context()); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -202,6 +202,7 @@ func (r *Region) AwaitReady(s *Server) {
 		}
 		return nil
 	})
+
 }
 
 // StartServerUnready starts a server.
@@ -302,7 +303,7 @@ func (r *Region) Register(s *Server, name string) {
 func (r *Region) Serve(s *Server, name string) {
 	r.t.Helper()
 	r.Register(s, name)
-	eventually.Holds(r.t, timeout, "consumer "+name+" is served", func() error {
+	eventually.Soon(r.t, "consumer "+name+" is served", func() error {
 		var serving []string
 		for _, each := range r.Servers {
 			serving = each.Dispatcher().Serving()
@@ -312,4 +313,5 @@ func (r *Region) Serve(s *Server, name string) {
 		}
 		return fmt.Errorf("the last of %d servers serves %q", len(r.Servers), serving)
 	})
+
 }

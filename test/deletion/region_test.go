@@ -224,7 +224,7 @@ func (r *region) startService() {
 
 func (r *region) eventually(what string, condition func() error) {
 	r.t.Helper()
-	eventually.Holds(r.t, deadline, what, condition)
+	eventually.Soon(r.t, what, condition)
 }
 
 // cluster is a cluster of a scenario.

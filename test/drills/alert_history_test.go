@@ -54,7 +54,7 @@ func TestAlertHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, deadline, "the history has what fires", func() error {
+	eventually.Soon(t, "the history has what fires", func() error {
 		now := time.Now()
 		fired, err := history.Of(t.Context(), adminv1.Cluster{UID: "u1", ProvisionShard: "mgmt-1"}, now.Add(-5*time.Minute), now)
 		if err != nil {
@@ -72,4 +72,5 @@ func TestAlertHistory(t *testing.T) {
 		}
 		return nil
 	})
+
 }

@@ -107,7 +107,7 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, deadline, name+" is available", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
+	eventually.Soon(t, name+" is available", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
 	running, err := fault.Begin(ctx, server)
 	if err != nil {
 		t.Fatal(err)
@@ -119,12 +119,13 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 		}
 	}()
 
-	eventually.Holds(t, deadline, "the explanation names "+kind, func() error {
+	eventually.Soon(t, "the explanation names "+kind, func() error {
 		return errors.Join(running.Provoke(ctx, false), r.explains(ctx, id, fault.API, kind))
 	})
+
 	t.Logf("%s: the explanation names %s after %s", fault.Name, kind, time.Since(begun).Round(time.Second))
 	alerted := alert(concernAlert, "concern", kind, "severity", "ticket")
-	eventually.Holds(t, deadline, concernAlert+" of "+kind+" arrives", func() error {
+	eventually.Soon(t, concernAlert+" of "+kind+" arrives", func() error {
 		if err := running.Provoke(ctx, true); err != nil {
 			return err
 		}
@@ -133,8 +134,9 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 		}
 		return nil
 	})
+
 	t.Logf("%s: the alert arrived after %s", fault.Name, time.Since(begun).Round(time.Second))
-	eventually.Holds(t, deadline, "the timeline has the concern and its alert", func() error {
+	eventually.Soon(t, "the timeline has the concern and its alert", func() error {
 		if err := errors.Join(running.Provoke(ctx, true), r.concernOf(ctx, prometheus, cluster.UID, kind)); err != nil {
 			return err
 		}
@@ -145,13 +147,14 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 		t.Fatal(err)
 	}
 	ended := time.Now()
-	eventually.Holds(t, deadline, name+" is available again", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
-	eventually.Holds(t, deadline, concernAlert+" of "+kind+" ends", func() error {
+	eventually.Soon(t, name+" is available again", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
+	eventually.Soon(t, concernAlert+" of "+kind+" ends", func() error {
 		if status := webhook.status(alerted); status != "resolved" {
 			return fmt.Errorf("its status is %q", status)
 		}
 		return r.timelineNames(ctx, id, kind, " ended", concernAlert)
 	})
+
 	t.Logf("%s: the alert ended after %s", fault.Name, time.Since(ended).Round(time.Second))
 	text, err := r.hcpctlOutput(ctx, "cluster", "journal", id, "-o", "json")
 	if err != nil {

@@ -259,7 +259,7 @@ func serve(t *testing.T, ctx context.Context, program string, arguments ...strin
 		}
 	})
 	address := ""
-	eventually.Holds(t, deadline, filepath.Base(program)+" listens", func() error {
+	eventually.Soon(t, filepath.Base(program)+" listens", func() error {
 		found := listening.FindStringSubmatch(log.String())
 		if found == nil {
 			return fmt.Errorf("its log has no address: %s", log)
@@ -267,6 +267,7 @@ func serve(t *testing.T, ctx context.Context, program string, arguments ...strin
 		address = found[1]
 		return nil
 	})
+
 	return address
 }
 

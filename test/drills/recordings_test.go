@@ -110,7 +110,7 @@ func (s *session) runPod(ctx context.Context) {
 		s.t.Fatal(err)
 	}
 	pods := s.client.CoreV1().Pods(metav1.NamespaceDefault)
-	eventually.Holds(s.t, deadline, "a pod runs", func() error {
+	eventually.Soon(s.t, "a pod runs", func() error {
 		found, err := pods.Get(ctx, recordedPod, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -132,6 +132,7 @@ func (s *session) runPod(ctx context.Context) {
 		}
 		return nil
 	})
+
 }
 
 // exec runs a command in the pod, and returns its output.

@@ -180,11 +180,12 @@ func (r *region) hcpctlOutput(ctx context.Context, arguments ...string) (string,
 func (r *region) mustHcpctl(t *testing.T, ctx context.Context, arguments ...string) string {
 	t.Helper()
 	output := ""
-	eventually.Holds(t, deadline, "hcpctl "+arguments[0], func() error {
+	eventually.Soon(t, "hcpctl "+arguments[0], func() error {
 		var err error
 		output, err = r.hcpctlOutput(ctx, arguments...)
 		return err
 	})
+
 	return output
 }
 
@@ -192,7 +193,7 @@ func (r *region) mustHcpctl(t *testing.T, ctx context.Context, arguments ...stri
 func (r *region) lookUp(t *testing.T, ctx context.Context, name string) adminv1.Cluster {
 	t.Helper()
 	var found []adminv1.Cluster
-	eventually.Holds(t, deadline, "admin finds the cluster "+name, func() error {
+	eventually.Soon(t, "admin finds the cluster "+name, func() error {
 		text, err := r.hcpctlOutput(ctx, "cluster", "find", r.customer.ClusterID(name), "-o", "json")
 		if err != nil {
 			return err
@@ -200,11 +201,12 @@ func (r *region) lookUp(t *testing.T, ctx context.Context, name string) adminv1.
 		if err := json.Unmarshal([]byte(text), &found); err != nil {
 			return err
 		}
-		if len(found) != 1 || found[0].Namespace == "" { // Cluster Service is away
+		if len(found) != 1 || found[0].Namespace == "" {
 			return fmt.Errorf("it finds %s", text)
 		}
 		return nil
 	})
+
 	return found[0]
 }
 
@@ -246,7 +248,7 @@ func emulatorFault(emulator func(*local.Endpoints) string, rule map[string]any) 
 		endpoints := r.Endpoints()
 		faults := emulator(&endpoints) + "/_emulator/faults"
 		// The drill before may have held the emulator.
-		eventually.Holds(t, deadline, "the emulator accepts a fault", func() error { return r.control(ctx, http.MethodPost, faults, rule) })
+		eventually.Soon(t, "the emulator accepts a fault", func() error { return r.control(ctx, http.MethodPost, faults, rule) })
 		return func() {
 			if err := r.control(ctx, http.MethodDelete, faults, nil); err != nil {
 				t.Error(err)

@@ -21,7 +21,7 @@ import (
 func awaitAudit(t *testing.T, condition string, check func(records map[string][]audit.Record) error) {
 	t.Helper()
 	folders := local.AuditFoldersOf(filepath.Dir(region.LogDir()))
-	eventually.Holds(t, time.Minute, condition, func() error {
+	eventually.Soon(t, condition, func() error {
 		log, err := sink.OpenFile(folders.Sink)
 		if err != nil {
 			return err
@@ -51,6 +51,7 @@ func awaitAudit(t *testing.T, condition string, check func(records map[string][]
 		}
 		return check(records)
 	})
+
 }
 
 func recordsOf(t *testing.T, log *sink.File, writer string) ([]audit.Record, error) {

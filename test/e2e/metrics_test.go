@@ -53,12 +53,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 		documented[row[1]] = m
 	}
 	ctx := withTimeout(t, 2*time.Minute)
-	eventually.Holds(t, time.Minute, "Cluster Service exports the provision shards", func() error {
+	eventually.Soon(t, "Cluster Service exports the provision shards", func() error {
 		if scrape(t, ctx, region.Endpoints().Ops["cluster-service"])["cluster_service_shard_capacity"] == nil {
 			return errors.New("it exports no capacity")
 		}
 		return nil
 	})
+
 	exported := map[string]bool{}
 	for process, address := range region.Endpoints().Ops {
 		families := scrape(t, ctx, address)

@@ -338,7 +338,7 @@ func (s *source) last(id string) status {
 // until waits for a status that satisfies the condition, and returns it.
 func (s *source) until(t *testing.T, id, what string, condition func(status) bool) (found status) {
 	t.Helper()
-	eventually.Holds(t, timeout, "resource "+id+" is "+what, func() error {
+	eventually.Soon(t, "resource "+id+" is "+what, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		i := slices.IndexFunc(s.statuses[id], condition)
@@ -348,6 +348,7 @@ func (s *source) until(t *testing.T, id, what string, condition func(status) boo
 		found = s.statuses[id][i]
 		return nil
 	})
+
 	return found
 }
 

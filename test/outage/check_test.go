@@ -47,13 +47,14 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 		begin()
 	}
 	if c.ofShard && begun[create] != nil {
-		eventually.Holds(t, deadline, next+" is placed", func() error {
+		eventually.Soon(t, next+" is placed", func() error {
 			cluster, err := r.sre.Cluster(ctx, r.customer.ClusterID(next))
 			if err == nil && cluster.ProvisionShard == "" {
 				err = errors.New("it is not")
 			}
 			return err
 		})
+
 	}
 	r.awaitEffect(t, ctx, c, f)
 	r.checkAll(t, ctx, c, f, begun)
@@ -67,7 +68,7 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 		}
 	}
 	for name, o := range begun {
-		eventually.Holds(t, deadline, "the operation "+name+" succeeds", func() error {
+		eventually.Soon(t, "the operation "+name+" succeeds", func() error {
 			read, err := r.read(ctx, o)
 			switch {
 			case err != nil:
@@ -79,6 +80,7 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 			}
 			return nil
 		})
+
 	}
 	for _, name := range []string{quiet, update, scaling} {
 		r.awaitCode(t, ctx, name, adminv1.ExplanationReady)
@@ -94,13 +96,14 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 // awaitCode waits until the explanation of a cluster has a code.
 func (r *region) awaitCode(t *testing.T, ctx context.Context, name, code string) {
 	t.Helper()
-	eventually.Holds(t, deadline, "after the outage "+name+" is "+code, func() error {
+	eventually.Soon(t, "after the outage "+name+" is "+code, func() error {
 		explained, err := r.sre.Explanation(ctx, r.customer.ClusterID(name))
 		if err == nil && explained.Items[0].Code != code {
 			err = fmt.Errorf("%s", explained.Text())
 		}
 		return err
 	})
+
 }
 
 // checkAll requests and checks the explanations of the region and of the cluster of each operation, all at the same time.

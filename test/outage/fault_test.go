@@ -102,7 +102,7 @@ func (r *region) awaitEffect(t *testing.T, ctx context.Context, c component, f f
 	if f != diskFull {
 		return
 	}
-	eventually.Holds(t, deadline, c.process+" cannot work", func() error {
+	eventually.Soon(t, c.process+" cannot work", func() error {
 		explained, err := r.sre.RegionExplanation(ctx)
 		if err != nil {
 			return err
@@ -114,4 +114,5 @@ func (r *region) awaitEffect(t *testing.T, ctx context.Context, c component, f f
 		}
 		return fmt.Errorf("%s", explained.Text())
 	})
+
 }

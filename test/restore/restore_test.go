@@ -185,12 +185,13 @@ func (r *region) bundles() []string { return slices.Sorted(maps.Keys(r.maestro.R
 // awaitBundles waits until Maestro has exactly the wanted bundles.
 func (r *region) awaitBundles(want []string) {
 	r.t.Helper()
-	eventually.Holds(r.t, patience, "Maestro has exactly the wanted bundles", func() error {
+	eventually.Soon(r.t, "Maestro has exactly the wanted bundles", func() error {
 		if now := r.bundles(); !slices.Equal(now, want) {
 			return fmt.Errorf("Maestro has %d bundles, want %d", len(now), len(want))
 		}
 		return nil
 	})
+
 }
 
 // names returns the names of the bundles of clusters in Maestro. It excludes node pools, because their names can be reused.

@@ -121,9 +121,9 @@ func (l *load) awaitProgress() {
 		before[i] = l.cycles[i].Load()
 	}
 	reads, asks := l.reads.Load(), l.asks.Load()
-	eventually.Holds(l.t, deadline, "clusters come and go", func() error {
+	eventually.Soon(l.t, "clusters come and go", func() error {
 		for i := range writers {
-			// One life can have begun before.
+
 			if now := l.cycles[i].Load(); now < before[i]+2 && !l.t.Failed() {
 				return fmt.Errorf("writer %d: %d of 2 lives", i, now-before[i])
 			}
@@ -133,6 +133,7 @@ func (l *load) awaitProgress() {
 		}
 		return nil
 	})
+
 }
 
 // TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keys at once and `hcpctl region ca rotate`
@@ -188,7 +189,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 		l.awaitProgress()
 	}
 	end := region.Status().Certificates.End
-	eventually.Holds(t, deadline, "the certificates are renewed", func() error { return renewed(ctx, region, end) })
+	eventually.Soon(t, "the certificates are renewed", func() error { return renewed(ctx, region, end) })
 	l.awaitProgress()
 	awaitEtcd()
 	if *stores {

@@ -170,12 +170,13 @@ func process(t *testing.T, region *local.Region, name string) local.ProcessStatu
 // await waits until the region has a phase.
 func await(t *testing.T, region *local.Region, phase local.Phase) {
 	t.Helper()
-	eventually.Holds(t, deadline, "the region is "+string(phase), func() error {
+	eventually.Soon(t, "the region is "+string(phase), func() error {
 		if status := region.Status(); status.Phase != phase {
 			return fmt.Errorf("%+v", status.Processes)
 		}
 		return nil
 	})
+
 }
 
 func TestHungProcess(t *testing.T) {
@@ -185,19 +186,21 @@ func TestHungProcess(t *testing.T) {
 	if err := region.Signal("etcd", syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, deadline, "etcd does not respond", func() error {
+	eventually.Soon(t, "etcd does not respond", func() error {
 		if status := process(t, region, "etcd"); !strings.Contains(status.Message, "does not respond") {
 			return fmt.Errorf("%+v", status)
 		}
 		return nil
 	})
+
 	r.expect("hcpctl region status", "region Degraded")
-	eventually.Holds(t, deadline, "etcd is restarted", func() error {
+	eventually.Soon(t, "etcd is restarted", func() error {
 		if status := process(t, region, "etcd"); status.Restarts == 0 || status.State != "Ready" {
 			return fmt.Errorf("%+v", status)
 		}
 		return nil
 	})
+
 	r.expect("hcpctl region events etcd", "NotReady", "Hung", "SIGKILL", "liveness probes failed")
 	r.follow("hcpctl region logs etcd")
 	r.follow("hcpctl region restart etcd")
@@ -224,7 +227,7 @@ func TestPostgreSQLAway(t *testing.T) {
 	if err := region.Kill(t.Context(), "postgres"); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, deadline, "PostgreSQL fails to start", func() error {
+	eventually.Soon(t, "PostgreSQL fails to start", func() error {
 		for _, event := range region.Events() {
 			if event.Process == "postgres" && event.Type == "Failed" {
 				return nil
@@ -232,6 +235,7 @@ func TestPostgreSQLAway(t *testing.T) {
 		}
 		return errors.New("no such event")
 	})
+
 	r := rehearse(t, "postgresql-away.md", dir, "BACKUP", backup, "POSTGRES_DIR", folder)
 	r.expect("hcpctl region status", "region Degraded")
 	r.expect("hcpctl region events postgres", "SIGKILL", "Failed")
@@ -257,13 +261,14 @@ func TestEtcdAway(t *testing.T) {
 	}
 	create := func(name string) {
 		t.Helper()
-		eventually.Holds(t, deadline, "namespace "+name+" is created", func() error {
+		eventually.Soon(t, "namespace "+name+" is created", func() error {
 			_, err := cluster.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				return nil
 			}
 			return err
 		})
+
 	}
 	r := rehearse(t, "etcd-away.md", dir, "BACKUP", backup)
 	create("before")
@@ -279,7 +284,7 @@ func TestEtcdAway(t *testing.T) {
 	if err := region.Kill(t.Context(), "etcd"); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, deadline, "etcd terminates by itself", func() error {
+	eventually.Soon(t, "etcd terminates by itself", func() error {
 		for _, event := range region.Events() {
 			if event.Process == "etcd" && event.ExitCode != nil && *event.ExitCode > 0 {
 				return nil
@@ -287,6 +292,7 @@ func TestEtcdAway(t *testing.T) {
 		}
 		return errors.New("no such event")
 	})
+
 	r.expect("hcpctl region status", "region Degraded")
 	r.expect("hcpctl region events etcd", "SIGKILL", "Exited")
 	r.follow("hcpctl region logs etcd")
@@ -315,7 +321,7 @@ func TestDiskFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, region, local.PhaseDegraded)
-		eventually.Holds(t, deadline, "the databases name the disk", func() error {
+		eventually.Soon(t, "the databases name the disk", func() error {
 			for _, name := range []string{"postgres", "etcd"} {
 				if status := process(t, region, name); !strings.HasPrefix(status.Message, "the disk is full") {
 					return fmt.Errorf("%+v", status)
@@ -323,6 +329,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			return nil
 		})
+
 		r := rehearse(t, "disk-full.md", dir)
 		r.expect("hcpctl region status", "region Degraded", "DISK FULL: ", " of 384 MiB are free")
 		r.expect("hcpctl region events", "the disk is full")

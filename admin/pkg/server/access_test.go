@@ -132,7 +132,7 @@ func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 	handler := h.another(h.db)
 	unreviewed := func(metrics *prometheus.Registry, want float64) {
 		t.Helper()
-		eventually.Holds(t, time.Minute, "the metric counts the emergencies", func() error {
+		eventually.Soon(t, "the metric counts the emergencies", func() error {
 			families, err := metrics.Gather()
 			for _, f := range families {
 				if f.GetName() == "admin_emergency_elevations_unreviewed" && f.GetMetric()[0].GetGauge().GetValue() == want {
@@ -141,6 +141,7 @@ func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 			}
 			return fmt.Errorf("want %v: %v %v", want, families, err)
 		})
+
 	}
 	e := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", strings.Replace(breakGlass, "{", `{"emergency":true,`, 1)), http.StatusCreated)
 	if e.State != adminv1.ElevationActive || !e.Emergency {

@@ -122,12 +122,13 @@ func elevateFor(t *testing.T, handler http.Handler, engineer, ticket, more strin
 // awaitActive waits until the watcher of elevations has a number of active ones.
 func (h *harness) awaitActive(t *testing.T, want int) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, "the watcher has the active elevations", func() error {
+	eventually.Soon(t, "the watcher has the active elevations", func() error {
 		if got := len(h.config.Elevations.Active(time.Now())); got != want {
 			return fmt.Errorf("it has %d, want %d", got, want)
 		}
 		return nil
 	})
+
 }
 
 // round lets both replicas check the tickets at the same time.

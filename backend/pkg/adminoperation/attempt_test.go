@@ -103,7 +103,7 @@ func TestRefusedOperationIsRecorded(t *testing.T) {
 // awaitAttempts waits until an operation that is not terminal had a number of attempts.
 func (h *environment) awaitAttempts(t *testing.T, key database.Key, attempts int32) {
 	t.Helper()
-	eventually.Holds(t, timeout, "the operation is repeated", func() error {
+	eventually.Soon(t, "the operation is repeated", func() error {
 		item, err := h.db.AdminOperations().Get(t.Context(), key)
 		switch {
 		case err != nil:
@@ -115,4 +115,5 @@ func (h *environment) awaitAttempts(t *testing.T, key database.Key, attempts int
 		}
 		return nil
 	})
+
 }

@@ -190,7 +190,7 @@ func (h *environment) request(t testing.TB, id, action string, parameters any, c
 func (h *environment) await(t testing.TB, key database.Key, state database.AdminOperationState) *database.AdminOperationDocument {
 	t.Helper()
 	var document *database.AdminOperationDocument
-	eventually.Holds(t, timeout, "the operation is "+string(state), func() error {
+	eventually.Soon(t, "the operation is "+string(state), func() error {
 		item, err := h.db.AdminOperations().Get(t.Context(), key)
 		if err != nil {
 			return err
@@ -204,6 +204,7 @@ func (h *environment) await(t testing.TB, key database.Key, state database.Admin
 		}
 		return nil
 	})
+
 	return document
 }
 
@@ -288,7 +289,7 @@ func TestOperationSurvivesRestarts(t *testing.T) {
 	key := h.request(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"})
 	for range 3 {
 		stop := h.run(t, adminoperation.Options{})
-		eventually.Holds(t, timeout, "the operation was executed again", func() error {
+		eventually.Soon(t, "the operation was executed again", func() error {
 			select {
 			case <-reached:
 				return nil
@@ -296,6 +297,7 @@ func TestOperationSurvivesRestarts(t *testing.T) {
 				return errors.New("no call was received")
 			}
 		})
+
 		stop()
 	}
 	h.run(t, adminoperation.Options{})

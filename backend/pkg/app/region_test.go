@@ -278,12 +278,13 @@ func (r *region) eventually(what string, check func() string) {
 
 func (r *region) within(limit time.Duration, what string, check func() string) {
 	r.t.Helper()
-	eventually.Holds(r.t, limit, what, func() error {
+	eventually.Soon(r.t, what, func() error {
 		if problem := check(); problem != "" {
 			return errors.New(problem)
 		}
 		return nil
 	})
+
 }
 
 func (r *region) ends(operation database.Key, want hub.ProvisioningState) database.OperationDocument {

@@ -121,7 +121,7 @@ func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterReq
 func (r *region) onlyWorks(id string, suffixes ...string) {
 	r.t.Helper()
 	slices.Sort(suffixes)
-	eventually.Holds(r.t, deadline, "Maestro holds exactly the works of one cluster", func() error {
+	eventually.Soon(r.t, "Maestro holds exactly the works of one cluster", func() error {
 		var names []string
 		for _, held := range r.maestro.Resources() {
 			names = append(names, strings.TrimPrefix(held.Name, id))
@@ -132,6 +132,7 @@ func (r *region) onlyWorks(id string, suffixes ...string) {
 		}
 		return nil
 	})
+
 }
 
 func TestExternalAuthLifecycle(t *testing.T) {

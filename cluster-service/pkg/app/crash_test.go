@@ -60,12 +60,13 @@ func untilDone(t *testing.T, do func(ctx context.Context) error) {
 // awaitCondition waits until condition returns true.
 func awaitCondition(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	eventually.Holds(t, deadline, what, func() error {
+	eventually.Soon(t, what, func() error {
 		if !condition() {
 			return errors.New("the condition is false")
 		}
 		return nil
 	})
+
 }
 
 // survivor is a Cluster Service that is replaced when it crashes.

@@ -225,7 +225,7 @@ func TestLevelNeedsItsRole(t *testing.T) {
 		service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 		want := string(fleet.Level(request.Spec))
 		recorded := false
-		eventually.Holds(t, time.Minute, "the audit has the level", func() error {
+		eventually.Soon(t, "the audit has the level", func() error {
 			for _, record := range r.records.Records(t) {
 				recorded = recorded || record.Operation == request.Uid && record.Action == fleet.CredentialRequested && record.Level == want
 			}
@@ -234,6 +234,7 @@ func TestLevelNeedsItsRole(t *testing.T) {
 			}
 			return nil
 		})
+
 	}
 }
 

@@ -71,7 +71,7 @@ func (p *publisher) source(t *testing.T, url string, store Store, catalog *relea
 
 func awaitRefusal(t *testing.T, s *Source, version string, unavailable bool) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, version+" is refused", func() error {
+	eventually.Soon(t, version+" is refused", func() error {
 		refusal, known := s.Catalog().RefusalOf(version)
 		switch {
 		case !known:
@@ -83,6 +83,7 @@ func awaitRefusal(t *testing.T, s *Source, version string, unavailable bool) {
 		}
 		return nil
 	})
+
 }
 
 func catalogOfTests(t *testing.T) *release.Catalog {

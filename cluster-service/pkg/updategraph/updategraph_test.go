@@ -106,12 +106,13 @@ func run(t *testing.T, s *Source) (stop func()) {
 
 func await(t *testing.T, s *Source, version string) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, version+" is known", func() error {
+	eventually.Soon(t, version+" is known", func() error {
 		if _, known := s.Catalog().Exact(version); !known {
 			return errors.New("it is not in the catalogue")
 		}
 		return nil
 	})
+
 }
 
 func TestSource(t *testing.T) {

@@ -186,12 +186,13 @@ func TestLostPodGetsNoRequests(t *testing.T) {
 	p.set([]*discoveryv1.EndpointSlice{slice(map[string]bool{podA: true})})
 	ended := make(chan int)
 	go func() { ended <- p.request(http.MethodPost, "").StatusCode }()
-	eventually.Holds(t, time.Minute, "the request in progress", func() error {
+	eventually.Soon(t, "the request in progress", func() error {
 		if p.count(podA) != 1 {
 			return errors.New("it has not arrived")
 		}
 		return nil
 	})
+
 	p.set([]*discoveryv1.EndpointSlice{slice(map[string]bool{podA: true, podB: true})})
 	p.lose(podA)
 	p.probe(t.Context())
@@ -249,12 +250,13 @@ func TestGatewayFollowsEndpoints(t *testing.T) {
 	}()
 	awaitPod := func(pod string) {
 		t.Helper()
-		eventually.Holds(t, time.Minute, "the endpoint "+pod, func() error {
+		eventually.Soon(t, "the endpoint "+pod, func() error {
 			if next := p.next(); next != pod+":8443" {
 				return fmt.Errorf("requests go to %q", next)
 			}
 			return nil
 		})
+
 	}
 	first := <-watches
 	awaitPod(podA)

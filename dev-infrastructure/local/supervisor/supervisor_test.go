@@ -51,12 +51,13 @@ func testContext(t *testing.T) context.Context {
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, what, func() error {
+	eventually.Soon(t, what, func() error {
 		if !condition() {
 			return errors.New("not yet")
 		}
 		return nil
 	})
+
 }
 
 func shell(name, script string, needs ...string) Spec {

@@ -161,12 +161,13 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 // waitReady waits until the service is ready.
 func (r *region) waitReady(t testing.TB, client *http.Client) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, "the service is ready", func() error {
+	eventually.Soon(t, "the service is ready", func() error {
 		if status, body := do(t, client, http.MethodGet, r.url+"/readyz", ""); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
 		}
 		return nil
 	})
+
 }
 
 func do(t testing.TB, client *http.Client, method, url, body string) (int, string) {
@@ -209,7 +210,7 @@ func TestServe(t *testing.T) {
 	if status, body := do(t, arm, http.MethodPut, r.url+"/subscriptions/11111111-1111-1111-1111-111111111111?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
 		t.Errorf("PUT subscription: %d %s", status, body)
 	}
-	eventually.Holds(t, time.Minute, "the access log and the audit record name the workload", func() error {
+	eventually.Soon(t, "the access log and the audit record name the workload", func() error {
 		for _, message := range []string{"request", "audit"} {
 			if !r.named(message, mesh.ARMFrontDoor) {
 				return fmt.Errorf("no record %q names it:\n%s", message, &r.log)
@@ -217,6 +218,7 @@ func TestServe(t *testing.T) {
 		}
 		return nil
 	})
+
 	arm.CloseIdleConnections()
 	r.stop()
 	if err := <-r.frontend; err != nil {

@@ -61,7 +61,7 @@ func TestServeToken(t *testing.T) {
 	})
 	arm := r.client(mesh.ARMFrontDoor)
 
-	eventually.Holds(t, time.Minute, "only authentication is not ready, because of the issuer's status 502", func() error {
+	eventually.Soon(t, "only authentication is not ready, because of the issuer's status 502", func() error {
 		status, body := do(t, arm, http.MethodGet, r.url+"/readyz", "")
 		var readiness struct{ NotReady map[string]string }
 		if err := json.Unmarshal([]byte(body), &readiness); err != nil {
@@ -72,6 +72,7 @@ func TestServeToken(t *testing.T) {
 		}
 		return nil
 	})
+
 	up.Store(true)
 	r.waitReady(t, arm)
 

@@ -376,7 +376,7 @@ func (g *gateway) await(id string, want database.AccessSessionState) *database.A
 func (g *gateway) awaitAt(key database.Key, want database.AccessSessionState) *database.AccessSessionDocument {
 	g.r.t.Helper()
 	var found *database.AccessSessionDocument
-	eventually.Holds(g.r.t, patience, fmt.Sprintf("the session is %s", want), func() error {
+	eventually.Soon(g.r.t, fmt.Sprintf("the session is %s", want), func() error {
 		item, err := g.r.db.AccessSessions().Get(g.r.t.Context(), key)
 		if err != nil {
 			return err
@@ -386,6 +386,7 @@ func (g *gateway) awaitAt(key database.Key, want database.AccessSessionState) *d
 		}
 		return nil
 	})
+
 	return found
 }
 
@@ -679,7 +680,7 @@ func TestRequestsAreLimited(t *testing.T) {
 	}
 	for i, limit := range limits {
 		_ = first[i].Close()
-		eventually.Holds(t, patience, "another one is accepted", func() error {
+		eventually.Soon(t, "another one is accepted", func() error {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			response, err := g.open(ctx, http.MethodGet, "alice", alicePath+limit.path, "")
@@ -692,6 +693,7 @@ func TestRequestsAreLimited(t *testing.T) {
 			}
 			return nil
 		})
+
 	}
 }
 
@@ -756,12 +758,13 @@ func TestNothingHappensWithoutAudit(t *testing.T) {
 		t.Errorf("%d requests were forwarded", after-before)
 	}
 	r.trail.SinkAway(false)
-	eventually.Holds(t, patience, "a read is returned", func() error {
+	eventually.Soon(t, "a read is returned", func() error {
 		if response, body := g.send(http.MethodGet, "alice", path, ""); response.StatusCode != http.StatusOK {
 			return fmt.Errorf("%d: %s", response.StatusCode, body)
 		}
 		return nil
 	})
+
 }
 
 // TestForeignAPIServerIsRefused sends requests while the endpoint of the cluster has a certificate of another authority.
@@ -779,12 +782,13 @@ func TestForeignAPIServerIsRefused(t *testing.T) {
 	}
 	// The authority of the cluster was rotated.
 	r.cluster(nil)
-	eventually.Holds(t, patience, "the API server is accepted", func() error {
+	eventually.Soon(t, "the API server is accepted", func() error {
 		if response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusOK {
 			return fmt.Errorf("%d: %s", response.StatusCode, body)
 		}
 		return nil
 	})
+
 }
 
 // TestForgedSessionsEnd stores sessions that do not match their credentials. None becomes ready.
@@ -890,10 +894,11 @@ func TestStopEndsWatches(t *testing.T) {
 	// Another replica continues with it.
 	r.handle(nil)
 	another := r.start()
-	eventually.Holds(t, patience, "another replica serves the session", func() error {
+	eventually.Soon(t, "another replica serves the session", func() error {
 		if response, body := another.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusOK {
 			return fmt.Errorf("%d: %s", response.StatusCode, body)
 		}
 		return nil
 	})
+
 }

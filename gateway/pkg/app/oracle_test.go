@@ -124,12 +124,13 @@ func TestModesAreNeverLaxerThanRBAC(t *testing.T) {
 		_ = r.admin.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com").Do(context.WithoutCancel(ctx))
 	})
 	var lists []*metav1.APIResourceList
-	eventually.Holds(t, patience, "discovery has the custom resource", func() (err error) {
+	eventually.Soon(t, "discovery has the custom resource", func() (err error) {
 		if _, err = r.admin.Discovery().ServerResourcesForGroupVersion("example.com/v1"); err == nil {
 			_, lists, err = r.admin.Discovery().ServerGroupsAndResources()
 		}
 		return err
 	})
+
 	var index struct{ Paths []string }
 	content, err := r.admin.RESTClient().Get().AbsPath("/").DoRaw(ctx)
 	if err != nil || json.Unmarshal(content, &index) != nil {

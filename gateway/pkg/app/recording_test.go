@@ -43,7 +43,7 @@ type recorded struct {
 func (r *region) recordingsOf(session string, count int) []recorded {
 	r.t.Helper()
 	var documents []database.AccessRecordingDocument
-	eventually.Holds(r.t, patience, fmt.Sprintf("%d recordings are exported", count), func() error {
+	eventually.Soon(r.t, fmt.Sprintf("%d recordings are exported", count), func() error {
 		documents = nil
 		ended := 0
 		err := r.db.EachAccessRecording(r.t.Context(), database.AccessRecordingFilter{ClusterUID: clusterUID, SessionID: session}, func(d *database.AccessRecordingDocument) error {
@@ -58,6 +58,7 @@ func (r *region) recordingsOf(session string, count int) []recorded {
 		}
 		return err
 	})
+
 	slices.SortFunc(documents, func(a, b database.AccessRecordingDocument) int { return a.StartTime.Compare(b.StartTime) })
 	var all []recorded
 	for _, d := range documents {
@@ -442,7 +443,7 @@ func TestRecordingSurvivesKill(t *testing.T) {
 	r.issue(session, r.request(session, engineer, func(v *database.AccessSessionDocument) { v.Owner.TenantID, v.Mode = entratest.Tenant, "admin" }), 15*time.Minute)
 	k := r.runKubelet("killed")
 	p.start()
-	eventually.Holds(t, patience, "the program serves the session", func() error {
+	eventually.Soon(t, "the program serves the session", func() error {
 		response, err := p.send(t.Context(), session, http.MethodGet, "/api/v1/namespaces/default", "")
 		if err != nil {
 			return err
@@ -453,6 +454,7 @@ func TestRecordingSurvivesKill(t *testing.T) {
 		}
 		return err
 	})
+
 	command := r.kubectl(p.url, session, p.token, "exec", "-i", "killed", "--", "cat")
 	input, err := command.StdinPipe()
 	if err != nil {

@@ -255,22 +255,24 @@ func TestSessionForManagementClusterEnds(t *testing.T) {
 // sendUntilKnown sends a request of alice until the gateway knows her session, and returns the response.
 func (g *gateway) sendUntilKnown(t *testing.T, path string) (response *http.Response, body string) {
 	t.Helper()
-	eventually.Holds(t, patience, "the gateway knows the session", func() error {
+	eventually.Soon(t, "the gateway knows the session", func() error {
 		if response, body = g.send(http.MethodGet, "alice", path, ""); strings.Contains(body, "does not exist") || strings.Contains(body, "cannot read") {
 			return errors.New(body)
 		}
 		return nil
 	})
+
 	return response, body
 }
 
 // awaitRefusal waits until a request of alice is refused because her session has ended.
 func (g *gateway) awaitRefusal(t *testing.T, path, reason string) {
 	t.Helper()
-	eventually.Holds(t, patience, "the session has ended", func() error {
+	eventually.Soon(t, "the session has ended", func() error {
 		if response, body := g.send(http.MethodGet, "alice", path, ""); response.StatusCode != http.StatusForbidden || !strings.Contains(body, reason) {
 			return fmt.Errorf("%s: %s", response.Status, body)
 		}
 		return nil
 	})
+
 }

@@ -78,7 +78,7 @@ func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver, granter gr
 		cancel()
 		<-ended
 	})
-	eventually.Holds(t, patience, "the agent is connected", func() error { return a.Ready(ctx) })
+	eventually.Soon(t, "the agent is connected", func() error { return a.Ready(ctx) })
 }
 
 // TestRestrictedClusterIsReachedThroughTunnel sends requests to an API server to which nobody can connect directly: a read, a watch and a command. The

@@ -362,13 +362,14 @@ func TestUpgradeIsLimited(t *testing.T) {
 			t.Errorf("%v: %v", response, err)
 		}
 		_ = first.Close()
-		eventually.Holds(t, patience, "another connection is accepted", func() error {
+		eventually.Soon(t, "another connection is accepted", func() error {
 			connection, _, err := g.webSocket(execPath, remoteCommand)
 			if err == nil {
 				_ = connection.Close()
 			}
 			return err
 		})
+
 	})
 }
 
@@ -415,7 +416,7 @@ func TestStopDrainsUpgrades(t *testing.T) {
 	connection := g.opened(execPath, remoteCommand)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); g.stop() }()
-	eventually.Holds(t, patience, "the gateway accepts no connections", func() error {
+	eventually.Soon(t, "the gateway accepts no connections", func() error {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
 		if err == nil {
 			_ = conn.Close()
@@ -423,6 +424,7 @@ func TestStopDrainsUpgrades(t *testing.T) {
 		}
 		return nil
 	})
+
 	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00more")); err != nil {
 		t.Fatal(err)
 	}

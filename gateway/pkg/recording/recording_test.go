@@ -158,13 +158,14 @@ func (h *harness) read(content []byte) (input, output string, end *recording.End
 // exported waits until a recording has ended in the index, and reads it from the sink.
 func (h *harness) exported(id string) (input, output string, d Description) {
 	h.t.Helper()
-	eventually.Holds(h.t, patience, "the recording is exported", func() error {
+	eventually.Soon(h.t, "the recording is exported", func() error {
 		if known, ok := h.index.get(id); ok && known.End != nil {
 			d = known
 			return nil
 		}
 		return errors.New("it has not ended")
 	})
+
 	content, err := os.ReadFile(filepath.Join(h.sink, recording.LogName(id)+".jsonl"))
 	if err != nil {
 		h.t.Fatal(err)
@@ -179,7 +180,7 @@ func (h *harness) exported(id string) (input, output string, d Description) {
 // empty waits until the store has no file.
 func (h *harness) empty(s *Store) {
 	h.t.Helper()
-	eventually.Holds(h.t, patience, "the store is empty", func() error {
+	eventually.Soon(h.t, "the store is empty", func() error {
 		files, err := filepath.Glob(filepath.Join(h.dir, "*"+suffix))
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -188,6 +189,7 @@ func (h *harness) empty(s *Store) {
 		}
 		return err
 	})
+
 }
 
 func TestRecordingIsExportedAndDeleted(t *testing.T) {
@@ -201,12 +203,13 @@ func TestRecordingIsExportedAndDeleted(t *testing.T) {
 	h.take(r, true, "\xff\x00")
 	h.take(r, false, "")
 	h.take(r, false, "\x03"+`{"status":"Success"}`)
-	eventually.Holds(t, patience, "the index has the recording in progress", func() error {
+	eventually.Soon(t, "the index has the recording in progress", func() error {
 		if d, ok := h.index.get(r.facts.ID); !ok || d.End != nil || d.Pod != "a" {
 			return fmt.Errorf("it has %+v", d)
 		}
 		return nil
 	})
+
 	if err := r.End(t.Context(), "The client has closed the connection."); err != nil {
 		t.Fatal(err)
 	}

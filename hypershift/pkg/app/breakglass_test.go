@@ -59,7 +59,7 @@ func (s *sample) submit(t testing.TB, name string, class contract.SignerClass, r
 func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) pki.Pair {
 	t.Helper()
 	var request certificatesv1.CertificateSigningRequest
-	eventually.Holds(t, patience, "request "+name+" is signed", func() error {
+	eventually.Soon(t, "request "+name+" is signed", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKey{Name: name}, &request); err != nil {
 			return err
 		}
@@ -68,6 +68,7 @@ func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) p
 		}
 		return nil
 	})
+
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +207,7 @@ func TestBreakGlass(t *testing.T) {
 
 	// A class signs only its own common names.
 	s.request(t, "wrong-name", contract.CustomerBreakGlass, sreName)
-	eventually.Holds(t, patience, "a request with a wrong name is marked as failed", func() error {
+	eventually.Soon(t, "a request with a wrong name is marked as failed", func() error {
 		var request certificatesv1.CertificateSigningRequest
 		if err := s.client.Get(t.Context(), client.ObjectKey{Name: "wrong-name"}, &request); err != nil {
 			return err
@@ -249,7 +250,7 @@ func TestBreakGlass(t *testing.T) {
 	// A restarted runtime finds the same state.
 	stop()
 	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
-	eventually.Holds(t, patience, "the credential is accepted after a restart", func() error { _, err := s.whoAmI(t, withCertificate(again)); return err })
+	eventually.Soon(t, "the credential is accepted after a restart", func() error { _, err := s.whoAmI(t, withCertificate(again)); return err })
 	if after := s.awaitUse(t, fingerprintOf(t, again)); !after.First.Equal(before.First) {
 		t.Errorf("after a restart a certificate was first used at %s, before at %s", after.First, before.First)
 	}
@@ -344,9 +345,10 @@ func TestRevocationSurvivesKills(t *testing.T) {
 	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed-revocation")
 	running := m.spawnRuntime(t, options)
-	eventually.Holds(t, patience, "the kind of revocations is served", func() error {
+	eventually.Soon(t, "the kind of revocations is served", func() error {
 		return s.client.List(t.Context(), &certificatesv1alpha1.CertificateRevocationRequestList{})
 	})
+
 	s.create(t)
 	s.waitCluster(t, patience, available)
 	customer := s.certificate(t, "killed-1", s.request(t, "killed-1", contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
@@ -368,13 +370,14 @@ func TestRevocationSurvivesKills(t *testing.T) {
 		s.expectNothingRuns(t)
 		running = m.spawnRuntime(t, options)
 	}
-	eventually.Holds(t, patience, "the revoked credential is rejected", func() error {
+	eventually.Soon(t, "the revoked credential is rejected", func() error {
 		_, err := s.whoAmI(t, withCertificate(customer))
 		if !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("want it rejected, got %v", err)
 		}
 		return nil
 	})
+
 	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	if err := s.client.Patch(t.Context(), changed, client.MergeFrom(&secret)); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, 2*time.Minute, "the new certificate is served", func() error {
+	eventually.Soon(t, "the new certificate is served", func() error {
 		now, err := served()
 		switch {
 		case err != nil:
@@ -77,11 +77,12 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		}
 		return nil
 	})
+
 	if now := s.servers(t); !slices.Equal(now, pids) {
 		t.Errorf("the API server restarted: %v, before: %v", now, pids)
 	}
 	// The services that issue kubeconfigs read the certificate of the server there.
-	eventually.Holds(t, patience, "the control plane's namespace has the new certificate", func() error {
+	eventually.Soon(t, "the control plane's namespace has the new certificate", func() error {
 		var copied corev1.Secret
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: named.ServingCertificate.Name}, &copied); err != nil {
 			return err
@@ -91,6 +92,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		}
 		return nil
 	})
+
 	s.delete(t)
 	s.expectNothingRuns(t)
 }

@@ -263,7 +263,7 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 	if err := s.client.Delete(t.Context(), s.pool); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, patience, "the node pool and its record of machines are gone", func() error {
+	eventually.Soon(t, "the node pool and its record of machines are gone", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the node pool still exists: %v", err)
 		}
@@ -276,6 +276,7 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 		}
 		return nil
 	})
+
 	if err := available(s.hostedCluster(t)); err != nil {
 		t.Errorf("the deletion of the node pool affected the cluster: %v", err)
 	}
@@ -319,7 +320,7 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 		s := m.sample(t, "once-"+name)
 		s.create(t)
 		s.apply(t, s.pool)
-		eventually.Holds(t, patience, "the creation reaches the step "+name, func() error { return reached(s) })
+		eventually.Soon(t, "the creation reaches the step "+name, func() error { return reached(s) })
 		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +357,7 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, patience, "the stuck deletion is reported", func() error {
+	eventually.Soon(t, "the stuck deletion is reported", func() error {
 		var hcp hyperv1.HostedControlPlane
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
 			return err
@@ -366,6 +367,7 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 		}
 		return nil
 	})
+
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, contract.FaultAnnotation)
 	if err := s.client.Patch(t.Context(), s.hostedCluster(t), client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func keysMissing(available metav1.ConditionStatus) func(*hyperv1.HostedCluster) 
 // awaitKind waits until a spawned runtime has created the CustomResourceDefinition of HostedClusters.
 func (s *sample) awaitKind(t *testing.T) {
 	t.Helper()
-	eventually.Holds(t, patience, "HostedClusters are served", func() error { return s.client.List(t.Context(), &hyperv1.HostedClusterList{}) })
+	eventually.Soon(t, "HostedClusters are served", func() error { return s.client.List(t.Context(), &hyperv1.HostedClusterList{}) })
 }
 
 // TestMissingKeysAreNotReplaced deletes the Secret with the keys of etcd. A new key could not decrypt what etcd has. The API server that

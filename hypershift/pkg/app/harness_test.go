@@ -143,7 +143,7 @@ func (m *managementCluster) startRuntime(t testing.TB, options Options) (stop fu
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- runtime.RunWith(ctx, m.config) }()
-	eventually.Holds(t, patience, "the runtime is ready", func() error { return runtime.Ready(ctx) })
+	eventually.Soon(t, "the runtime is ready", func() error { return runtime.Ready(ctx) })
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -373,7 +373,7 @@ func (s *sample) awaitGone(t testing.TB) {
 	t.Helper()
 	gone := func(key client.ObjectKey, object client.Object) {
 		t.Helper()
-		eventually.Holds(t, 2*time.Minute, fmt.Sprintf("%T %s is gone", object, key), func() error {
+		eventually.Soon(t, fmt.Sprintf("%T %s is gone", object, key), func() error {
 			switch err := s.client.Get(t.Context(), key, object); {
 			case apierrors.IsNotFound(err):
 				return nil
@@ -382,6 +382,7 @@ func (s *sample) awaitGone(t testing.TB) {
 			}
 			return fmt.Errorf("%T %s still exists: finalizers %v, deleted %v%s", object, key, object.GetFinalizers(), object.GetDeletionTimestamp(), s.remainingObjects(t))
 		})
+
 	}
 	gone(s.key(), &hyperv1.HostedCluster{})
 	gone(client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{})

@@ -63,13 +63,14 @@ func runPod(t testing.TB, hosted kubernetes.Interface, name, node, image string)
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, kubeletTimeout, "pod "+name+" is Running", func() error {
+	eventually.Soon(t, "pod "+name+" is Running", func() error {
 		found, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil && found.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("it is %s", found.Status.Phase)
 		}
 		return err
 	})
+
 }
 
 // follow follows the log of a pod. The channel gets an element when the log ends.
@@ -109,7 +110,7 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 		s.waitCluster(t, patience, available)
 		s.waitPool(t, patience, poolReady(1))
 		var nodes []corev1.Node
-		eventually.Holds(t, patience, "the node is ready", func() (err error) { nodes, err = s.nodesReady(t, 1); return err })
+		eventually.Soon(t, "the node is ready", func() (err error) { nodes, err = s.nodesReady(t, 1); return err })
 		if port := nodes[0].Status.DaemonEndpoints.KubeletEndpoint.Port; port == 0 {
 			t.Fatalf("node %s has no port of a kubelet", nodes[0].Name)
 		}
@@ -152,12 +153,13 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 	stop = m.startRuntime(t, options)
 	for _, s := range samples {
 		kubectl := s.kubectl(t)
-		eventually.Holds(t, patience, "the restarted runtime serves the kubelet API of "+s.name, func() error {
+		eventually.Soon(t, "the restarted runtime serves the kubelet API of "+s.name, func() error {
 			if out, errOut, code := kubectl("logs", pod, "--tail=1"); code != 0 || out == "" {
 				return errors.New(errOut)
 			}
 			return nil
 		})
+
 	}
 	if _, _, code := kubectl("exec", pod, "--", "test", "-e", "/tmp/file"); code != 1 {
 		t.Errorf("a file has survived the runtime: %d", code)

@@ -133,7 +133,7 @@ func (w *nodeWatch) usable(want int) ([]*corev1.Node, error) {
 
 func (w *nodeWatch) await(t *testing.T, want int) (nodes []*corev1.Node) {
 	t.Helper()
-	eventually.Holds(t, patience, fmt.Sprintf("%d nodes are usable", want), func() (err error) { nodes, err = w.usable(want); return err })
+	eventually.Soon(t, fmt.Sprintf("%d nodes are usable", want), func() (err error) { nodes, err = w.usable(want); return err })
 	return nodes
 }
 
@@ -177,7 +177,7 @@ func TestNodePoolLifecycle(t *testing.T) {
 	s.setPool(t, int64(1), "spec", "replicas")
 	s.apply(t, s.pool)
 	var removed string
-	eventually.Holds(t, patience, "a node is cordoned", func() error {
+	eventually.Soon(t, "a node is cordoned", func() error {
 		for _, node := range nodes {
 			if watched.happened(node.Name, "ready", "cordoned") == nil {
 				removed = node.Name
@@ -186,6 +186,7 @@ func TestNodePoolLifecycle(t *testing.T) {
 		}
 		return fmt.Errorf("no node is cordoned")
 	})
+
 	s.waitPool(t, 30*time.Second, poolReady(1))
 	if err := watched.happened(removed, "left"); err == nil {
 		t.Error("the node was removed although a disruption budget protects its pod")
@@ -206,7 +207,7 @@ func TestNodePoolLifecycle(t *testing.T) {
 	s.setPool(t, map[string]any{"team": "b"}, "spec", "nodeLabels")
 	unstructured.RemoveNestedField(s.pool.Object, "spec", "taints")
 	s.apply(t, s.pool)
-	eventually.Holds(t, patience, "the node has the new labels and no taints", func() error {
+	eventually.Soon(t, "the node has the new labels and no taints", func() error {
 		nodes, err := watched.usable(1)
 		if err != nil {
 			return err
@@ -224,7 +225,7 @@ func TestNodePoolLifecycle(t *testing.T) {
 	watched.countFrom(1)
 	s.setPool(t, "Standard_D16s_v3", "spec", "platform", "azure", "vmSize")
 	s.apply(t, s.pool)
-	eventually.Holds(t, patience, "the replaced node is removed", func() error { return watched.happened(kept.Name, "ready", "cordoned", "left") })
+	eventually.Soon(t, "the replaced node is removed", func() error { return watched.happened(kept.Name, "ready", "cordoned", "left") })
 	larger := watched.await(t, 1)[0]
 	if size := larger.Labels["node.kubernetes.io/instance-type"]; size != "Standard_D16s_v3" || watched.fewestUsable < 1 {
 		t.Errorf("the new node has size %s; the smallest number of usable nodes was %d", size, watched.fewestUsable)
@@ -232,7 +233,7 @@ func TestNodePoolLifecycle(t *testing.T) {
 
 	// A node whose kubelet stops reporting is replaced.
 	s.annotatePool(t, contract.UnhealthyAnnotation, larger.Name)
-	eventually.Holds(t, patience, "the unreachable node is removed", func() error { return watched.happened(larger.Name, "ready", "lost", "left") })
+	eventually.Soon(t, "the unreachable node is removed", func() error { return watched.happened(larger.Name, "ready", "lost", "left") })
 	repaired := watched.await(t, 1)[0]
 	if repaired.Name == larger.Name {
 		t.Error("the replacement has the same name")

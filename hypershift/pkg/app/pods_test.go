@@ -84,19 +84,21 @@ func TestControlPlanesArePods(t *testing.T) {
 	}
 	issuer := newIssuer(t)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
-	eventually.Holds(t, patience, "the API server gets the issuer in a file", func() error {
+	eventually.Soon(t, "the API server gets the issuer in a file", func() error {
 		if now := string(files()["authentication.json"]); now == before || !strings.Contains(now, issuer.URL) {
 			return fmt.Errorf("the file is %s", now)
 		}
 		return nil
 	})
-	eventually.Holds(t, patience, "the pod has an annotation, so that its kubelet copies the file", func() error {
+
+	eventually.Soon(t, "the pod has an annotation, so that its kubelet copies the file", func() error {
 		err := m.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
 		if err == nil && pod.Annotations["runtime.hcpmesh.io/files"] == "" {
 			err = fmt.Errorf("its annotations are %v", pod.Annotations)
 		}
 		return err
 	})
+
 	program := pod.DeepCopy()
 	program.Spec.Containers[0].Image = "registry.example/program"
 	if err := limited.client.Patch(t.Context(), program, client.MergeFrom(pod), client.DryRunAll); !apierrors.IsForbidden(err) {
@@ -109,12 +111,13 @@ func TestControlPlanesArePods(t *testing.T) {
 	// A restart replaces the pods of the API server only.
 	s.annotate(hyperv1.RestartDateAnnotation, "2026-11-23T00:00:00Z")
 	s.apply(t, s.cluster)
-	eventually.Holds(t, patience, "the pods of the API server are replaced", func() error {
+	eventually.Soon(t, "the pods of the API server are replaced", func() error {
 		if get(); server.Generation == serverBefore {
 			return fmt.Errorf("generation %d", server.Generation)
 		}
 		return nil
 	})
+
 	if etcd.Generation != etcdBefore {
 		t.Errorf("the restart changed etcd: generation %d, before %d", etcd.Generation, etcdBefore)
 	}
@@ -124,13 +127,14 @@ func TestControlPlanesArePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	removed := server.UID
-	eventually.Holds(t, patience, "another Deployment replaces the removed one", func() error {
+	eventually.Soon(t, "another Deployment replaces the removed one", func() error {
 		err := m.client.Get(t.Context(), client.ObjectKeyFromObject(server), server)
 		if err == nil && server.UID == removed {
 			err = fmt.Errorf("it is the removed one")
 		}
 		return err
 	})
+
 	s.delete(t)
 }
 

@@ -87,12 +87,13 @@ func (s *sample) servers(t testing.TB) []int {
 
 func (s *sample) expectNothingRuns(t testing.TB) {
 	t.Helper()
-	eventually.Holds(t, patience, "no hosted API server runs", func() error {
+	eventually.Soon(t, "no hosted API server runs", func() error {
 		if pids := s.servers(t); len(pids) > 0 {
 			return fmt.Errorf("hosted API servers still run: %v", pids)
 		}
 		return nil
 	})
+
 }
 
 func withProcessFidelity(o *Options) { o.Fidelity = "process" }
@@ -138,14 +139,14 @@ func TestProcessFidelity(t *testing.T) {
 	for _, replicas := range []int{5, 1} {
 		s.setPool(t, int64(replicas), "spec", "replicas")
 		s.apply(t, s.pool)
-		eventually.Holds(t, patience, fmt.Sprintf("%d nodes are ready", replicas), func() error { _, err := s.nodesReady(t, replicas); return err })
+		eventually.Soon(t, fmt.Sprintf("%d nodes are ready", replicas), func() error { _, err := s.nodesReady(t, replicas); return err })
 		s.waitPool(t, patience, poolReady(int32(replicas)))
 	}
 
 	stop()
 	s.expectNothingRuns(t)
 	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
-	eventually.Holds(t, patience, "one node is ready after a restart", func() error { _, err := s.nodesReady(t, 1); return err })
+	eventually.Soon(t, "one node is ready after a restart", func() error { _, err := s.nodesReady(t, 1); return err })
 	if after := s.hostedCluster(t); after.Status.ControlPlaneEndpoint != hc.Status.ControlPlaneEndpoint {
 		t.Errorf("the endpoint before the restart: %v, after: %v", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
 	}
@@ -157,13 +158,14 @@ func TestProcessFidelity(t *testing.T) {
 	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, patience, "another hosted API server replaces the killed one", func() error {
+	eventually.Soon(t, "another hosted API server replaces the killed one", func() error {
 		if now := s.servers(t); len(now) != 1 || now[0] == pids[0] {
 			return fmt.Errorf("hosted API servers: %v", now)
 		}
 		_, err := s.nodesReady(t, 1)
 		return err
 	})
+
 	s.expectCanary(t)
 
 	s.delete(t)
@@ -182,9 +184,10 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed")
 	first := m.spawnRuntime(t, options)
-	eventually.Holds(t, patience, "both kinds are served", func() error {
+	eventually.Soon(t, "both kinds are served", func() error {
 		return errors.Join(s.client.List(t.Context(), &hyperv1.HostedClusterList{}), s.client.List(t.Context(), &hyperv1.NodePoolList{}))
 	})
+
 	s.create(t)
 	s.apply(t, s.pool)
 	for _, reached := range []func() error{
@@ -205,14 +208,14 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 			return nil
 		},
 	} {
-		eventually.Holds(t, patience, "the creation reaches the next step", reached)
+		eventually.Soon(t, "the creation reaches the next step", reached)
 		first.Kill()
 		s.expectNothingRuns(t)
 		first = m.spawnRuntime(t, options)
 	}
 	s.waitCluster(t, patience, available)
 	s.waitPool(t, patience, poolReady(3))
-	eventually.Holds(t, patience, "three nodes are ready", func() error { _, err := s.nodesReady(t, 3); return err })
+	eventually.Soon(t, "three nodes are ready", func() error { _, err := s.nodesReady(t, 3); return err })
 	if pids := s.servers(t); len(pids) != 1 {
 		t.Errorf("hosted API servers: %v", pids)
 	}
@@ -245,7 +248,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 	for _, date := range []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"} {
 		s.annotate(hyperv1.RestartDateAnnotation, date)
 		s.apply(t, s.cluster)
-		eventually.Holds(t, patience, "a new process of the hosted API server serves", func() error {
+		eventually.Soon(t, "a new process of the hosted API server serves", func() error {
 			now := s.servers(t)
 			if len(now) != 1 || now[0] == pids[0] {
 				return fmt.Errorf("hosted API servers: %v, before the restart: %v", now, pids)
@@ -253,6 +256,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 			_, err := s.nodesReady(t, 0)
 			return err
 		})
+
 		pids = s.servers(t)
 	}
 	after := s.hostedCluster(t)
@@ -278,10 +282,11 @@ func TestLateNodeBecomesReady(t *testing.T) {
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
 	s.waitCluster(t, patience, available)
-	eventually.Holds(t, patience, "three nodes are ready", func() error {
+	eventually.Soon(t, "three nodes are ready", func() error {
 		_, err := s.nodesReady(t, 3)
 		return err
 	})
+
 	s.delete(t)
 }
 

@@ -57,7 +57,7 @@ func (s *sample) controlPlaneUID(t *testing.T) types.UID {
 // of the former one, and the former API server serves until the next one starts, so the conditions of the HostedControlPlane count.
 func (s *sample) awaitRebuilt(t *testing.T, before types.UID) {
 	t.Helper()
-	eventually.Holds(t, 2*time.Minute, "the control plane is built again", func() error {
+	eventually.Soon(t, "the control plane is built again", func() error {
 		var now hyperv1.HostedControlPlane
 		uid := s.uidOf(t, &now, client.ObjectKey{Namespace: s.controlPlane(), Name: s.name})
 		if uid == "" || uid == before {
@@ -72,6 +72,7 @@ func (s *sample) awaitRebuilt(t *testing.T, before types.UID) {
 		_, err := s.nodesReady(t, 1)
 		return err
 	})
+
 }
 
 // hasCustomersObject reports whether the object of the cluster's owner exists.

@@ -52,13 +52,14 @@ func (m *managementCluster) asServiceAccount(t *testing.T) *managementCluster {
 	if limited.client, err = client.NewWithWatch(limited.config, client.Options{Scheme: m.client.Scheme()}); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, patience, "the API server enforces the role and the policy", func() error {
+	eventually.Soon(t, "the API server enforces the role and the policy", func() error {
 		err := limited.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}, client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "namespaces of clusters") {
 			return fmt.Errorf("a ConfigMap in the namespace default: %v", err)
 		}
 		return nil
 	})
+
 	return &limited
 }
 

@@ -106,7 +106,7 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 	if err := m.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, 2*time.Minute, "the HostedCluster is gone", func() error {
+	eventually.Soon(t, "the HostedCluster is gone", func() error {
 		once()
 		var left hyperv1.HostedClusterList
 		if err := m.client.List(t.Context(), &left); err != nil || meta.LenList(&left) == 0 {
@@ -114,4 +114,5 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 		}
 		return errors.New("the HostedCluster still exists")
 	})
+
 }

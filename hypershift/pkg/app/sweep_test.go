@@ -123,7 +123,7 @@ func (m *crashRuntime) sweep(t *testing.T, id string, prepare, run func(t *testi
 		s.createPrerequisites(t)
 		if prepare != nil {
 			prepare(t, s)
-			eventually.Holds(t, sweepWithin, "the runtime is idle", m.checkIdle)
+			eventually.Soon(t, "the runtime is idle", m.checkIdle)
 		}
 		var snapshot map[string]any
 		m.During(d, func() {
@@ -250,7 +250,7 @@ func createWithTwoNodes(t *testing.T, s *sample) {
 func createAndSettle(t *testing.T, s *sample) {
 	t.Helper()
 	createWithTwoNodes(t, s)
-	eventually.Holds(t, sweepWithin, "the cluster is settled", func() error { return settledAt("4.20.8")(s) })
+	eventually.Soon(t, "the cluster is settled", func() error { return settledAt("4.20.8")(s) })
 }
 
 // TestSweepCreation crashes the runtime at each of its writes while a cluster with a node pool is created.

@@ -88,7 +88,7 @@ func startReporter(t *testing.T, c *cluster) *Reporter {
 
 func awaitReport(t *testing.T, c *cluster, want map[string]egressreport.Outcome) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, "the report is written", func() error {
+	eventually.Soon(t, "the report is written", func() error {
 		report := c.report(t)
 		if len(report) != len(want) {
 			return fmt.Errorf("the report is %v", report)
@@ -100,6 +100,7 @@ func awaitReport(t *testing.T, c *cluster, want map[string]egressreport.Outcome)
 		}
 		return nil
 	})
+
 }
 
 func TestReports(t *testing.T) {
@@ -145,12 +146,13 @@ func TestReportsAreRetried(t *testing.T) {
 	r.Record(Attempt{Client: "plane-a", Target: "keys.example.com:443", Outcome: OutcomeAddress})
 	r.Record(Attempt{Client: "plane-a", Target: "login.example.com:443", Outcome: OutcomeAllowed})
 	r.Record(Attempt{Client: "plane-b", Target: "login.example.com:443", Outcome: OutcomeAddress}) // does not exist any more
-	eventually.Holds(t, time.Minute, "a report failed", func() error {
+	eventually.Soon(t, "a report failed", func() error {
 		if c.count() < 3 {
 			return errors.New("no request yet")
 		}
 		return nil
 	})
+
 	c.set(nil)
 	awaitReport(t, c, map[string]egressreport.Outcome{"keys.example.com:443": egressreport.Address})
 }

@@ -60,10 +60,11 @@ func TestVanishedClusterIsReleased(t *testing.T) {
 		}
 		return secret.Annotations[contract.ReferencedResourcePrefix+"vanished"] != ""
 	}
-	eventually.Holds(t, time.Minute, "the API server has the definition", func() error {
+	eventually.Soon(t, "the API server has the definition", func() error {
 		_, err := r.Reconcile(t.Context(), request)
 		return err
 	})
+
 	if !marked() {
 		t.Error("the controller has changed a Secret for a HostedCluster that it has never seen")
 	}

@@ -32,13 +32,14 @@ func TestCategoriesAreDeliveredToTheirContainers(t *testing.T) {
 	w.write("a", auditFile, event("5", "patch"))
 	w.await("one", customerlog.KubeAudit, "a", "1", "2", "3", "4", "5")
 	w.await("one", customerlog.KubeAuditAdmin, "a", "2", "4", "5")
-	eventually.Holds(t, within, "lines of text are delivered", func() error {
+	eventually.Soon(t, "lines of text are delivered", func() error {
 		records, err := w.delivered("one", customerlog.KubeAPIServer, "a")
 		if err != nil || len(records) != 2 || records[0].Properties.Raw != "I0301 08:30:00 starting" || records[1].Properties.Raw != "panic: \x00\uFFFD" {
 			return fmt.Errorf("%+v, %w", records, err)
 		}
 		return nil
 	})
+
 	records, err := w.delivered("one", customerlog.KubeAudit, "a")
 	if err != nil || records[0].Time != "2026-03-01T08:30:00.1234560Z" {
 		t.Errorf("%+v, %v", records[0], err)
@@ -112,12 +113,13 @@ func TestStorageFailuresLoseNothing(t *testing.T) {
 			w.write("a", auditFile, events(10, 20)...)
 			end()
 			w.awaitAll("one", customerlog.KubeAudit, "a", ids(0, 20)...)
-			eventually.Holds(t, within, "nothing waits", func() error {
+			eventually.Soon(t, "nothing waits", func() error {
 				if got := f.metric(t, "customer_logs_waiting_seconds", c.fault); got != 0 {
 					return fmt.Errorf("%v seconds", got)
 				}
 				return nil
 			})
+
 			if got := f.metric(t, "customer_logs_poisoned_total", reasonRefused); got != 0 {
 				t.Errorf("%v lines were poisoned", got)
 			}
@@ -151,12 +153,13 @@ func TestOneCustomerDoesNotDelayAnother(t *testing.T) {
 	}
 	w.deleteAccount("gone")
 	f := w.start("slow", "gone", "good")
-	eventually.Holds(t, within, "a request hangs", func() error {
+	eventually.Soon(t, "a request hangs", func() error {
 		if hanging.Load() == 0 {
 			return fmt.Errorf("no request")
 		}
 		return nil
 	})
+
 	f.awaitMetric(t, "customer_logs_appends_total", "customer", 1)
 	for i := range 20 {
 		w.write("good", auditFile, event(fmt.Sprint(i), "create"))
@@ -345,7 +348,7 @@ func TestChangedSettings(t *testing.T) {
 	w.set("a", "audit", to("two", customerlog.KubeAudit))
 	n := 1
 	// The change is read with a line that is written after the settings are old enough.
-	eventually.Holds(t, within, "lines are delivered to the other account", func() error {
+	eventually.Soon(t, "lines are delivered to the other account", func() error {
 		n++
 		w.write("a", auditFile, event(fmt.Sprint(n), "get"))
 		got, err := w.auditIDs("two", customerlog.KubeAudit, "a")
@@ -354,8 +357,9 @@ func TestChangedSettings(t *testing.T) {
 		}
 		return nil
 	})
+
 	// The old stream may end after its last append is stored and before it gets the response: then both accounts have these lines.
-	eventually.Holds(t, within, "each line is in one of the accounts", func() error {
+	eventually.Soon(t, "each line is in one of the accounts", func() error {
 		first, err := w.auditIDs("one", customerlog.KubeAudit, "a")
 		if err != nil {
 			return err
@@ -368,20 +372,22 @@ func TestChangedSettings(t *testing.T) {
 	})
 
 	w.remove("a", "audit")
-	eventually.Holds(t, within, "nothing is delivered", func() error {
+	eventually.Soon(t, "nothing is delivered", func() error {
 		w.write("a", auditFile, event("later", "get"))
 		if got := f.metric(t, "customer_logs_streams", ""); got != 0 {
 			return fmt.Errorf("%v streams", got)
 		}
 		return nil
 	})
+
 	// The control plane removes the state after the stream has ended.
-	eventually.Holds(t, within, "the state of the deleted setting is removed", func() error {
+	eventually.Soon(t, "the state of the deleted setting is removed", func() error {
 		if entries, err := filepath.Glob(filepath.Join(w.state, "a", "setting-*")); err != nil || len(entries) > 0 {
 			return fmt.Errorf("%v, %w", entries, err)
 		}
 		return nil
 	})
+
 }
 
 // TestDeletedControlPlane: the control plane and its logs are removed while the account is away. The rest is delivered afterwards, and no state
@@ -406,13 +412,14 @@ func TestDeletedControlPlane(t *testing.T) {
 	end()
 	w.await("one", customerlog.KubeAudit, "a", "1", "2", "3", "4")
 	f.Remove("a")
-	eventually.Holds(t, within, "no state remains", func() error {
+	eventually.Soon(t, "no state remains", func() error {
 		entries, err := os.ReadDir(w.state)
 		if err != nil || len(entries) > 0 {
 			return fmt.Errorf("%v, %w", entries, err)
 		}
 		return nil
 	})
+
 	for _, reason := range []string{gapRotated, gapDeleted} {
 		if got := f.metric(t, "customer_logs_gaps_total", reason); got != 0 {
 			t.Errorf("%v gaps: %s", got, reason)
@@ -452,25 +459,27 @@ func TestSettingsCannotBeRead(t *testing.T) {
 	w.fail(faults.Rule{Services: []string{"arm"}, Methods: []string{"GET"}, Status: 503})
 	f.awaitSettingsFailure(t, w)
 	w.write("a", auditFile, event("last", "get"))
-	eventually.Holds(t, within, "the line is delivered", func() error {
+	eventually.Soon(t, "the line is delivered", func() error {
 		got, err := w.auditIDs("one", customerlog.KubeAudit, "a")
 		if err != nil || !slices.Contains(got, "last") {
 			return fmt.Errorf("%v, %w", got, err)
 		}
 		return nil
 	})
+
 }
 
 // awaitSettingsFailure writes lines until the settings are read again, which fails.
 func (f *forwarder) awaitSettingsFailure(t *testing.T, w *world) {
 	t.Helper()
-	eventually.Holds(t, within, "the settings cannot be read", func() error {
+	eventually.Soon(t, "the settings cannot be read", func() error {
 		w.write("a", auditFile, event("more", "get"))
 		if f.metric(t, "customer_logs_waiting_seconds", "azure") == 0 {
 			return fmt.Errorf("they are not read")
 		}
 		return nil
 	})
+
 }
 
 // TestIdleClustersCostNothing: the forwarder sends no requests about a cluster without new lines, also when its settings are old.
@@ -495,13 +504,14 @@ func TestIdleClustersCostNothing(t *testing.T) {
 	before := idle.Load()
 	w.write("idle", "pid", "1") // not a log
 	reads := busy.Load()
-	eventually.Holds(t, within, "the settings of the other cluster are read again", func() error {
+	eventually.Soon(t, "the settings of the other cluster are read again", func() error {
 		w.write("busy", auditFile, event("1", "create"))
 		if busy.Load() < reads+5 {
 			return fmt.Errorf("%d times", busy.Load()-reads)
 		}
 		return nil
 	})
+
 	if got := idle.Load(); got != before {
 		t.Errorf("%d requests about the idle cluster", got-before)
 	}

@@ -382,19 +382,20 @@ func (w *world) auditIDs(account string, category customerlog.Category, cluster 
 // await waits until exactly these events are delivered in this order.
 func (w *world) await(account string, category customerlog.Category, cluster string, want ...string) {
 	w.t.Helper()
-	eventually.Holds(w.t, within, "the events are delivered", func() error {
+	eventually.Soon(w.t, "the events are delivered", func() error {
 		got, err := w.auditIDs(account, category, cluster)
 		if err != nil || !slices.Equal(got, want) {
 			return fmt.Errorf("delivered %d %q, want %d %q, %v", len(got), got, len(want), want, err)
 		}
 		return nil
 	})
+
 }
 
 // awaitAll waits until these events are delivered, in their order if repetitions are ignored.
 func (w *world) awaitAll(account string, category customerlog.Category, cluster string, want ...string) {
 	w.t.Helper()
-	eventually.Holds(w.t, within, "all events are delivered", func() error {
+	eventually.Soon(w.t, "all events are delivered", func() error {
 		got, err := w.auditIDs(account, category, cluster)
 		if err != nil {
 			return err
@@ -404,6 +405,7 @@ func (w *world) awaitAll(account string, category customerlog.Category, cluster 
 		}
 		return nil
 	})
+
 }
 
 // distinct returns all without the repetitions of earlier elements.
@@ -425,24 +427,26 @@ func (w *world) fail(rule faults.Rule) (end func()) {
 // awaitMetric waits until a metric has at least a value.
 func (f *forwarder) awaitMetric(t *testing.T, name, label string, atLeast float64) {
 	t.Helper()
-	eventually.Holds(t, within, name+" "+label, func() error {
+	eventually.Soon(t, name+" "+label, func() error {
 		if got := f.metric(t, name, label); got < atLeast {
 			return fmt.Errorf("it is %v, want %v", got, atLeast)
 		}
 		return nil
 	})
+
 }
 
 // awaitPosition waits until the position of a stream is stored. The storage has the lines earlier.
 func (f *forwarder) awaitPosition(t *testing.T, key streamKey, offset int64) {
 	t.Helper()
-	eventually.Holds(t, within, "the position is stored", func() error {
+	eventually.Soon(t, "the position is stored", func() error {
 		at, err := rotatedlog.Load(filepath.Join(f.stateDir(key.controlPlane), key.setting, string(key.category)+".json"))
 		if err == nil && at.Offset != offset {
 			err = fmt.Errorf("it is %d, want %d", at.Offset, offset)
 		}
 		return err
 	})
+
 }
 
 // transport is a policy.Transporter that a test controls.

@@ -70,7 +70,7 @@ func (r *reports) fail(failing bool) {
 // awaitReport waits until the report about a cluster has these failures, by setting and reason, and returns it.
 func (w *world) awaitReport(name string, settings int, failures map[string]string) (report *logdelivery.Report) {
 	w.t.Helper()
-	eventually.Holds(w.t, within, "the report has the failures", func() error {
+	eventually.Soon(w.t, "the report has the failures", func() error {
 		report = w.reports.of(name)
 		if report == nil {
 			return errors.New("there is no report")
@@ -84,19 +84,21 @@ func (w *world) awaitReport(name string, settings int, failures map[string]strin
 		}
 		return nil
 	})
+
 	return report
 }
 
 // awaitSettings writes events of a cluster until the report about it has a number of settings: settings are read again with a new line only.
 func (w *world) awaitSettings(name string, settings int) {
 	w.t.Helper()
-	eventually.Holds(w.t, within, "the settings are read again", func() error {
+	eventually.Soon(w.t, "the settings are read again", func() error {
 		w.write(name, auditFile, event("more", "get"))
 		if report := w.reports.of(name); report == nil && settings > 0 || report != nil && report.Settings != settings {
 			return fmt.Errorf("the report is %+v", report)
 		}
 		return nil
 	})
+
 }
 
 // TestFailuresAreReported: the report has the settings whose logs do not arrive, until the logs arrive.
@@ -234,10 +236,11 @@ func TestReportsAreAnnotations(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
 			t.Fatal(err)
 		}
-		eventually.Holds(t, within, "the object is created", func() error {
+		eventually.Soon(t, "the object is created", func() error {
 			_, err := admin.Resource(resource).Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{})
 			return err
 		})
+
 	}
 	create(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", kubeapitest.HostedClusters)
 	create(hostedClusters, "default", `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"hc","annotations":{"kept":"yes"}},"spec":{"x":"y"}}`)

@@ -393,12 +393,13 @@ func (r *region) metric(t *testing.T, name string) float64 {
 // await waits until a condition holds.
 func await(t *testing.T, condition string, holds func() bool) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, condition, func() error {
+	eventually.Soon(t, condition, func() error {
 		if !holds() {
 			return errors.New("it does not hold yet")
 		}
 		return nil
 	})
+
 }
 
 // stoppedQueue returns a region whose stopped writer has five records in its queue, with the file and its content. Nothing is exported.

@@ -369,13 +369,14 @@ func (c *Cluster) TunnelKubeconfig(t testing.TB) string {
 	t.Helper()
 	administrator := c.limit(t, managementaccess.Tunnel)
 	defer administrator.CloseIdleConnections()
-	eventually.Holds(t, startTimeout, "the user has its role", func() error {
+	eventually.Soon(t, "the user has its role", func() error {
 		status, answer, err := as(t, administrator, managementaccess.Tunnel, "", http.MethodGet, c.Server+"/apis/hypershift.openshift.io/v1beta1/hostedclusters", "")
 		if err == nil && strings.HasPrefix(status, "403") {
 			err = fmt.Errorf("%s: %s", status, answer)
 		}
 		return err
 	})
+
 	return c.pki.Path(managementaccess.Tunnel + ".kubeconfig")
 }
 
@@ -394,14 +395,15 @@ func (c *Cluster) limitedKubeconfig(t testing.TB, user string) string {
 	t.Helper()
 	administrator := c.limit(t, user)
 	defer administrator.CloseIdleConnections()
-	eventually.Holds(t, startTimeout, "the API server enforces the admission policy", func() error {
-		// With the rights of an administrator, only the policy can refuse the request.
+	eventually.Soon(t, "the API server enforces the admission policy", func() error {
+
 		status, answer, err := as(t, administrator, user, "system:masters", http.MethodPost, c.Server+"/api/v1/namespaces/default/configmaps?dryRun=All", `{"metadata":{"name":"probe"}}`)
 		if err == nil && !bytes.Contains(answer, []byte("ValidatingAdmissionPolicy")) {
 			err = fmt.Errorf("%s: %s", status, answer)
 		}
 		return err
 	})
+
 	return c.pki.Path(user + ".kubeconfig")
 }
 

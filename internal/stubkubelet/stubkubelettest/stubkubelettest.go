@@ -97,7 +97,7 @@ func (c *Cluster) Pod(t testing.TB, namespace, name, node string, change func(*c
 		}
 	})
 	var running *corev1.Pod
-	eventually.Holds(t, timeout, "pod "+name+" is running", func() error {
+	eventually.Soon(t, "pod "+name+" is running", func() error {
 		var err error
 		running, err = pods.Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil && running.Status.Phase != corev1.PodRunning {
@@ -105,5 +105,6 @@ func (c *Cluster) Pod(t testing.TB, namespace, name, node string, change func(*c
 		}
 		return err
 	})
+
 	return running
 }

@@ -49,7 +49,7 @@ func (w *witness) handle(db *database.DB) database.Handler {
 
 func (w *witness) await(t *testing.T, uid, state string) {
 	t.Helper()
-	eventually.Holds(t, time.Minute, uid+" is "+state, func() error {
+	eventually.Soon(t, uid+" is "+state, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if got := w.seen[uid]; got != state {
@@ -57,6 +57,7 @@ func (w *witness) await(t *testing.T, uid, state string) {
 		}
 		return nil
 	})
+
 }
 
 // start runs a follower until the test ends or stop is called.

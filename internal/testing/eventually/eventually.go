@@ -19,16 +19,31 @@ const (
 	longestPause = 250 * time.Millisecond
 )
 
-// Holds waits until check returns nil, and fails the test with Fatalf after timeout. condition is a sentence, for example
-// "the namespace is deleted"; the error of check describes the current state. Holds may be called in a cleanup function.
-func Holds(t testing.TB, timeout time.Duration, condition string, check func() error) {
+// patience is the time that Soon waits at most. It is far longer than any condition needs on a busy machine, because it must only end a
+// test whose condition never holds.
+const patience = 10 * time.Minute
+
+// reportTime is the part of the time limit of the test program that Soon leaves for the report of its failure: at the limit itself, go
+// test terminates the program without it.
+const reportTime = 20 * time.Second
+
+// Soon waits until check returns nil. condition is a sentence, for example "the namespace is deleted"; the error of check describes
+// the current state. If the condition does not hold after ten minutes, or shortly before the time limit of the test program, Soon fails
+// the test with Fatalf. Soon may be called in a cleanup function.
+func Soon(t testing.TB, condition string, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
+	limit := patience
+	if limited, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, ok := limited.Deadline(); ok {
+			limit = min(limit, time.Until(end)-reportTime)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 	defer cancel()
 	Before(ctx, t, condition, check)
 }
 
-// Before is like Holds with a context instead of a timeout, for a test with one deadline for all of its waits.
+// Before is like Soon, but waits until ctx ends.
 func Before(ctx context.Context, t testing.TB, condition string, check func() error) {
 	t.Helper()
 	if err := Repeat(ctx, check); err != nil {

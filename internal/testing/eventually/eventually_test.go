@@ -52,12 +52,12 @@ func (r *fatalRecorder) Fatalf(format string, arguments ...any) {
 	r.message = fmt.Sprintf(format, arguments...)
 }
 
-func TestHoldsReportsConditionAndState(t *testing.T) {
+func TestSoonReportsConditionAndState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &fatalRecorder{TB: t}
-		eventually.Holds(recorder, time.Second, "the light is green", func() error { return errNotMet })
+		eventually.Soon(recorder, "the light is green", func() error { return errNotMet })
 		if !strings.HasPrefix(recorder.message, "the light is green: ") || !strings.HasSuffix(recorder.message, errNotMet.Error()) {
-			t.Errorf("Holds failed with %q", recorder.message)
+			t.Errorf("Soon failed with %q", recorder.message)
 		}
 	})
 }

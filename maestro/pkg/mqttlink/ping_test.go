@@ -27,7 +27,7 @@ func TestHungBrokerIsNotReady(t *testing.T) {
 	})
 	r.Run("link", link.Run)
 	const deadline = 30 * time.Second
-	eventually.Holds(t, deadline, "the link is ready", func() error { return link.Ready(t.Context()) })
+	eventually.Soon(t, "the link is ready", func() error { return link.Ready(t.Context()) })
 
 	proxy.Hang()
 	for range 3 {
@@ -45,7 +45,7 @@ func TestHungBrokerIsNotReady(t *testing.T) {
 	}
 	r.Broker.DropConnections("")
 	proxy.Hang()
-	eventually.Holds(t, deadline, "the broken link is reported", func() error {
+	eventually.Soon(t, "the broken link is reported", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if link.Ready(ctx) == nil {
@@ -53,4 +53,5 @@ func TestHungBrokerIsNotReady(t *testing.T) {
 		}
 		return nil
 	})
+
 }

@@ -152,7 +152,7 @@ func TestUnrequestedDeletionWaitsForComparison(t *testing.T) {
 		_, err := s.ApplyStatuses(ctx, consumer, status(true))
 		stored <- err
 	}()
-	eventually.Holds(t, time.Minute, "the status waits for the comparison", func() error {
+	eventually.Soon(t, "the status waits for the comparison", func() error {
 		select {
 		case err := <-stored:
 			t.Fatalf("the status was stored while the comparison held the lock (error %v)", err)
@@ -168,6 +168,7 @@ func TestUnrequestedDeletionWaitsForComparison(t *testing.T) {
 		}
 		return nil
 	})
+
 	if err := comparison.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}

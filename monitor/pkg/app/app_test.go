@@ -186,7 +186,7 @@ func (m *replica) values(t *testing.T) map[string]float64 {
 // sees waits until the replicas together see a number of available clusters, each exactly once.
 func (r *region) sees(want int, replicas ...*replica) {
 	r.t.Helper()
-	eventually.Holds(r.t, 2*time.Minute, fmt.Sprintf("%d clusters are available", want), func() error {
+	eventually.Soon(r.t, fmt.Sprintf("%d clusters are available", want), func() error {
 		up, known := 0.0, 0.0
 		for _, m := range replicas {
 			values := m.values(r.t)
@@ -197,6 +197,7 @@ func (r *region) sees(want int, replicas ...*replica) {
 		}
 		return nil
 	})
+
 }
 
 // records returns the number of clusters with a record.
@@ -229,17 +230,18 @@ func TestReplicasShareClusters(t *testing.T) {
 		t.Errorf("a working replica is not ready: %+v", readiness)
 	}
 	second := r.start("monitor-1")
-	eventually.Holds(t, time.Minute, "the replicas share the groups", func() error {
+	eventually.Soon(t, "the replicas share the groups", func() error {
 		a, b := first.values(t)["monitor_groups_owned"], second.values(t)["monitor_groups_owned"]
 		if a != observer.Groups/2 || b != observer.Groups/2 {
 			return fmt.Errorf("%v and %v groups", a, b)
 		}
 		return nil
 	})
+
 	r.sees(*clusters, first, second)
 
 	second.cut.Store(true)
-	eventually.Holds(t, time.Minute, "the first replica owns all groups", func() error {
+	eventually.Soon(t, "the first replica owns all groups", func() error {
 		if owned := first.values(t)["monitor_groups_owned"]; owned != observer.Groups {
 			return fmt.Errorf("%v groups", owned)
 		}
@@ -248,9 +250,10 @@ func TestReplicasShareClusters(t *testing.T) {
 		}
 		return nil
 	})
+
 	r.sees(*clusters, first)
 	second.stop()
-	eventually.Holds(t, 2*time.Minute, "the state of each cluster is recorded", func() error {
+	eventually.Soon(t, "the state of each cluster is recorded", func() error {
 		if records := r.records(); records != *clusters {
 			return fmt.Errorf("%d records", records)
 		}
@@ -260,7 +263,7 @@ func TestReplicasShareClusters(t *testing.T) {
 	for i := range *clusters {
 		r.delete(i)
 	}
-	eventually.Holds(t, time.Minute, "nothing is left of deleted clusters", func() error {
+	eventually.Soon(t, "nothing is left of deleted clusters", func() error {
 		if values := first.values(t); values["series"] != 0 || values["monitor_connections"] != 0 || values["monitor_clusters"] != 0 || r.farm.Open() != 0 {
 			return fmt.Errorf("%v, and %d connections are open", values, r.farm.Open())
 		}
@@ -269,6 +272,7 @@ func TestReplicasShareClusters(t *testing.T) {
 		}
 		return nil
 	})
+
 	// The leases of clusters are those of groups, whatever the number of clusters.
 	if owned := first.values(t)["monitor_groups_owned"]; owned != observer.Groups {
 		t.Errorf("the replica owns %v groups", owned)
@@ -290,7 +294,7 @@ func TestFaultsAreNamed(t *testing.T) {
 	}
 	r.create(next)
 	m := r.start("monitor-0")
-	eventually.Holds(t, 2*time.Minute, "each fault is a concern", func() error {
+	eventually.Soon(t, "each fault is a concern", func() error {
 		families, err := m.process.Metrics.Gather()
 		if err != nil {
 			return err
@@ -318,6 +322,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		}
 		return nil
 	})
+
 }
 
 func TestOptionsAreValidated(t *testing.T) {

@@ -105,7 +105,7 @@ func (r *region) startProcess(name string, lease time.Duration) *exec.Cmd {
 func (r *region) probedSince(since time.Time) time.Time {
 	r.t.Helper()
 	var last time.Time
-	eventually.Holds(r.t, 5*time.Minute, "every cluster is probed", func() error {
+	eventually.Soon(r.t, "every cluster is probed", func() error {
 		missing := 0
 		for i := range *clusters {
 			at := r.farm.LastRequest(uidOf(i))
@@ -121,6 +121,7 @@ func (r *region) probedSince(since time.Time) time.Time {
 		}
 		return nil
 	})
+
 	return last
 }
 
@@ -139,12 +140,13 @@ func TestReplicaIsReplacedAfterKill(t *testing.T) {
 		r.probedSince(time.Now())
 	}
 	other := r.startProcess("monitor-1", lease)
-	eventually.Holds(t, 2*time.Minute, "the second replica has opened connections", func() error {
+	eventually.Soon(t, "the second replica has opened connections", func() error {
 		if accepted := r.farm.Accepted(); accepted < int64(*clusters)*5/4 {
 			return fmt.Errorf("%d connections were opened", accepted)
 		}
 		return nil
 	})
+
 	since := time.Now()
 	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -51,13 +51,14 @@ func (a *administrator) create(resource schema.GroupVersionResource, namespace, 
 	if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
 		a.t.Fatal(err)
 	}
-	eventually.Holds(a.t, timeout, "the object is created", func() error {
+	eventually.Soon(a.t, "the object is created", func() error {
 		_, err := a.objects.Resource(resource).Namespace(namespace).Create(a.t.Context(), object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
 		return err
 	})
+
 }
 
 func (a *administrator) delete(resource schema.GroupVersionResource, namespace, name string) {
@@ -70,7 +71,7 @@ func (a *administrator) delete(resource schema.GroupVersionResource, namespace, 
 // awaitReport waits until the HostedCluster has a report with a state and an outcome, and returns it with the UID of the HostedCluster.
 func (a *administrator) awaitReport(state insidereport.State, outcome fact.Outcome, not string) (report *insidereport.Report, uid string) {
 	a.t.Helper()
-	eventually.Holds(a.t, timeout, fmt.Sprintf("the report states %s %s", state, outcome), func() error {
+	eventually.Soon(a.t, fmt.Sprintf("the report states %s %s", state, outcome), func() error {
 		hc, err := a.objects.Resource(hostedClusters).Namespace("ocm-test-1").Get(a.t.Context(), "hc", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -84,6 +85,7 @@ func (a *administrator) awaitReport(state insidereport.State, outcome fact.Outco
 		}
 		return nil
 	})
+
 	return report, uid
 }
 
@@ -139,18 +141,19 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 	defer work.Wait()
 	defer cancel()
 
-	eventually.Holds(t, timeout, "the HostedCluster is known", func() error {
+	eventually.Soon(t, "the HostedCluster is known", func() error {
 		if p.Len() != 1 {
 			return fmt.Errorf("%d clusters", p.Len())
 		}
 		return nil
 	})
+
 	admin.create(configMaps, "ocm-test-1-hc", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"root-ca"},"data":{"ca.crt":`+string(authorities)+`}}`)
 	first, uid := admin.awaitReport(insidereport.Available, "", "")
 	if first.CertificateEnd.Before(time.Now()) {
 		t.Errorf("the certificate ends at %s", first.CertificateEnd)
 	}
-	eventually.Holds(t, timeout, "the heartbeat is written", func() error {
+	eventually.Soon(t, "the heartbeat is written", func() error {
 		if again, _ := admin.awaitReport(insidereport.Available, "", ""); !again.Observed.After(first.Observed) || !again.Since.Equal(first.Since) {
 			return fmt.Errorf("first %+v, then %+v", first, again)
 		}
@@ -178,12 +181,13 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 		t.Errorf("a report about the previous HostedCluster: %v", err)
 	}
 	admin.delete(hostedClusters, "ocm-test-1", "hc")
-	eventually.Holds(t, timeout, "the HostedCluster is forgotten", func() error {
+	eventually.Soon(t, "the HostedCluster is forgotten", func() error {
 		if p.Len() != 0 || checker.Connections() != 0 {
 			return fmt.Errorf("%d clusters, %d connections", p.Len(), checker.Connections())
 		}
 		return nil
 	})
+
 	if err := m.Write(ctx, Cluster{UID: next, Namespace: "ocm-test-1", Name: "hc"}, *first); !errors.Is(err, ErrGone) {
 		t.Errorf("a report about a deleted HostedCluster: %v", err)
 	}

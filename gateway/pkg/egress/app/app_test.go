@@ -126,12 +126,13 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 		}
 		return connection, response.StatusCode
 	}
-	eventually.Holds(t, patience, "the gateway has read the links", func() error {
+	eventually.Soon(t, "the gateway has read the links", func() error {
 		if _, status := connect(7, "registry.example:443"); status != http.StatusForbidden {
 			return fmt.Errorf("an unknown link gets %d", status)
 		}
 		return nil
 	})
+
 	if readiness := p.CheckReadiness(t.Context()); !readiness.Ready {
 		t.Errorf("it is not ready: %+v", readiness)
 	}
@@ -140,13 +141,14 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	var connection net.Conn
-	eventually.Holds(t, patience, "the link is served", func() error {
+	eventually.Soon(t, "the link is served", func() error {
 		var status int
 		if connection, status = connect(7, "registry.example:443"); status != http.StatusOK {
 			return fmt.Errorf("%d", status)
 		}
 		return nil
 	})
+
 	if _, err := connection.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}

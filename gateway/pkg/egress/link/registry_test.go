@@ -50,10 +50,11 @@ func start(t *testing.T, source link.Source) *link.Registry {
 func open(t *testing.T, r *link.Registry, id uint32) *link.Connection {
 	t.Helper()
 	var c *link.Connection
-	eventually.Holds(t, patience, "the link is known", func() (err error) {
+	eventually.Soon(t, "the link is known", func() (err error) {
 		c, err = r.Open(t.Context(), id)
 		return err
 	})
+
 	return c
 }
 
@@ -207,12 +208,13 @@ func TestListingIsRetried(t *testing.T) {
 	assign(t, db, 7, "a", "one")
 	remove := server.InjectFault(t, faults.Rule{Container: "EgressLinks", Operations: []string{"query"}, Status: http.StatusForbidden})
 	r := start(t, db)
-	eventually.Holds(t, patience, "the listing was tried", func() error {
+	eventually.Soon(t, "the listing was tried", func() error {
 		if server.FaultCount() == 0 {
 			return errors.New("no request was refused")
 		}
 		return nil
 	})
+
 	if _, err := r.Open(t.Context(), 7); !errors.Is(err, link.ErrStale) || r.Ready(t.Context()) == nil {
 		t.Errorf("without the links: %v", err)
 	}

@@ -207,7 +207,7 @@ func start(t testing.TB, limits server.Limits, change func(*link.Options)) *gate
 		wg.Wait()
 	})
 	t.Cleanup(func() { cancel(); g.wait() })
-	eventually.Holds(t, patience, "the links are known", func() error { return registry.Ready(context.Background()) })
+	eventually.Soon(t, "the links are known", func() error { return registry.Ready(context.Background()) })
 	return g
 }
 
@@ -277,12 +277,13 @@ func (g *gateway) tunnel(id uint32, target string) (net.Conn, *http.Response) {
 func (g *gateway) awaitRecords(message string, n int) []map[string]any {
 	g.t.Helper()
 	var found []map[string]any
-	eventually.Holds(g.t, patience, fmt.Sprintf("%d records %q", n, message), func() error {
+	eventually.Soon(g.t, fmt.Sprintf("%d records %q", n, message), func() error {
 		if found = g.log.records(g.t, message); len(found) != n {
 			return fmt.Errorf("there are %d", len(found))
 		}
 		return nil
 	})
+
 	return found
 }
 
@@ -367,13 +368,14 @@ func TestHTTPSClientsReachPermittedHosts(t *testing.T) {
 			// The certificate of httptest is for example.com.
 			g.links.set(database.EgressLinkDocument{LinkID: "9", Generation: 1, ClusterUID: "uid-c", ResourceID: "/subscriptions/s/clusters/c", Hosts: []string{"www.example.com"}})
 			g.serve("www.example.com", "20.50.2.1", 443, target)
-			eventually.Holds(t, patience, "the new link is known", func() error {
+			eventually.Soon(t, "the new link is known", func() error {
 				body, err := g.get(protocol, 9, "https://WWW.example.com/page", config)
 				if err == nil && body != "/page at WWW.example.com" {
 					t.Errorf("the client got %q", body)
 				}
 				return err
 			})
+
 			opened, closed := g.awaitRecords("egress connection opened", 1)[0], g.awaitRecords("egress connection closed", 1)[0]
 			for _, record := range []map[string]any{opened, closed} {
 				want := map[string]any{logkey.Protocol: string(protocol), logkey.Link: "9", logkey.ClusterUID: "uid-c", logkey.ResourceID: "/subscriptions/s/clusters/c", logkey.Remote: proxyheadertest.Source,
@@ -508,12 +510,13 @@ func TestRefusals(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, connection) // until the gateway closes it
 		_ = connection.Close()
-		eventually.Holds(t, patience, name+" is counted", func() error {
+		eventually.Soon(t, name+" is counted", func() error {
 			if got := g.counted(policy.SNI, tc.outcome); got != before+1 {
 				return fmt.Errorf("%v connections with the outcome %s, want %v", got, tc.outcome, before+1)
 			}
 			return nil
 		})
+
 	}
 	if err := counting.Close(); err != nil {
 		t.Fatal(err)
@@ -555,12 +558,13 @@ func TestSlowClientsAreClosed(t *testing.T) {
 			}
 		}
 		_ = connection.Close()
-		eventually.Holds(t, patience, name+" is counted", func() error {
+		eventually.Soon(t, name+" is counted", func() error {
 			if g.counted(policy.SNI, server.Timeout) == 0 {
 				return errors.New("no time-out")
 			}
 			return nil
 		})
+
 	}
 	if got := g.counted(policy.SNI, server.Timeout); got != 2 {
 		t.Errorf("%v connections have timed out", got)
@@ -658,7 +662,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a third connection of a link: %s", response.Status)
 	}
 	var last net.Conn
-	eventually.Holds(t, patience, "another link has a connection", func() error {
+	eventually.Soon(t, "another link has a connection", func() error {
 		connection, err := g.connect(policy.Connect, 8)
 		if err != nil {
 			return err
@@ -670,6 +674,7 @@ func TestLimits(t *testing.T) {
 		_, err = http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: http.MethodConnect})
 		return err
 	})
+
 	over, err := g.connect(policy.Connect, 8)
 	if err == nil {
 		_, err = over.Read(make([]byte, 1))
@@ -759,7 +764,7 @@ func TestDrain(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.stop()
-			eventually.Holds(t, patience, "connections are refused", func() error {
+			eventually.Soon(t, "connections are refused", func() error {
 				refused, err := net.Dial("tcp", g.addresses[policy.SNI])
 				if err == nil {
 					_ = refused.Close()
@@ -767,6 +772,7 @@ func TestDrain(t *testing.T) {
 				}
 				return nil
 			})
+
 			if tc.finish {
 				if _, err := connection.Write([]byte("x")); err != nil {
 					t.Fatal(err)

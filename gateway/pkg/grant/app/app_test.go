@@ -142,10 +142,11 @@ func TestTokensForServiceCluster(t *testing.T) {
 	gateway := client(t, region, mesh.GatewayAccess, url)
 	for _, mode := range []adminv1.AccessMode{adminv1.AccessRead, adminv1.AccessAdmin} {
 		var issued *grant.Grant
-		eventually.Holds(t, patience, "the API server knows the rights of gateway-grants", func() (err error) {
+		eventually.Soon(t, "the API server knows the rights of gateway-grants", func() (err error) {
 			issued, err = gateway.Grant(t.Context(), requestOf(t, admin, mode))
 			return err
 		})
+
 		if issued.Mode != mode {
 			t.Errorf("the token has the mode %s, want %s", issued.Mode, mode)
 		}

@@ -39,10 +39,11 @@ func Rights(t *testing.T, issued *grant.Grant, namespace string, dial func(ctx c
 	if err != nil || self.Status.UserInfo.Username != "system:serviceaccount:"+namespace+":"+want[issued.Mode].account {
 		t.Errorf("%s: the user is %q, %v", issued.Mode, self.Status.UserInfo.Username, err)
 	}
-	eventually.Holds(t, patience, "the API server knows the role", func() error {
+	eventually.Soon(t, "the API server knows the role", func() error {
 		_, err := objects.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 		return err
 	})
+
 	if _, err := objects.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); (err == nil) != want[issued.Mode].secrets || err != nil && !apierrors.IsForbidden(err) {
 		t.Errorf("%s: Secrets: %v", issued.Mode, err)
 	}

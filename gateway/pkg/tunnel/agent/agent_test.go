@@ -168,7 +168,7 @@ func (r *region) start(changes ...func(*agent.Options)) {
 		<-ended
 	})
 	r.t.Cleanup(r.stopAgent)
-	eventually.Holds(r.t, patience, "the agent is connected", func() error { return a.Ready(ctx) })
+	eventually.Soon(r.t, "the agent is connected", func() error { return a.Ready(ctx) })
 	for i := range r.servers {
 		r.connected(i)
 	}
@@ -177,7 +177,7 @@ func (r *region) start(changes ...func(*agent.Options)) {
 // connected waits until connections through a replica reach the agent.
 func (r *region) connected(replica int) {
 	r.t.Helper()
-	eventually.Holds(r.t, patience, "the tunnel is connected", func() error {
+	eventually.Soon(r.t, "the tunnel is connected", func() error {
 		conn, err := r.replica(replica).Dial(r.t.Context(), managementCluster, "nothing")
 		if err == nil {
 			_ = conn.Close()
@@ -188,6 +188,7 @@ func (r *region) connected(replica int) {
 		}
 		return nil
 	})
+
 }
 
 // serve adds a cluster whose API server handles each connection with a function.
@@ -295,7 +296,7 @@ func TestUnreadConnectionDoesNotDelayOthers(t *testing.T) {
 		r.dial("endless")
 	}
 	previous := int64(-1)
-	eventually.Holds(t, patience, "the buffers are full", func() error {
+	eventually.Soon(t, "the buffers are full", func() error {
 		now := sent.Load()
 		defer func() { previous = now }()
 		if now < 5*tunnel.StreamBuffer || now != previous {
@@ -303,6 +304,7 @@ func TestUnreadConnectionDoesNotDelayOthers(t *testing.T) {
 		}
 		return nil
 	})
+
 	if err := exchange(r.dial(clusterID), make([]byte, 2*tunnel.StreamBuffer)); err != nil {
 		t.Error(err)
 	}
@@ -464,7 +466,7 @@ func TestTunnelIsReplaced(t *testing.T) {
 	r.serve(clusterID, echo)
 	r.start()
 	first := r.dial(clusterID)
-	eventually.Holds(t, patience, "the tunnel is replaced three times", func() error {
+	eventually.Soon(t, "the tunnel is replaced three times", func() error {
 		conn, err := r.replica(0).Dial(t.Context(), managementCluster, clusterID)
 		if err != nil {
 			t.Fatal(err)
@@ -480,6 +482,7 @@ func TestTunnelIsReplaced(t *testing.T) {
 		}
 		return nil
 	})
+
 }
 
 // TestConnectionsEndWithTheDrain ends connections that are left when the tunnel has been replaced.

@@ -47,10 +47,11 @@ func TestResolverWithRightsOfAgent(t *testing.T) {
 		hosted := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster",
 			"metadata": map[string]any{"name": name, "labels": map[string]any{managementcluster.LabelClusterID: id}}, "spec": map[string]any{"release": map[string]any{"image": "r"}}}}
 		resource := objects.Resource(schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}).Namespace("default")
-		eventually.Holds(t, patience, "the HostedCluster exists", func() error {
+		eventually.Soon(t, "the HostedCluster exists", func() error {
 			_, err := resource.Create(t.Context(), hosted, metav1.CreateOptions{})
 			return err
 		})
+
 		namespace := managementcluster.ControlPlaneNamespace("default", name)
 		if _, err := administrator.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

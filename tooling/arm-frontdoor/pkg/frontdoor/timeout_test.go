@@ -115,12 +115,13 @@ func TestProviderThatDoesNotRespond(t *testing.T) {
 	}
 	await := func(want int) {
 		t.Helper()
-		eventually.Holds(t, time.Minute, fmt.Sprintf("the status %d", want), func() error {
+		eventually.Soon(t, fmt.Sprintf("the status %d", want), func() error {
 			if got := get(); got != want {
 				return fmt.Errorf("the status is %d", got)
 			}
 			return nil
 		})
+
 	}
 	await(http.StatusOK)
 	slow.Store(true)

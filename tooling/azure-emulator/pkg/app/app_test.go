@@ -123,11 +123,12 @@ func startEmulator(t *testing.T, dir string, roots *x509.CertPool, tokens string
 		_ = command.Wait()
 	}
 	t.Cleanup(kill)
-	eventually.Holds(t, time.Minute, "the emulator serves", func() error {
+	eventually.Soon(t, "the emulator serves", func() error {
 		text, err := os.ReadFile(filepath.Join(dir, "address"))
 		address = strings.TrimSpace(string(text))
 		return err
 	})
+
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig.RootCAs = roots
 	return &http.Client{Transport: transport}, address, kill

@@ -245,12 +245,13 @@ func (s *server) limitAgent(t *testing.T, targets []values.Target) {
 		o.SetNamespace(namespace)
 		return o
 	}
-	eventually.Holds(t, time.Minute, "the server enforces the admission policy", func() error {
+	eventually.Soon(t, "the server enforces the admission policy", func() error {
 		if err := agent.apply(t, object("ConfigMap", "default", "probe"), true); err == nil || !strings.Contains(err.Error(), "namespaces of clusters") {
 			return fmt.Errorf("a ConfigMap in the namespace default: %v", err)
 		}
 		return nil
 	})
+
 	if err := agent.apply(t, object("Namespace", "", "ocm-test-1"), false); err != nil {
 		t.Errorf("a namespace of a cluster: %v", err)
 	}

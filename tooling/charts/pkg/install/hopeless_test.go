@@ -100,12 +100,13 @@ func TestHopelessPodBeforeItsDeployment(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- c.wait(resources, time.Hour) }()
-	eventually.Holds(t, time.Minute, "the hopeless pod waits for the Deployment", func() error {
+	eventually.Soon(t, "the hopeless pod waits for the Deployment", func() error {
 		if n := watches.Load(); n < 2 {
 			return fmt.Errorf("%d watches", n)
 		}
 		return nil
 	})
+
 	deployment.Annotations = maps.Clone(revision)
 	if deployment, err = apps.Deployments(metav1.NamespaceDefault).Update(t.Context(), deployment, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

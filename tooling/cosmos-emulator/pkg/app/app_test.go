@@ -66,7 +66,7 @@ func TestRun(t *testing.T) {
 		p := process.New("cosmos-emulator", slog.New(slog.DiscardHandler))
 		go func() { ended <- o.Run(ctx, p) }()
 		address := ""
-		eventually.Holds(t, time.Minute, fmt.Sprintf("the server of round %d listens", round), func() error {
+		eventually.Soon(t, fmt.Sprintf("the server of round %d listens", round), func() error {
 			select {
 			case err := <-ended:
 				t.Fatalf("Run: %v", err)
@@ -76,6 +76,7 @@ func TestRun(t *testing.T) {
 			address = strings.TrimSpace(string(text))
 			return err
 		})
+
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 		resp, err := client.Get("https://" + address + "/dbs")
 		if err != nil {
@@ -114,12 +115,13 @@ func TestFullDiskIsNotReady(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		eventually.Holds(t, time.Minute, "the store is ready", func() error {
+		eventually.Soon(t, "the store is ready", func() error {
 			if readiness := p.CheckReadiness(ctx); !readiness.Ready || len(readiness.Dependencies) == 0 {
 				return fmt.Errorf("%+v", readiness)
 			}
 			return nil
 		})
+
 		filler := smalldisk.Fill(t, dir)
 		if reason := p.CheckReadiness(ctx).NotReady["store"]; !strings.HasPrefix(reason, "the disk is full") || !strings.Contains(reason, dir) {
 			t.Errorf("not ready because of %q, want the full disk of %s", reason, dir)

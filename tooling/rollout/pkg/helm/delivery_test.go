@@ -158,13 +158,14 @@ func (d *delivery) startRegistry(t *testing.T, program, certificate, key string)
 		}
 	})
 	var address []byte
-	eventually.Holds(t, time.Minute, "the registry has an address", func() error {
+	eventually.Soon(t, "the registry has an address", func() error {
 		var err error
 		if address, err = os.ReadFile(addressFile); err == nil && len(address) == 0 {
 			err = errors.New("the file is empty")
 		}
 		return err
 	})
+
 	return strings.TrimSpace(string(address))
 }
 
