@@ -56,12 +56,9 @@ func thirdParties(dir string) Config {
 	return Config{StateDir: dir, BasePort: &free, Throwaway: true, Without: ours()}
 }
 
-// testLimit bounds a test, which may start a region several times, on a busy machine.
-const testLimit = 10 * time.Minute
-
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testLimit)
+	ctx, cancel := eventually.Context(t)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -40,19 +40,16 @@ func TestRespondingServers(t *testing.T) {
 	Register(with)
 	for name, server := range map[string]*grpc.Server{"health service": with, "no health service": grpc.NewServer()} {
 		connection := serve(t, server)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		if err := Check(ctx, connection); err != nil {
+		if err := Check(t.Context(), connection); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		server.Stop()
 		eventually.Soon(t, "the stopped server is reported", func() error {
-			if Check(ctx, connection) == nil {
+			if Check(t.Context(), connection) == nil {
 				return errors.New("it responds")
 			}
 			return nil
 		})
-
-		cancel()
 	}
 }
 
@@ -73,7 +70,6 @@ func TestHungServer(t *testing.T) {
 		}
 		return nil
 	})
-
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := Check(ctx, connection); !errors.Is(err, context.DeadlineExceeded) {

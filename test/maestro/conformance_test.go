@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,10 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-const (
-	consumer = "mgmt-1"
-	timeout  = 45 * time.Second
-)
+const consumer = "mgmt-1"
 
 // implementation is a Maestro with one consumer and its agent.
 type implementation struct {
@@ -348,7 +344,6 @@ func (s *source) until(t *testing.T, id, what string, condition func(status) boo
 		found = s.statuses[id][i]
 		return nil
 	})
-
 	return found
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/test/skew/snapshot"
 )
@@ -19,7 +18,7 @@ func TestCapture(t *testing.T) {
 	if !*capture {
 		t.Skip("writes test data; run `make capture`")
 	}
-	ctx := withTimeout(t, 30*time.Minute)
+	ctx := t.Context()
 	r := newRegion(t)
 	r.build(t, ctx)
 	r.start(t, ctx)

@@ -2,14 +2,13 @@ package skew
 
 import (
 	"testing"
-	"time"
 )
 
 // TestCheckoutRunsOnCapturedData starts the programs of the checkout on the data of the previous release, as a region after an upgrade. The
 // operations that were in progress must end, customers must see their resources unchanged at every api-version, and they must be able to
 // change and delete them.
 func TestCheckoutRunsOnCapturedData(t *testing.T) {
-	ctx := withTimeout(t, 15*time.Minute)
+	ctx := t.Context()
 	r := newRegion(t)
 	captured := capturedViews(t, r)
 	r.restore(t, ctx)

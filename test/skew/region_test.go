@@ -141,7 +141,7 @@ func (r *region) awaitConsistent(t *testing.T, ctx context.Context) {
 	}
 	defer func() { _ = connection.Close() }()
 	inventory := reconciliation.FleetInventory{Client: csv1.NewClusterServiceClient(connection)}
-	eventually.Before(ctx, t, "Cosmos DB and Cluster Service agree", func() error {
+	eventually.Soon(t, "Cosmos DB and Cluster Service agree", func() error {
 		var drifts []error
 		_, err := reconciliation.Compare(ctx, db, inventory, reconciliation.Options{}, func(d reconciliation.Drift) error {
 			drifts = append(drifts, fmt.Errorf("%s: %s", d.Key.ResourceID, d.Type))
@@ -149,12 +149,4 @@ func (r *region) awaitConsistent(t *testing.T, ctx context.Context) {
 		})
 		return errors.Join(append(drifts, err)...)
 	})
-}
-
-// withTimeout returns a context that bounds a test on a machine under load.
-func withTimeout(t *testing.T, limit time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	t.Cleanup(cancel)
-	return ctx
 }

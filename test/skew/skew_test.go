@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
@@ -28,7 +27,7 @@ func TestRolloutAndRollback(t *testing.T) {
 		t.Skip("builds the previous release and takes minutes; run `make skew`")
 	}
 	transcript.Outcome(t, transcript.PreviousRelease)
-	ctx := withTimeout(t, 50*time.Minute)
+	ctx := t.Context()
 	r := newRegion(t)
 	captured := capturedViews(t, r)
 	r.build(t, ctx)

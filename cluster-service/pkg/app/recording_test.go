@@ -67,7 +67,7 @@ func (i *instance) dump(t *testing.T, cluster *csv1.ApplyClusterRequest) *adminv
 // awaitRecording waits until the service reports of a cluster what the recording holds.
 func (i *instance) awaitRecording(t *testing.T, cluster *csv1.ApplyClusterRequest, name string) {
 	t.Helper()
-	recording.Await(t, "cluster-service/"+name, deadline, func() *adminv1.Dump { return i.dump(t, cluster) })
+	recording.Await(t, "cluster-service/"+name, func() *adminv1.Dump { return i.dump(t, cluster) })
 }
 
 // runManagementClustersWith runs management clusters whose HyperShift adds to the reported objects.

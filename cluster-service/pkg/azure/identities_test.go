@@ -1,7 +1,6 @@
 package azure_test
 
 import (
-	"context"
 	"math"
 	"net/http"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -147,7 +147,7 @@ func TestIdentitiesAreReadOnce(t *testing.T) {
 func TestIdentitiesAreReadConcurrently(t *testing.T) {
 	w := newRegion(t, emulator.Options{})
 	cluster := w.cluster("192.0.2.1")
-	ctx, cancel := context.WithTimeout(t.Context(), settleTimeout)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	var waiting atomic.Int32
 	all := make(chan struct{})

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -24,8 +25,6 @@ import (
 const (
 	customer = "11111111-1111-1111-1111-111111111111"
 	zone     = "0ulz.westus3.aroapp-hcp.io"
-	// settleTimeout is the maximum time for the steps of one cluster.
-	settleTimeout = 30 * time.Second
 )
 
 // region is an Azure emulator with the steps of a Cluster Service that has no database: the aggregate holds the state.
@@ -81,7 +80,9 @@ func (w *region) cluster(endpoint string) *fleet.ClusterAggregate {
 // settle attempts all due steps as a worker does, and skips the waits.
 func (w *region) settle(t *fleet.ClusterAggregate) {
 	w.Helper()
-	for end := time.Now().Add(settleTimeout); ; {
+	ctx, cancel := eventually.Context(w)
+	defer cancel()
+	for {
 		if err := w.steps.Region.Settle(w.now, t, nil); err != nil {
 			w.Fatal(err)
 		}
@@ -99,7 +100,7 @@ func (w *region) settle(t *fleet.ClusterAggregate) {
 		step := t.Azure.Next(w.now, nil)
 		o := w.steps.Try(w.Context(), t, step)
 		t.Azure.Record(w.now, o)
-		if time.Now().After(end) {
+		if ctx.Err() != nil {
 			w.Fatalf("step %s does not finish: %+v", step.Kind, o)
 		}
 	}

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 )
+
+// unlimited makes Next wait until there are changes.
+const unlimited = math.MaxInt64
 
 // world is a Source with changes that become visible in order, like those of the store.
 type world struct {
@@ -92,7 +95,7 @@ func TestWatchersReceiveAllChanges(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(i)))
 			after, seen := int64(0), map[string]int64{}
 			for after < last {
-				batch, err := hub.Next(t.Context(), after, time.Second)
+				batch, err := hub.Next(t.Context(), after, unlimited)
 				if err != nil {
 					t.Error(err)
 					return
@@ -166,7 +169,7 @@ func TestLostRevisionsEndWatches(t *testing.T) {
 		hub.Wake(w.change("b"))
 	}
 	after := w.revision
-	if _, err := hub.Next(t.Context(), after-1, 10*time.Second); err != nil {
+	if _, err := hub.Next(t.Context(), after-1, unlimited); err != nil {
 		t.Fatal(err)
 	}
 	w.mu.Lock()
@@ -174,7 +177,7 @@ func TestLostRevisionsEndWatches(t *testing.T) {
 	delete(w.newest, "b")
 	w.mu.Unlock()
 	hub.Wake(0)
-	if _, err := hub.Next(t.Context(), after, 10*time.Second); !errors.Is(err, watch.ErrCompacted) {
+	if _, err := hub.Next(t.Context(), after, unlimited); !errors.Is(err, watch.ErrCompacted) {
 		t.Fatalf("a watcher that received the lost revisions: %v", err)
 	}
 	if err := hub.Check(t.Context(), after); !errors.Is(err, watch.ErrCompacted) {
@@ -183,7 +186,7 @@ func TestLostRevisionsEndWatches(t *testing.T) {
 	clock, _ := w.Clock(t.Context())
 	changed := w.change("c")
 	hub.Wake(changed)
-	batch, err := hub.Next(t.Context(), clock.Revision, 10*time.Second)
+	batch, err := hub.Next(t.Context(), clock.Revision, unlimited)
 	if err != nil || changed <= after || len(batch.Changes) != 1 || batch.Changes[0].Cluster.UID != "c" {
 		t.Errorf("a watch from a list after it: %+v, %v", batch, err)
 	}

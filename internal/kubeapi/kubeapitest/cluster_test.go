@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // role is an environment variable that makes the test binary start a management cluster and run until it is killed.
@@ -63,25 +63,18 @@ func TestClusterTerminatesWithTestBinary(t *testing.T) {
 	if err := json.Unmarshal([]byte(line), &pids); err != nil || len(pids) != 3 {
 		t.Fatalf("%s: %v; want etcd, kube-apiserver and kube-controller-manager", line, err)
 	}
-	deadline := time.After(time.Minute)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
+	eventually.Soon(t, "the processes terminate", func() error {
 		left := map[int]string{}
 		for _, pid := range pids {
 			if name := runningIn(pid, dir); name != "" {
 				left[pid] = name
 			}
 		}
-		if len(left) == 0 {
-			return
+		if len(left) > 0 {
+			return fmt.Errorf("running: %v", left)
 		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("processes still run: %v", left)
-		}
-	}
+		return nil
+	})
 }
 
 // runningIn returns the name of a process if its working folder is below dir. A terminated process has none.

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 const subscription = "00000000-0000-0000-0000-0000000000aa"
@@ -399,7 +400,7 @@ func TestLostResponseAndLaterWrite(t *testing.T) {
 
 	overtaken := make(chan error, 1)
 	other := server.Open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	go func() {
 		overtaken <- database.Retry(ctx, func(ctx context.Context) error {

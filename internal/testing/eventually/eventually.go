@@ -32,15 +32,21 @@ const reportTime = 20 * time.Second
 // the test with Fatalf. Soon may be called in a cleanup function.
 func Soon(t testing.TB, condition string, check func() error) {
 	t.Helper()
+	ctx, cancel := Context(t)
+	defer cancel()
+	Before(ctx, t, condition, check)
+}
+
+// Context returns a context that ends when Soon would fail. It is for a wait that receives the condition, for example from a stream: the test
+// reports the last state when the context ends. Context may be called in a cleanup function.
+func Context(t testing.TB) (context.Context, context.CancelFunc) {
 	limit := patience
 	if limited, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if end, ok := limited.Deadline(); ok {
 			limit = min(limit, time.Until(end)-reportTime)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-	defer cancel()
-	Before(ctx, t, condition, check)
+	return context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 }
 
 // Before is like Soon, but waits until ctx ends.

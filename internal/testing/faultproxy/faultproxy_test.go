@@ -45,13 +45,13 @@ func echo(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// ask sends a byte and returns the error of the wait for the response.
-func ask(t *testing.T, connection net.Conn, wait time.Duration) error {
+// ask sends a byte and returns the error of the wait for the response. deadline is that of the wait; zero means none.
+func ask(t *testing.T, connection net.Conn, deadline time.Time) error {
 	t.Helper()
 	if _, err := connection.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := connection.SetReadDeadline(time.Now().Add(wait)); err != nil {
+	if err := connection.SetReadDeadline(deadline); err != nil {
 		t.Fatal(err)
 	}
 	_, err := connection.Read(make([]byte, 1))
@@ -65,7 +65,7 @@ func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer old.Close()
-	if err := ask(t, old, 10*time.Second); err != nil {
+	if err := ask(t, old, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Hang()
@@ -75,13 +75,13 @@ func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
 	}
 	defer new.Close()
 	for name, connection := range map[string]net.Conn{"existing": old, "new": new} {
-		if err := ask(t, connection, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := ask(t, connection, time.Now().Add(50*time.Millisecond)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s connection: %v", name, err)
 		}
 	}
 	proxy.Continue()
 	for name, connection := range map[string]net.Conn{"existing": old, "new": new} {
-		if err := ask(t, connection, 10*time.Second); err != nil {
+		if err := ask(t, connection, time.Time{}); err != nil {
 			t.Errorf("%s connection after the hang: %v", name, err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestStoppedServerClosesConnections(t *testing.T) {
 		})
 	}
 	first := <-opened
-	if err := ask(t, first, 10*time.Second); err != nil {
+	if err := ask(t, first, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	opened <- first
@@ -124,8 +124,7 @@ func TestStoppedServerClosesConnections(t *testing.T) {
 	clients.Wait()
 	close(opened)
 	for connection := range opened {
-		_ = connection.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := connection.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := connection.Read(make([]byte, 1)); err == nil {
 			t.Errorf("a connection is open while the server looks stopped: %v", err)
 		}
 		_ = connection.Close()
@@ -136,7 +135,7 @@ func TestStoppedServerClosesConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if err := ask(t, again, 10*time.Second); err != nil {
+	if err := ask(t, again, time.Time{}); err != nil {
 		t.Errorf("after the server looks started: %v", err)
 	}
 }

@@ -32,7 +32,7 @@ type Target struct {
 	// ProcessOperations takes the place of the backend for an implementation without one: it brings the operations of a
 	// subscription to their terminal states. It is called before each repetition of an `eventually` step. It may be nil.
 	ProcessOperations func(ctx context.Context, subscription string) error
-	// Timeout bounds the repetition of an `eventually` step; 0 means 20 s.
+	// Timeout bounds the repetition of an `eventually` step; 0 means 10 minutes.
 	Timeout time.Duration
 	// RetryInterval is the pause between two repetitions of such a step; 0 means 20 ms.
 	RetryInterval time.Duration
@@ -46,7 +46,7 @@ type Target struct {
 }
 
 const (
-	defaultTimeout       = 20 * time.Second
+	defaultTimeout       = 10 * time.Minute
 	defaultRetryInterval = 20 * time.Millisecond
 )
 

@@ -5,11 +5,11 @@ package recording
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -66,22 +66,28 @@ func Names(t testing.TB) []string {
 	return names
 }
 
-// Await takes dumps until one equals the recording, which must happen within a limit. With -update-recordings it waits until
-// nothing changes any more and rewrites the recording.
-func Await(t testing.TB, name string, limit time.Duration, take func() *adminv1.Dump) {
+// unchanged is the number of equal dumps after which -update-recordings rewrites a recording.
+const unchanged = 50
+
+// Await takes dumps until one equals the recording. With -update-recordings it waits until nothing changes any more and rewrites
+// the recording.
+func Await(t testing.TB, name string, take func() *adminv1.Dump) {
 	t.Helper()
 	var got []byte
 	if *update {
-		end := time.Now().Add(limit)
-		for stable := 0; stable < 10; time.Sleep(100 * time.Millisecond) {
-			next := normalize(t, take())
-			if stable++; !bytes.Equal(next, got) {
-				if time.Now().After(end) {
-					t.Fatalf("the recording %s does not become stable (-before +after):\n%s", name, cmp.Diff(string(got), string(next)))
-				}
-				got, stable = next, 0
+		equal := 0
+		eventually.Soon(t, "the dump for the recording "+name+" does not change", func() error {
+			before := got
+			got = normalize(t, take())
+			if !bytes.Equal(before, got) {
+				equal = 0
+				return fmt.Errorf("it has changed (-before +after):\n%s", cmp.Diff(string(before), string(got)))
 			}
-		}
+			if equal++; equal < unchanged {
+				return fmt.Errorf("%d dumps are equal, want %d", equal, unchanged)
+			}
+			return nil
+		})
 		path := filepath.Join(folder, name+".json")
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -95,7 +101,7 @@ func Await(t testing.TB, name string, limit time.Duration, take func() *adminv1.
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	err = eventually.Repeat(ctx, func() error {
 		if got = normalize(t, take()); !bytes.Equal(got, want) {

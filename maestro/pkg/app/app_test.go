@@ -1,13 +1,11 @@
 package app_test
 
 import (
-	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
@@ -22,8 +20,7 @@ func TestServerStopsWhenAListenerFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := unreachable(t, meshtest.New(t))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := t.Context()
 			s, err := app.New(ctx, config)
 			if err != nil {
 				t.Fatal(err)

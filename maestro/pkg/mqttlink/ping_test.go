@@ -26,7 +26,6 @@ func TestHungBrokerIsNotReady(t *testing.T) {
 		Receive: func(context.Context, string, *cloudevents.Event) {}, Up: func(context.Context) {},
 	})
 	r.Run("link", link.Run)
-	const deadline = 30 * time.Second
 	eventually.Soon(t, "the link is ready", func() error { return link.Ready(t.Context()) })
 
 	proxy.Hang()
@@ -38,9 +37,7 @@ func TestHungBrokerIsNotReady(t *testing.T) {
 		cancel()
 	}
 	proxy.Continue()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	if err := link.Ready(ctx); err != nil || link.Connects() != 1 {
+	if err := link.Ready(t.Context()); err != nil || link.Connects() != 1 {
 		t.Errorf("after the broker continued: %v, %d connections", err, link.Connects())
 	}
 	r.Broker.DropConnections("")
@@ -53,5 +50,4 @@ func TestHungBrokerIsNotReady(t *testing.T) {
 		}
 		return nil
 	})
-
 }

@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/update-graph/graph"
 )
 
@@ -114,16 +116,13 @@ func TestFollowServesChangedFiles(t *testing.T) {
 	defer cancel()
 	await := func(version string) {
 		t.Helper()
-		deadline := time.Now().Add(30 * time.Second)
-		for {
+		eventually.Soon(t, version+" is served", func() error {
 			_, body := get(t, url+"/api/upgrades_info/v1/graph?channel=stable-4.21", http.Header{})
-			if strings.Contains(body, version) {
-				return
+			if !strings.Contains(body, version) {
+				return errors.New(body)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not served: %s", version, body)
-			}
-		}
+			return nil
+		})
 	}
 	write := func(text string) {
 		t.Helper()

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -34,9 +33,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
 )
-
-// enforcementTimeout bounds the tests with istiod.
-const enforcementTimeout = 5 * time.Minute
 
 // istioMesh is a mesh of gRPC servers, one for each workload, which get their policies from istiod and enforce them (gRPC's xDS).
 type istioMesh struct {
@@ -241,7 +237,7 @@ func tableAllows(server, client mesh.Peer, path string) bool {
 // TestIstioEnforcesTable calls every method of the table at every workload as every workload. istiod translates the policies, and the servers
 // enforce what it sends: they allow exactly the calls that the table allows.
 func TestIstioEnforcesTable(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), enforcementTimeout)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	m := startMesh(ctx, t)
 	var paths []string
@@ -316,7 +312,7 @@ func swapped(t *testing.T, o policy.Options) []runtime.Object {
 // TestIstioFollowsPolicies shows that the test above can fail: a policy for another client changes which calls the servers allow, and without
 // a strict PeerAuthentication they accept connections without TLS.
 func TestIstioFollowsPolicies(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), enforcementTimeout)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	m := startMesh(ctx, t)
 	const path = "/" + mesh.ClusterServiceAPI + "/Watch"
