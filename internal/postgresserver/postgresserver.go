@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -21,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
@@ -129,9 +129,12 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		return nil, err
 	}
 	if server.port == 0 {
-		if server.port, err = freePort(); err != nil {
+		port, err := reservedport.Reserve()
+		if err != nil {
 			return nil, err
 		}
+		defer port.Release() // the server listens on it
+		server.port = port.Number
 	}
 	if err := server.launch(options, access); err != nil {
 		return nil, err
@@ -348,15 +351,6 @@ func (a *account) own(dir string) error {
 		}
 		return os.Lchown(path, int(a.credential.Uid), int(a.credential.Gid))
 	})
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 func lastLine(output []byte) string {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 )
 
 // dataDir returns a folder that the unprivileged user can enter. It cannot enter t.TempDir if the tests run as root.
@@ -27,11 +29,15 @@ func dataDir(t *testing.T) string {
 }
 
 func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	dir := dataDir(t)
 	databases := []Database{{Name: "fleet", Owner: Role{Name: "owner"}, Runtime: Role{Name: "service"}}}
-	first, err := Start(ctx, Options{DataDir: dir, Throwaway: true, Databases: databases})
+	port, err := reservedport.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Release()
+	first, err := Start(ctx, Options{DataDir: dir, Port: port.Number, Throwaway: true, Databases: databases})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +47,7 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 	before := first.AdministratorURL("fleet")
 	first.Kill()
 
-	second, err := Start(ctx, Options{DataDir: dir, Port: first.Port(), Throwaway: true, Databases: databases})
+	second, err := Start(ctx, Options{DataDir: dir, Port: port.Number, Throwaway: true, Databases: databases})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +62,7 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 
 // TestStoppedServerDoesNotRespond stops the server with SIGSTOP: the kernel still accepts connections for it.
 func TestStoppedServerDoesNotRespond(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	server, err := Start(ctx, Options{DataDir: dataDir(t), Throwaway: true})
 	if err != nil {
 		t.Fatal(err)

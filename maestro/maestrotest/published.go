@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,9 +12,9 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -63,7 +62,7 @@ topics:
 	if err := command("migration").Run(); err != nil {
 		r.t.Fatalf("maestro migration: %v", err)
 	}
-	rest, grpc, health, metrics := freePort(r.t), freePort(r.t), freePort(r.t), freePort(r.t)
+	rest, grpc, health, metrics := reservePort(r.t), reservePort(r.t), reservePort(r.t), reservePort(r.t)
 	server := command("server", "--server-hostname=127.0.0.1",
 		"--http-server-bindport="+rest, "--grpc-server-bindport="+grpc, "--health-check-server-bindport="+health, "--metrics-server-bindport="+metrics,
 		"--client-id=maestro-0", "--source-id=maestro", "--subscription-type=broadcast", "--heartbeat-interval=3", "--disable-grpc-tls=true",
@@ -97,12 +96,12 @@ topics:
 	return &Server{Process: p, GRPC: "127.0.0.1:" + grpc, REST: "127.0.0.1:" + rest, Plaintext: true}
 }
 
-func freePort(t testing.TB) string {
+func reservePort(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := reservedport.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	t.Cleanup(port.Release)
+	return strconv.Itoa(port.Number)
 }

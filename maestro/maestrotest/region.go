@@ -23,15 +23,13 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
-
-// timeout bounds each wait, on a machine that is busy with other things.
-const timeout = 45 * time.Second
 
 // Region is the Maestro of one test. Everything that it starts stops with the test.
 type Region struct {
@@ -66,7 +64,8 @@ func New(t testing.TB, database string, log *slog.Logger) *Region {
 	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService, mesh.Admin, mesh.Hcpctl, RESTClient, OtherSource} {
 		r.Issue(string(peer), peer, string(peer))
 	}
-	r.StartBroker("127.0.0.1:0")
+	// A test may start another broker at the address.
+	r.StartBroker(closedport.Reserve(t))
 	t.Cleanup(func() { _ = r.Broker.Close() })
 	return r
 }
@@ -202,7 +201,6 @@ func (r *Region) AwaitReady(s *Server) {
 		}
 		return nil
 	})
-
 }
 
 // StartServerUnready starts a server.

@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
+	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -37,9 +38,6 @@ const (
 	startTimeout = time.Minute
 	// probeInterval is the interval of probes of a starting program.
 	probeInterval = 20 * time.Millisecond
-	// attempts is the number of starts of a program that terminates immediately, because another process has taken its
-	// port.
-	attempts = 3
 )
 
 // ErrNotBuilt is returned if the programs do not exist.
@@ -268,41 +266,32 @@ type launch struct {
 
 // run starts a program on a free port and waits until it is ready.
 func (c *Cluster) run(ctx context.Context, name string, with func(port int) (launch, error)) error {
-	var err error
-	for range attempts {
-		var port int
-		if port, err = freePort(); err != nil {
-			return err
-		}
-		var how launch
-		if how, err = with(port); err != nil {
-			return err
-		}
-		command := exec.Command(filepath.Join(c.Programs, name), how.arguments...)
-		command.Dir = c.dir
-		command.Env = append(os.Environ(), "GOGC=200")
-		output := new(tail)
-		command.Stdout, command.Stderr = output, output
-		var process *spawn.Process
-		if process, err = spawn.Start(command, syscall.SIGKILL); err != nil {
-			return err
-		}
-		for _, url := range how.ready {
-			if err = awaitReady(ctx, process, url, how.probe); err != nil {
-				break
-			}
-		}
-		if err == nil {
-			c.programs = append(c.programs, program{process, name, output})
-			return nil
-		}
-		process.Kill()
-		err = fmt.Errorf("%s: %w: %s", name, err, output.last())
-		if !errors.Is(err, errTerminated) {
-			return err
+	port, err := reservedport.Reserve()
+	if err != nil {
+		return err
+	}
+	defer port.Release()
+	how, err := with(port.Number)
+	if err != nil {
+		return err
+	}
+	command := exec.Command(filepath.Join(c.Programs, name), how.arguments...)
+	command.Dir = c.dir
+	command.Env = append(os.Environ(), "GOGC=200")
+	output := new(tail)
+	command.Stdout, command.Stderr = output, output
+	process, err := spawn.Start(command, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	for _, url := range how.ready {
+		if err := awaitReady(ctx, process, url, how.probe); err != nil {
+			process.Kill()
+			return fmt.Errorf("%s: %w: %s", name, err, output.last())
 		}
 	}
-	return err
+	c.programs = append(c.programs, program{process, name, output})
+	return nil
 }
 
 var errTerminated = errors.New("terminated during its start")
@@ -484,15 +473,6 @@ func (c *Cluster) Close() {
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
-}
 
 // tail stores the end of a program's output. It is safe for concurrent use.
 type tail struct {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 )
 
 // Address returns host:port on loopback, which refuses connections until the test ends. The port is bound to a socket that does not listen, so that nobody
@@ -26,4 +28,16 @@ func Address(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
+}
+
+// Reserve returns host:port on loopback for a server that a test stops and starts again at the same address. The address refuses connections while
+// no server listens.
+func Reserve(t testing.TB) string {
+	t.Helper()
+	port, err := reservedport.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
+	return fmt.Sprintf("127.0.0.1:%d", port.Number)
 }
