@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -71,10 +70,8 @@ func newSecured(t *testing.T) *secured {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
 	identity := filepath.Join(s.dir, "local", string(mesh.PostgreSQL))
-	server, err := Start(ctx, Options{DataDir: dataDir(t), Throwaway: true, Databases: databases, TLS: &TLS{
+	server, err := Start(t.Context(), Options{DataDir: dataDir(t), Throwaway: true, Databases: databases, TLS: &TLS{
 		CertificateFile: filepath.Join(identity, mesh.CertificateFile), KeyFile: filepath.Join(identity, mesh.KeyFile), CAFile: filepath.Join(identity, mesh.CAFile)}})
 	if err != nil {
 		t.Fatal(err)

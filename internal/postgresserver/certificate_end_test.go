@@ -14,10 +14,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/lifetime"
 )
-
-// waitTimeout bounds each wait.
-const waitTimeout = 2 * time.Minute
 
 // renew replaces the certificate of Cluster Service with one that is valid for a lifetime.
 func (s *secured) renew(lifetime time.Duration) {
@@ -68,7 +66,6 @@ func testSessionOfPoolEndsWithItsCertificate(t *testing.T, s *secured) {
 		}
 		return err
 	})
-
 	if again := session(t, pool); again != second {
 		t.Errorf("the session %d was replaced by %d without a renewal", second, again)
 	}
@@ -95,11 +92,12 @@ func testLongSessionIsReplaced(t *testing.T, s *secured) {
 		t.Errorf("the session is replaced at %s, %t, and its certificate ends at %s", at, limited, own.NotAfter)
 	}
 
-	s.renew(shortLifetime)
-	soon, err := postgres.Connect(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var soon *pgx.Conn
+	lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+		s.renew(lifetime)
+		soon, err = postgres.Connect(t.Context(), pool)
+		return err
+	})
 	defer soon.Close(context.WithoutCancel(t.Context()))
 	ctx, cancel = postgres.UntilCertificateEnds(t.Context(), soon)
 	defer cancel()
@@ -119,9 +117,6 @@ func testLongSessionIsReplaced(t *testing.T, s *secured) {
 	}
 }
 
-// shortLifetime is the lifetime of certificates whose end a test awaits. A connection must be made in it.
-const shortLifetime = 15 * time.Second
-
 // testOldSessionsAreEnded opens a session with a certificate, as a thief does, and keeps it until the certificate has ended. Sessions of
 // other roles stay open.
 func testOldSessionsAreEnded(t *testing.T, s *secured) {
@@ -135,26 +130,28 @@ func testOldSessionsAreEnded(t *testing.T, s *secured) {
 	defer thief.Close(context.WithoutCancel(t.Context()))
 	bystander := session(t, other)
 	eventually.Soon(t, "the session of the former certificate has ended", func() error {
-		s.renew(shortLifetime)
 		pool := s.service()
 		defer pool.Close()
-		own, err := postgres.Connect(t.Context(), pool)
-		if err != nil {
+		var own *pgx.Conn
+		var current time.Duration
+		lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+			current = lifetime
+			s.renew(lifetime)
+			own, err = postgres.Connect(t.Context(), pool)
 			return err
-		}
+		})
 		defer own.Close(context.WithoutCancel(t.Context()))
 		ended, err := postgres.EndOldSessions(t.Context(), own)
 		switch {
 		case err != nil:
 			return err
-		case time.Since(opened) < shortLifetime && ended > 0:
+		case time.Since(opened) < current && ended > 0:
 			t.Fatalf("%d sessions were ended after %s", ended, time.Since(opened))
 		case ended == 0:
 			return fmt.Errorf("it is open after %s", time.Since(opened))
 		}
 		return nil
 	})
-
 	if err := thief.Ping(t.Context()); err == nil {
 		t.Error("the session of the former certificate is open")
 	}

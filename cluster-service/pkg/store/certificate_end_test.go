@@ -1,7 +1,7 @@
 package store_test
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -12,7 +12,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
+
+// shortestLifetime is the first lifetime of the certificate of TestListenFollowsCertificate.
+const shortestLifetime = 2 * time.Second
 
 // TestListenFollowsCertificate renews the certificate of a store that listens for notifications. It replaces its session before the
 // certificate ends, and receives what is notified afterwards.
@@ -64,11 +68,10 @@ func TestListenFollowsCertificate(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
-	// The session must begin within this lifetime.
-	renew(20 * time.Second)
 	woken := make(chan int64)
+	renew(shortestLifetime)
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		s.Listen(ctx, func(revision int64) {
@@ -80,27 +83,50 @@ func TestListenFollowsCertificate(t *testing.T) {
 	})
 	defer listening.Wait()
 	defer cancel()
-	await := func(want int64, what string) {
-		t.Helper()
+	// A session begins within a lifetime, which is longer on a slow machine.
+	for lifetime, began := shortestLifetime, false; !began; {
 		select {
 		case got := <-woken:
-			if got != want {
-				t.Fatalf("%s: woken for %d, want %d", what, got, want)
+			if got != 0 {
+				t.Fatalf("the first session: woken for %d", got)
 			}
+			began = true
+		case <-time.After(lifetime):
+			lifetime *= 2
+			renew(lifetime)
 		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, ctx.Err())
+			t.Fatalf("the first session: %v", ctx.Err())
 		}
 	}
-	await(0, "the first session")
 	renew(time.Hour)
-	await(0, "the session after the renewal")
+	next, err := mesh.LoadIdentity(folder(mesh.ClusterService))
+	if err != nil {
+		t.Fatal(err)
+	}
 	administrator, err := postgres.Open(ctx, postgres.Options{URL: server.AdministratorURL("fleet"), Application: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer administrator.Close()
-	if _, err := administrator.Exec(ctx, "SELECT pg_notify($1, '7')", store.Channel); err != nil {
-		t.Fatal(err)
-	}
-	await(7, "a notification to the next session")
+	eventually.Soon(t, "a session with the next certificate receives a notification", func() error {
+		// A value that is received while this is the certificate of the session was notified to the session.
+		var current bool
+		err := administrator.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = $1 AND client_serial = $2::numeric)",
+			role.Name, next.Certificate().Leaf.SerialNumber.String()).Scan(&current)
+		if err == nil {
+			_, err = administrator.Exec(ctx, "SELECT pg_notify($1, '7')", store.Channel)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case got := <-woken:
+			if got == 7 && current {
+				return nil
+			}
+			return fmt.Errorf("woken for %d; the session has the next certificate: %t", got, current)
+		default:
+			return fmt.Errorf("not woken; the session has the next certificate: %t", current)
+		}
+	})
 }

@@ -17,10 +17,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/lifetime"
 )
-
-// endTimeout bounds the wait for the refusal, and lifetime is that of the certificate. The first request must be made in it.
-const endTimeout, lifetime = 2 * time.Minute, 15 * time.Second
 
 // TestRequestsEndWithCertificate sends requests over one connection until the client's certificate has ended. The API server verifies the
 // certificate in each request, so it refuses the next one although the connection is open.
@@ -33,18 +31,10 @@ func TestRequestsEndWithCertificate(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	template := x509.Certificate{Subject: pkix.Name{CommonName: "thief", Organization: []string{"system:masters"}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	if err := signer.IssueFor(lifetime, certificate, key, template); err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(signer.CertificatePEM())
-	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: endTimeout}
+	var client http.Client
+	defer func() { client.CloseIdleConnections() }()
 	get := func() (status int, reused bool, err error) {
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, cluster.Server+"/api/v1/namespaces/default", nil)
@@ -59,9 +49,21 @@ func TestRequestsEndWithCertificate(t *testing.T) {
 		_, err = io.Copy(io.Discard, response.Body)
 		return response.StatusCode, reused, err
 	}
-	if status, reused, err := get(); status != http.StatusOK || reused || err != nil {
-		t.Fatalf("the first request: %d, %t, %v", status, reused, err)
-	}
+	var pair tls.Certificate
+	lifetime.Shortest(t, func(lifetime time.Duration) error {
+		if err := signer.IssueFor(lifetime, certificate, key, template); err != nil {
+			t.Fatal(err)
+		}
+		if pair, err = tls.LoadX509KeyPair(certificate, key); err != nil {
+			t.Fatal(err)
+		}
+		client.CloseIdleConnections()
+		client.Transport = &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}}
+		if status, reused, err := get(); status != http.StatusOK || reused || err != nil {
+			return fmt.Errorf("the first request: %d, %t, %v", status, reused, err)
+		}
+		return nil
+	})
 	eventually.Soon(t, "the API server refuses requests", func() error {
 		asked := time.Now()
 		status, reused, err := get()
@@ -77,7 +79,6 @@ func TestRequestsEndWithCertificate(t *testing.T) {
 		}
 		return nil
 	})
-
 	if now := time.Now(); now.Before(pair.Leaf.NotAfter) {
 		t.Errorf("a request was refused %s before the end of the certificate", pair.Leaf.NotAfter.Sub(now))
 	}

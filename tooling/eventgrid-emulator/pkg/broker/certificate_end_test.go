@@ -1,7 +1,6 @@
 package broker_test
 
 import (
-	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -12,29 +11,17 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/lifetime"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
-
-// briefly calls connect with a certificate that ends soon. On a busy machine a certificate may end before connect has returned, so that
-// the next one lasts longer.
-func (r testBroker) briefly(name string, connect func(tls.Certificate) error) {
-	r.t.Helper()
-	var err error
-	for lifetime := 2 * time.Second; lifetime <= time.Minute; lifetime *= 2 {
-		if err = connect(r.issueUntil(time.Now().Add(lifetime), mesh.MaestroAgent, name)); err == nil {
-			return
-		}
-	}
-	r.t.Fatal(err)
-}
 
 // TestConnectionEndsWithItsCertificate connects with two certificates, of which one ends during the connection.
 func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	b := start(t, broker.Options{})
 	lasting := b.mustConnect("mgmt-1")
 	var ending *client
-	b.briefly("mgmt-2", func(certificate tls.Certificate) (err error) {
-		ending, err = b.connectWith(certificate, "mgmt-2", nil)
+	lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+		ending, err = b.connectWith(b.issueUntil(time.Now().Add(lifetime), mesh.MaestroAgent, "mgmt-2"), "mgmt-2", nil)
 		return err
 	})
 	if err := <-ending.ended; err.Error() != "disconnected with 0xa0" {
@@ -55,7 +42,8 @@ func TestConnectionOfClientThatDoesNotReadEnds(t *testing.T) {
 	b := start(t, broker.Options{})
 	server := b.mustConnect("maestro-server")
 	var ending net.Conn
-	b.briefly("mgmt-2", func(certificate tls.Certificate) (err error) {
+	lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+		certificate := b.issueUntil(time.Now().Add(lifetime), mesh.MaestroAgent, "mgmt-2")
 		if ending, err = b.dial(certificate); err != nil {
 			return err
 		}
@@ -84,5 +72,4 @@ func TestConnectionOfClientThatDoesNotReadEnds(t *testing.T) {
 		}
 		return errors.New("the client can publish")
 	})
-
 }
