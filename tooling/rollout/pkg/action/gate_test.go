@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
@@ -43,13 +44,23 @@ func TestHTTPGateWaits(t *testing.T) {
 
 // TestFailedGateNamesTheCause expects the last status in the error, and a class that does not repeat the action.
 func TestFailedGateNamesTheCause(t *testing.T) {
-	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	gate := definition.Gate{Name: "ready", Timeout: definition.Duration(300 * time.Millisecond), HTTP: &definition.HTTPGate{URL: url, Status: 200}}
-	err := gates().Check(t.Context(), gate, Request{Log: io.Discard})
-	if err == nil || !strings.Contains(err.Error(), "gate ready: GET "+url+" returned 503 Service Unavailable; expected 200") || ClassOf(err) != ClassFailed {
-		t.Errorf("%v, class %s", err, ClassOf(err))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const url = "http://service.example"
+		client := &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Status: "503 Service Unavailable", Body: http.NoBody}, nil
+		})}
+		gate := definition.Gate{Name: "ready", Timeout: definition.Duration(time.Minute), HTTP: &definition.HTTPGate{URL: url, Status: 200}}
+		err := Gates{HTTP: HTTP{client}}.Check(t.Context(), gate, Request{Log: io.Discard})
+		if err == nil || !strings.Contains(err.Error(), "gate ready: GET "+url+" returned 503 Service Unavailable; expected 200") || ClassOf(err) != ClassFailed {
+			t.Errorf("%v, class %s", err, ClassOf(err))
+		}
+	})
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestMetricGate(t *testing.T) {
 	low, high := 0.0, 0.01
