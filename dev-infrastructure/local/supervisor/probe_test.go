@@ -76,7 +76,24 @@ func eventTypes(s *Supervisor, name string) []string {
 // TestHungProcessIsRestarted stops a process with SIGSTOP: it exists, its kernel accepts connections, and it responds to nothing.
 func TestHungProcessIsRestarted(t *testing.T) {
 	ctx := testContext(t)
-	s := newSupervisor(t, responder(t))
+	// A probe of the process ends a second after it was stopped. Other probes may take long on a busy machine.
+	hung, hang := context.WithCancel(ctx)
+	defer hang()
+	spec, starts := responder(t), new(atomic.Int32)
+	shortly := func(probe func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			if starts.Load() == 1 {
+				defer context.AfterFunc(hung, func() { time.AfterFunc(time.Second, cancel) })()
+			}
+			return probe(ctx)
+		}
+	}
+	spec.Ready, spec.Live = shortly(spec.Ready), shortly(spec.Live)
+	prepare := spec.Prepare
+	spec.Prepare = func(ctx context.Context) error { starts.Add(1); return prepare(ctx) }
+	s := newSupervisor(t, spec)
 	if err := s.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +101,7 @@ func TestHungProcessIsRestarted(t *testing.T) {
 	if err := s.Signal("responder", syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	hang()
 	until(t, "the hung process to be restarted and ready", func() bool {
 		status := s.Status()[0]
 		return status.Restarts == 1 && status.State == Ready

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := eventually.Context(t)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -57,7 +57,6 @@ func until(t *testing.T, what string, condition func() bool) {
 		}
 		return nil
 	})
-
 }
 
 func shell(name, script string, needs ...string) Spec {
@@ -78,9 +77,9 @@ func newSupervisor(t *testing.T, specs ...Spec) *Supervisor {
 	return s
 }
 
-// quickProbes notice changes soon. The timeouts are long enough for a busy machine.
+// quickProbes notice changes soon. The timeouts are longer than a responding process needs on a busy machine.
 var quickProbes = Probes{
-	ReadyTimeout: 2 * time.Second, LiveTimeout: time.Second,
+	ReadyTimeout: time.Minute, LiveTimeout: time.Minute,
 	StartInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, FailedInterval: 10 * time.Millisecond,
 	LiveFailures: 2, StartTimeout: time.Minute,
 	HungGrace: 10 * time.Millisecond,
