@@ -22,6 +22,9 @@ var owner, runtime = postgresserver.Role{Name: "owner", Password: "passwordofown
 // Runtime is the name of the role of RuntimeURL, for postgres.Grant.
 const Runtime = "runtime"
 
+// maxConnections is enough for the tests that run in parallel on a machine with many CPUs.
+const maxConnections = 1000
+
 // Server is shared by the tests of one test binary. Create it in TestMain with Main.
 type Server struct {
 	running *postgresserver.Server
@@ -46,7 +49,8 @@ func Main(m *testing.M, server **Server) int {
 	ctx := context.Background()
 	// Provision creates the roles with this database. No test connects to it.
 	empty := postgresserver.Database{Name: "empty", Owner: owner, Runtime: runtime}
-	running, err := postgresserver.Start(ctx, postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true, Databases: []postgresserver.Database{empty}})
+	running, err := postgresserver.Start(ctx, postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true, MaxConnections: maxConnections,
+		Databases: []postgresserver.Database{empty}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
