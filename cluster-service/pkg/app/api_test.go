@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // TestErrors checks the rejected requests of the API with their error details.
@@ -259,7 +260,7 @@ func TestWatchResumes(t *testing.T) {
 		if _, err := replicas[(i+1)%2].ApplyCluster(t.Context(), applyRequest(fmt.Sprintf("c%d", i), 1)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		ctx, cancel := eventually.Context(t)
 		stream, err := replicas[i%2].Watch(ctx, &csv1.WatchRequest{AfterRevision: after})
 		if err != nil {
 			t.Fatal(err)

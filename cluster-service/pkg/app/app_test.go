@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -32,6 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
@@ -88,13 +88,13 @@ func TestProcess(t *testing.T) {
 	options := &app.Options{}
 	flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
 	options.AddFlags(flags)
-	address, admin := freeAddress(t), intenttest.New(t)
+	admin := intenttest.New(t)
 	keys := filepath.Join(dir, "shard-keys")
 	if err := errors.Join(os.Mkdir(keys, 0o700), seal.CreatePair(filepath.Join(dir, "agent.json"), filepath.Join(keys, "mgmt-1.json"))); err != nil {
 		t.Fatal(err)
 	}
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
-	err = flags.Parse(slices.Concat(signReleases(t, dir), []string{"--listen=" + address, "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
+	err = flags.Parse(slices.Concat(signReleases(t, dir), []string{"--listen=127.0.0.1:0", "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", database.String()+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3", "--developer",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"), "--shard-keys-dir=" + keys,
@@ -128,6 +128,17 @@ func TestProcess(t *testing.T) {
 	}
 	databaseProxy.Continue()
 
+	var address string
+	eventually.Soon(t, "the API is served", func() error {
+		for line := range strings.Lines(logged.String()) {
+			var served struct{ Msg, Address string }
+			if json.Unmarshal([]byte(line), &served) == nil && served.Msg == "serving the API" {
+				address = served.Address
+				return nil
+			}
+		}
+		return fmt.Errorf("the log is %s", &logged)
+	})
 	connect := func(peer mesh.Peer) csv1.ClusterServiceClient {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(identities[peer].ClientTLS(mesh.ClusterService))))
 		if err != nil {
@@ -148,10 +159,13 @@ func TestProcess(t *testing.T) {
 	})
 	for dependency, proxy := range map[string]*faultproxy.Proxy{"maestro": maestroProxy, "postgresql": databaseProxy} {
 		proxy.Hang()
-		readiness := p.CheckReadiness(ctx)
-		if want := map[string]string{dependency: "does not respond within 2s"}; !maps.Equal(readiness.NotReady, want) {
-			t.Errorf("readiness with a hung %s is %+v", dependency, readiness)
-		}
+		eventually.Soon(t, "readiness names the hung "+dependency, func() error {
+			readiness := p.CheckReadiness(ctx)
+			if want := map[string]string{dependency: "does not respond within 2s"}; !maps.Equal(readiness.NotReady, want) {
+				return fmt.Errorf("readiness is %+v", readiness)
+			}
+			return nil
+		})
 		proxy.Continue()
 		untilDone(t, func(ctx context.Context) error {
 			if readiness := p.CheckReadiness(ctx); !readiness.Ready {
@@ -206,12 +220,10 @@ func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServ
 		}
 		return false
 	}
-	if !audited("frontend", csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, "refused") {
-		t.Error("the refusal of the frontend's request is not audited")
-	}
-	if !audited("backend", "credentials.requested", "") {
-		t.Errorf("the audit record of the credential does not name the backend:\n%s", logged)
-	}
+	awaitCondition(t, "the refusal of the frontend's request is audited", func() bool {
+		return audited("frontend", csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, "refused")
+	})
+	awaitCondition(t, "the audit record of the credential names the backend", func() bool { return audited("backend", "credentials.requested", "") })
 }
 
 // serveIntentKeys serves the keys of intents with the identity of admin, and returns their URL.
@@ -223,7 +235,7 @@ func serveIntentKeys(t *testing.T, identity *mesh.Identity, admin *intenttest.Ad
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(admin.Signer.KeySet()) }), ReadHeaderTimeout: deadline}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(admin.Signer.KeySet()) })}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close(); <-done })
@@ -237,16 +249,6 @@ func mustParse(t *testing.T, text string) *url.URL {
 		t.Fatal(err)
 	}
 	return u
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // auditKey creates a signing key in a folder and returns its file.

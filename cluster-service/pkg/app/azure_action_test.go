@@ -1,13 +1,10 @@
 package app_test
 
 import (
-	"context"
 	"encoding/json"
-	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
@@ -18,13 +15,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
-// audited records the log for the rest of the test and returns a function that returns the audit records of an action.
-func audited(t *testing.T) func(action string) []map[string]any {
+// audited records the log of the Cluster Services that start afterwards, and returns a function that returns the audit records of
+// an action.
+func (r *region) audited(t *testing.T) func(action string) []map[string]any {
 	t.Helper()
-	log := &record{}
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewJSONHandler(log, nil)))
-	t.Cleanup(func() { slog.SetDefault(before) })
+	log := &auditLog{}
+	r.log = log.logger()
 	return func(action string) []map[string]any {
 		t.Helper()
 		var found []map[string]any
@@ -60,15 +56,15 @@ func requireActor(t *testing.T, lines []map[string]any, clusterUID string, actor
 func TestRetryOfAzureSteps(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
-	lines := audited(t)
-	patience := func(method, path string) {
+	lines := r.audited(t)
+	throttle := func(method, path string) {
 		t.Helper()
 		if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{method}, Path: path, Status: 429, RetryAfterMS: 300_000, Count: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	patience("PUT", "/dnsZones/aro.")
-	patience("DELETE", "/dnsZones/aro.")
+	throttle("PUT", "/dnsZones/aro.")
+	throttle("DELETE", "/dnsZones/aro.")
 	service := r.start(nil)
 	ctx := t.Context()
 	request := azureRequest("c")
@@ -118,9 +114,8 @@ func TestRetryOfAzureSteps(t *testing.T) {
 // recorded.
 func TestForceOfAzureSteps(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
-	r.stuckAfter = 300 * time.Millisecond
 	r.play()
-	lines := audited(t)
+	lines := r.audited(t)
 	ctx := t.Context()
 	r.operatorWithoutRole(t)
 	service := r.start(nil)
@@ -152,11 +147,13 @@ func TestForceOfAzureSteps(t *testing.T) {
 		}
 	}
 	forced := force("azure/operator-roles")
-	untilDone(t, func(ctx context.Context) error {
-		// The force is rejected until the step is stuck.
-		_, err := service.ForceClusterStep(ctx, forced)
-		return err
-	})
+	if _, err := service.ForceClusterStep(ctx, forced); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("force of a step that is not stuck: %v", err)
+	}
+	r.clock.advance(beyondLimits)
+	if _, err := service.ForceClusterStep(ctx, forced); err != nil {
+		t.Fatal(err)
+	}
 	ready := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return clusterReady(1)(c) && strings.HasPrefix(progressOf(c, "azure"), "Ready: ")
 	})
@@ -179,6 +176,10 @@ func TestForceOfAzureSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	service.remove(t, request.Uid)
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return stepOf(c.GetStatus().GetDeletion(), "azure/dns-delegation").GetAttempts() > 0
+	})
+	r.clock.advance(beyondLimits)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return stepOf(c.GetStatus().GetDeletion(), "azure/dns-delegation").GetStuck()
 	})

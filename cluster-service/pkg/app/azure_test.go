@@ -39,7 +39,7 @@ const customerSubscription = "11111111-1111-1111-1111-111111111111"
 // withAzure gives the region's clusters Azure resources.
 func (r *region) withAzure(options emulator.Options) *region {
 	r.t.Helper()
-	options.DataDir, options.AssumeCustomers = r.t.TempDir(), true
+	options.DataDir, options.AssumeCustomers, options.Now = r.t.TempDir(), true, r.clock.now
 	seed := emulatortest.Seed("0ulz.westus3.aroapp-hcp.io")
 	seed.Roles, seed.Assignments = options.Seed.Roles, options.Seed.Assignments
 	options.Seed = seed
@@ -76,7 +76,7 @@ func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 	settings := config.AzureResources{ResourceManager: r.azure.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: r.azure.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
 		Documents: config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"}}
-	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Open: renderer.Open, Now: time.Now}
+	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Open: renderer.Open, Now: r.clock.now}
 }
 
 // azureRequest returns a cluster with identities for all operators.

@@ -14,10 +14,8 @@ import (
 // BenchmarkAudit measures what auditing adds to a call of an engineer over mutual TLS, which changes a provision shard in PostgreSQL; see
 // audittest.Stopwatch. The server does not sync its files, so that a call without an audit does not wait for the disk.
 func BenchmarkAudit(b *testing.B) {
-	log := slog.Default()
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	b.Cleanup(func() { slog.SetDefault(log) })
 	r := newMeshRegion(b)
+	r.log = slog.New(slog.DiscardHandler)
 	r.watch = audittest.NewStopwatch(r.records)
 	service := r.start(nil)
 	calls := 0

@@ -13,11 +13,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
-// TestRenewedCertificateIsServed issues certificates that are valid for seconds. Each new version in the vault reaches
-// the management cluster without an action, a rejection by the issuer is reported and counted, and the cluster stays
-// ready.
+// TestRenewedCertificateIsServed issues certificates that are valid for a day and advances the clock to the last third of
+// it, in which they are renewed. Each new version in the vault reaches the management cluster without an action, a
+// rejection by the issuer is reported and counted, and the cluster stays ready.
 func TestRenewedCertificateIsServed(t *testing.T) {
-	r := newRegion(t).withAzure(emulator.Options{CertificateLifetime: 4 * time.Second, OperationDelay: 20 * time.Millisecond})
+	const lifetime = 24 * time.Hour
+	const untilRenewal, untilOverdue = lifetime * 17 / 24, lifetime * 4 / 24
+	r := newRegion(t).withAzure(emulator.Options{CertificateLifetime: lifetime, OperationDelay: 20 * time.Millisecond})
 	r.servingCertificates = true
 	r.play()
 	service := r.start(nil)
@@ -47,8 +49,9 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		version, _ := spec["forceSynchronization"].(string)
 		return version
 	}
-	versions := map[string]bool{}
+	versions := map[string]bool{newest(): true}
 	for range 3 {
+		r.clock.advance(untilRenewal)
 		awaitCondition(t, "the next version to be fetched", func() bool {
 			version := fetched()
 			return version != "" && !versions[version] && version == newest()
@@ -60,19 +63,21 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A version that was being issued before the issuer began to reject may still arrive.
+	r.clock.advance(untilRenewal)
 	failing := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RenewalFailing: ")
 	})
 	if said := progressOf(failing, "azure"); !strings.Contains(said, "renew the API server's certificate, which expires at") || !strings.Contains(said, "QuotaExceeded") {
 		t.Errorf("progress is %q", said)
 	}
+	r.clock.advance(untilOverdue)
 	awaitCondition(t, "the metric", func() bool { return gauge(t, service, "cluster_service_certificates_overdue") == 1 })
 	if gauge(t, service, "cluster_service_certificates_first_end_seconds") == 0 {
 		t.Error("the metric of the first expiry is not set")
 	}
 	before := newest()
 	r.azure.Faults().Remove(rule)
+	r.clock.advance(time.Hour) // the next attempt is due
 	awaitCondition(t, "the renewal to go on", func() bool { return newest() != before && fetched() == newest() })
 	healed := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return strings.HasPrefix(progressOf(c, "azure"), "Ready: ") })
 	if s := healed.GetStatus(); s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || s.GetObservedGeneration() != 1 {

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // TestConcurrentCreations creates a fleet at once. No cluster may get stuck. The test prints figures.
@@ -21,7 +21,7 @@ func TestConcurrentCreations(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 500}, config.Shard{Name: "mgmt-2", Capacity: 500})
 	r.play()
 	service := r.start(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	stream, err := service.Watch(ctx, &csv1.WatchRequest{})
 	if err != nil {

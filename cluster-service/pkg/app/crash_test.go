@@ -52,7 +52,7 @@ func (c *crash) unreached() bool {
 // untilDone repeats do until it succeeds, as the layers above do. The service may crash meanwhile.
 func untilDone(t *testing.T, do func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	eventually.Before(ctx, t, "a request succeeds", func() error { return do(ctx) })
 }

@@ -145,16 +145,20 @@ func TestDeletionGraph(t *testing.T) {
 	}
 }
 
+// beyondLimits is longer than the limit of every step of a deletion.
+const beyondLimits = time.Hour
+
 // TestStuckStepIsReported delays a step beyond its limit. The condition and the metric report it until the step ends.
 func TestStuckStepIsReported(t *testing.T) {
 	r := newRegion(t)
 	r.play()
-	r.stuckAfter = 50 * time.Millisecond
 	service := r.start(nil)
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
 	r.maestro.Hold(id)
 	service.remove(t, cluster.Uid)
+	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
+	r.clock.advance(beyondLimits)
 	c := service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
 	if stuck := stuckCondition(c); stuck.GetStatus() != "True" || stuck.GetReason() != "HostedCluster" || !strings.Contains(stuck.GetMessage(), "all objects of work "+id) {
 		t.Errorf("condition is %v", stuck)
@@ -205,7 +209,6 @@ func TestStuckLimitChangesWhileRunning(t *testing.T) {
 func TestForcedStepsLeaveLeftovers(t *testing.T) {
 	r := newRegion(t)
 	r.play()
-	r.stuckAfter = 50 * time.Millisecond
 	service := r.start(nil)
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
@@ -220,6 +223,9 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 		r.maestro.Hold(name)
 	}
 	service.remove(t, cluster.Uid)
+	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
+	service.awaitCluster(t, cluster.Uid, stepIs("node-pool/np1", running, false))
+	r.clock.advance(beyondLimits)
 	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
 	service.awaitCluster(t, cluster.Uid, stepIs("node-pool/np1", running, true))
 
@@ -256,6 +262,7 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 	// The deletion of the namespaces removes their content, which the in-memory Maestro does not simulate.
 	r.maestro.Release(id)
 	r.maestro.Release(id + "-np1")
+	r.clock.advance(beyondLimits) // the deletion of the leftovers is due again
 	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != forced {
 		t.Errorf("tombstone is %v", got)

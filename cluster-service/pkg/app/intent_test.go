@@ -177,12 +177,14 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 
 	r.hypershift.Hold(true)
 	unsigned := credentialRequest(t, cluster, sre)
-	end = time.Now().Add(unsigned.Spec.Lifetime.AsDuration() + 2*time.Second)
+	const untilTooLate = 10 * time.Minute
+	end = time.Now().Add(unsigned.Spec.Lifetime.AsDuration() + untilTooLate)
 	if err := apply(unsigned); err != nil {
 		t.Fatal(err)
 	}
 	service.awaitCredential(t, unsigned.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING)
 	service.stop()
+	r.clock.advance(untilTooLate)
 	service = r.start(nil) // it reads when the next credential ends
 	late := service.awaitCredential(t, unsigned.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED)
 	if text := fmt.Sprint(late.GetStatus().GetConditions()); !strings.Contains(text, "OutlivesElevation") || late.GetStatus().GetCertificate() != "" {

@@ -13,6 +13,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -389,7 +390,6 @@ func TestWaitingClusterDoesNotBlockOthers(t *testing.T) {
 // TestSilentAgentsGetNoClusters silences an agent. New clusters are placed elsewhere until it reports again.
 func TestSilentAgentsGetNoClusters(t *testing.T) {
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}, config.Shard{Name: "mgmt-2", Capacity: 100})
-	r.rules.SilentAfter = "100ms"
 	r.play()
 	service := r.start(nil)
 	ctx := t.Context()
@@ -408,6 +408,8 @@ func TestSilentAgentsGetNoClusters(t *testing.T) {
 			return nil
 		})
 	}
+	awaitCondition(t, "the agent of mgmt-1 has unanswered works", func() bool { return service.report(t, "mgmt-1").GetUnansweredWorks() > 0 })
+	r.clock.advance(2 * placement.DefaultSilentAfter)
 	awaitSilence(true)
 	// The agent of the other shard has nothing to report, and its heartbeats show that it runs.
 	untilDone(t, func(context.Context) error {

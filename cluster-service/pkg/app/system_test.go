@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
@@ -69,13 +71,21 @@ var shardKeys = sync.OnceValues(func() (keyPair, error) {
 	return keyPair{public, private}, err
 })
 
-const deadline = 60 * time.Second
+// clock is the clock of a region. It shows the time of the machine plus what the test has advanced it by, so that no result depends on the
+// speed of the machine. It is safe for concurrent use.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) advance(by time.Duration) { c.ahead.Add(int64(by)) }
 
 // region consists of an in-memory Maestro with its management clusters and a database. Tests start and stop Cluster
 // Services on it.
 type region struct {
-	t        testing.TB
-	url      string
+	t   testing.TB
+	url string
+	// clock is that of the Cluster Services and of Azure.
+	clock    clock
 	maestro  *maestrotest.Server
 	releases *release.Catalog
 	shards   []config.Shard
@@ -87,13 +97,13 @@ type region struct {
 	sealingKeys string
 	// pullSecret is the pull secret of new Cluster Services. If it is empty, they use one without registries.
 	pullSecret string
-	// stuckAfter is the limit of every deletion step; 0 means the defaults.
-	stuckAfter time.Duration
 	// componentsAfter is the duration of a control plane rollout after which components are read.
 	componentsAfter time.Duration
 	// placeInterval and upgradeInterval are the periods of the scans that find what no event announced; 0 means the defaults.
 	placeInterval, upgradeInterval time.Duration
 	registry                       *prometheus.Registry
+	// log is the log of the Cluster Services.
+	log *slog.Logger
 	// audit records the changes of the access to clusters.
 	audit auditLog
 	// azure is the Azure emulator that clusters use through azureWire, or nil.
@@ -129,7 +139,7 @@ func newRegion(t testing.TB, shards ...config.Shard) *region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules(), componentsAfter: time.Hour}
+	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules(), componentsAfter: time.Hour, log: slog.Default()}
 	t.Cleanup(server.Stop)
 	return r
 }
@@ -183,11 +193,14 @@ type instance struct {
 	address string
 }
 
-// start runs a Cluster Service. fault, which may be nil, injects faults into its transactions.
+// leases is a time in which the leases of a process end.
+const leases = store.DefaultLease + store.DefaultAzureLease
+
+// start runs a Cluster Service until the test ends or calls stop, which also lets its leases end. fault, which may be nil, injects faults into its transactions.
 func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, AzureLease: 200 * time.Millisecond, Fault: fault})
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Now: r.clock.now, Fault: fault})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -197,7 +210,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err := database.ConfigureShards(ctx, r.shards); err != nil {
 		r.t.Fatal(err)
 	}
-	hub := watch.NewHub(database, 64, slog.Default())
+	hub := watch.NewHub(database, 64, r.log)
 	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.t.Fatal(err)
@@ -222,17 +235,10 @@ func (r *region) start(fault func(point string) error) *instance {
 		ComponentsAfter: r.componentsAfter},
 		Environment: "local", Developer: true, Config: settings, PullSecret: pullSecret, Open: keeper.Open, ShardKeys: r.shardKeys()}
 	renderer.Region.StepLimits = deletiongraph.NewLimits(nil)
-	if r.stuckAfter > 0 {
-		limits := map[string]time.Duration{}
-		for _, kind := range deletiongraph.Kinds() {
-			limits[kind] = r.stuckAfter
-		}
-		renderer.Region.StepLimits.Set(limits)
-	}
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	options := app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: signingkey.NewPool(2, oneSigningKey), Publishers: 4, Renewals: 2, ResealAgain: 100 * time.Millisecond, Metrics: r.registry, Log: slog.Default(), Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, CheckDeletions: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps}
+		SigningKeys: signingkey.NewPool(2, oneSigningKey), Publishers: 4, Renewals: 2, ResealAgain: 100 * time.Millisecond, Metrics: r.registry, Log: r.log, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, CheckDeletions: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps}
 	if r.records != nil {
 		options.Records = r.records
 	}
@@ -267,6 +273,7 @@ func (r *region) start(fault func(point string) error) *instance {
 		_ = conn.Close()
 		_ = client.Close()
 		database.Close()
+		r.clock.advance(leases)
 	})
 	r.t.Cleanup(stop)
 	change := func(s render.Settings) { app.Apply(renderer, s); system.SettingsChanged() }
@@ -329,7 +336,7 @@ func (i *instance) awaitPool(t *testing.T, uid string, wanted func(*csv1.NodePoo
 
 func (i *instance) watchUntil(t *testing.T, done func(*csv1.WatchResponse) bool, last func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	stream, err := i.Watch(ctx, &csv1.WatchRequest{})
 	if err != nil {

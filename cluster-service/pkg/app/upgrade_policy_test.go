@@ -55,8 +55,7 @@ func TestPolicyUpgradesFleet(t *testing.T) {
 	full := r.releases
 	r.releases = before(t, "4.21.4", "4.21.6")
 	old := r.start(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	uids := map[string]bool{}
 	for i := range clusters {
 		request := applyRequest(fmt.Sprintf("c%d", i), 1)
