@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -92,8 +91,6 @@ func TestExample(t *testing.T) {
 	}
 	defer conn.Close()
 	name := unique("cm")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	bundle := fmt.Sprintf(`{
 		"manifests": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": %[1]q, "namespace": "default"}, "data": {"key": "value"}}],
 		"manifestConfigs": [{
@@ -102,7 +99,7 @@ func TestExample(t *testing.T) {
 			"feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "key", "path": ".data.key"}]}]
 		}]
 	}`, name)
-	if err := applyAndWait(ctx, pbv1.NewCloudEventServiceClient(conn), "cluster-service", consumer, bundle); err != nil {
+	if err := applyAndWait(t.Context(), pbv1.NewCloudEventServiceClient(conn), "cluster-service", consumer, bundle); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.configMap(name); err != nil {

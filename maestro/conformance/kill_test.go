@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -117,8 +116,9 @@ func TestServerIsKilled(t *testing.T) {
 	var mu sync.Mutex
 	cs := r.source(s, "cluster-service")
 	current := func() *source { mu.Lock(); defer mu.Unlock(); return cs }
+	var accepted atomic.Int64
 	untilAccepted := func(action string, b bundle) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := eventually.Context(t)
 		defer cancel()
 		err := eventually.Repeat(ctx, func() error {
 			_, err := current().publish(action, b)
@@ -132,6 +132,7 @@ func TestServerIsKilled(t *testing.T) {
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", action, b.ID, err)
 		}
+		accepted.Add(1)
 		return nil
 	}
 	works := make([]bundle, 120)
@@ -149,8 +150,19 @@ func TestServerIsKilled(t *testing.T) {
 			return untilAccepted("update", b.with("two"))
 		})
 	}()
-	for range 5 {
-		waitFor(t, published, 300*time.Millisecond)
+	for kill := range 5 {
+		want := int64(kill+1) * int64(len(works)) / 3 // of two requests for each work
+		eventually.Soon(t, fmt.Sprintf("%d requests are accepted", want), func() error {
+			select {
+			case <-published:
+				return nil
+			default:
+			}
+			if got := accepted.Load(); got < want {
+				return fmt.Errorf("%d are", got)
+			}
+			return nil
+		})
 		p.kill()
 		next := r.source(p.start(), "cluster-service")
 		mu.Lock()
@@ -256,15 +268,5 @@ func TestAgentIsKilled(t *testing.T) {
 		if _, err := r.configMap(b.configMapName()); !apierrors.IsNotFound(err) {
 			t.Errorf("ConfigMap %s of a deleted work: %v", b.configMapName(), err)
 		}
-	}
-}
-
-// waitFor waits until done is closed, but at most for the given time.
-func waitFor(t testing.TB, done <-chan struct{}, most time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), most)
-	defer cancel()
-	select {
-	case <-done:
-	case <-ctx.Done():
 	}
 }

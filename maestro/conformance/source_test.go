@@ -264,8 +264,7 @@ func (s *source) publish(action string, b bundle) (int64, error) {
 }
 
 func (s *source) send(evt *cloudevents.Event) (int64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := s.t.Context()
 	out := &pbv1.CloudEvent{}
 	if err := protocol.WritePBMessage(ctx, binding.ToMessage(evt), out); err != nil {
 		return 0, err

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	workv1 "open-cluster-management.io/api/work/v1"
@@ -20,12 +22,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
-const (
-	// quietPeriod is the time without a write after which a process counts as idle.
-	quietPeriod = 300 * time.Millisecond
-	// sweepTimeout bounds each wait.
-	sweepTimeout = 45 * time.Second
-)
+// sweepTimeout bounds each wait.
+const sweepTimeout = 45 * time.Second
 
 // scenario creates a work with two objects, then changes one object, removes one and adds one, then deletes the work. The feedback of
 // an object is the value of its key.
@@ -56,15 +54,22 @@ func (l *scenario) with(values ...string) bundle {
 	return b
 }
 
-// stages returns the requests of the scenario, each with a check of the status that it must lead to.
+// stages returns the requests of the scenario, each with a check of the last status that it leads to.
 func (l *scenario) stages() []stage {
 	fedBack := func(version int64, values ...string) func(statusEvent) error {
 		return func(st statusEvent) error {
-			if !st.applied(version) {
-				return fmt.Errorf("version %d is not applied: %d, %+v", version, st.Version, st.Conditions)
+			for _, condition := range []string{workv1.WorkApplied, workv1.WorkAvailable} {
+				if c := meta.FindStatusCondition(st.Conditions, condition); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != version || st.Version != version {
+					return fmt.Errorf("version %d is not %s: %d, %+v", version, condition, st.Version, st.Conditions)
+				}
 			}
 			var fed []string
 			for _, manifest := range st.Resources {
+				for _, condition := range []string{workv1.ManifestApplied, workv1.ManifestAvailable, "StatusFeedbackSynced"} {
+					if !meta.IsStatusConditionTrue(manifest.Conditions, condition) {
+						return fmt.Errorf("object %s is not %s: %+v", manifest.ResourceMeta.Name, condition, manifest.Conditions)
+					}
+				}
 				for _, value := range manifest.StatusFeedbacks.Values {
 					fed = append(fed, *value.Value.String)
 				}
@@ -76,9 +81,9 @@ func (l *scenario) stages() []stage {
 		}
 	}
 	return []stage{
-		{"create", l.with("one", "one", ""), fedBack(1, "one", "one")},
-		{"update", l.with("two", "", "two"), fedBack(2, "two", "two")},
-		{"delete", l.with("two", "", "two"), func(st statusEvent) error {
+		{"create", l.with("one", "one", ""), []string{"OBJECT-0", "OBJECT-1"}, fedBack(1, "one", "one")},
+		{"update", l.with("two", "", "two"), []string{"OBJECT-0", "OBJECT-2"}, fedBack(2, "two", "two")},
+		{"delete", l.with("two", "", "two"), nil, func(st statusEvent) error {
 			if !st.is("Deleted") {
 				return fmt.Errorf("status is %+v", st)
 			}
@@ -88,8 +93,10 @@ func (l *scenario) stages() []stage {
 }
 
 type stage struct {
-	action  string
-	work    bundle
+	action string
+	work   bundle
+	// objects are the names of the objects that the work has afterwards; nil if it is deleted.
+	objects []string
 	reached func(statusEvent) error
 }
 
@@ -99,7 +106,6 @@ type maestro interface {
 	// lastStatus returns the last status of a resource that the source received.
 	lastStatus(id string) statusEvent
 	During(d *crashsweep.Injector, do func())
-	CheckIdle(quiet time.Duration) error
 }
 
 // sweep runs the scenario with a crash at every point and compares the state after each stage.
@@ -109,8 +115,14 @@ func (r *region) sweep(t *testing.T, m maestro, consumer string) {
 		if !slices.Contains(connected, "maestro-server") || !slices.Contains(connected, consumer) {
 			return fmt.Errorf("connected are only %v", connected)
 		}
-		return m.CheckIdle(quietPeriod)
+		return nil
 	})
+	// After a work has passed through the server and the agent, their initial resync is complete.
+	first := newScenario(consumer, 0)
+	for _, s := range first.stages() {
+		eventually.Soon(t, "the "+s.action+" of the first work is accepted", func() error { return m.publish(s.action, s.work) })
+		eventually.Soon(t, "the "+s.action+" of the first work is complete", func() error { return r.complete(t, m, first, s) })
+	}
 
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 4}, func(t *testing.T, injector *crashsweep.Injector) any {
 		l := newScenario(consumer, injector.Seed())
@@ -118,13 +130,21 @@ func (r *region) sweep(t *testing.T, m maestro, consumer string) {
 		m.During(injector, func() {
 			for _, s := range l.stages() {
 				eventually.Soon(t, s.action+" is accepted", func() error { return m.publish(s.action, s.work) })
-				states = append(states, injector.Checkpoint(t, sweepTimeout, "after the "+s.action, func() error {
-					return errors.Join(m.CheckIdle(quietPeriod), s.reached(m.lastStatus(l.work.ID)))
-				}, func() any { return r.state(t, l, m.lastStatus(l.work.ID)) }))
+				states = append(states, injector.Checkpoint(t, sweepTimeout, "after the "+s.action, func() error { return r.complete(t, m, l, s) }, func() any { return r.state(t, l, m.lastStatus(l.work.ID)) }))
 			}
 		})
 		return states
 	})
+}
+
+// complete returns an error while the server or the agent has not completed a request.
+func (r *region) complete(t *testing.T, m maestro, l *scenario, s stage) error {
+	t.Helper()
+	last := m.lastStatus(l.work.ID)
+	if err := s.reached(last); err != nil {
+		return err
+	}
+	return r.state(t, l, last).complete(s.objects)
 }
 
 // state is everything that exists of a work, without the names, IDs and times that differ between runs.
@@ -136,6 +156,38 @@ type state struct {
 	Applied, Objects []any
 	// Status is the last status that the source received.
 	Status any
+}
+
+// complete returns an error unless the state is the last one that a request leads to. objects are the names of the objects of the work; nil if it
+// is deleted.
+func (w state) complete(objects []string) error {
+	row, applied := w.Resource, 1
+	if objects == nil {
+		row, applied = w.Tombstone, 0
+	}
+	if row == nil || (w.Resource == nil) != (objects == nil) || w.Deliveries > 0 || len(w.Applied) != applied {
+		return fmt.Errorf("not complete: %+v", w)
+	}
+	if diff := gocmp.Diff(row.(map[string]any)["status"], w.Status); diff != "" {
+		return fmt.Errorf("the source has received another status than the server stores (-stored +received):\n%s", diff)
+	}
+	var exist, recorded []string
+	for _, object := range w.Objects {
+		exist = append(exist, object.(map[string]any)["name"].(string))
+	}
+	for _, work := range w.Applied {
+		status, _ := work.(map[string]any)["status"].(map[string]any)
+		resources, _ := status["appliedResources"].([]any)
+		for _, resource := range resources {
+			recorded = append(recorded, resource.(map[string]any)["name"].(string))
+		}
+	}
+	slices.Sort(exist)
+	slices.Sort(recorded)
+	if !slices.Equal(exist, objects) || !slices.Equal(recorded, objects) {
+		return fmt.Errorf("the objects %q exist and %q are recorded, want %q", exist, recorded, objects)
+	}
+	return nil
 }
 
 // state returns the current state of a work.
