@@ -89,6 +89,7 @@ func (r *region) report(uses ...credentialuse.Use) {
 // TestUseIsAudited reports uses of certificates from a management cluster and checks the audit records: who, why and
 // until when.
 func TestUseIsAudited(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

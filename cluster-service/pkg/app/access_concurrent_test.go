@@ -42,6 +42,7 @@ func concurrently(n int, request func() response, interrupt func()) []response {
 // TestRequestsDuringRevocation sends requests and a revocation of their class concurrently. In any order of execution,
 // credentials from before the revocation stop working, requests during it are rejected, and later requests work.
 func TestRequestsDuringRevocation(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -122,6 +123,7 @@ func (i *instance) awaitEnd(t *testing.T, uid string) *csv1.BreakGlassCredential
 // TestConcurrentRevocations checks that one of several concurrent revocations of a class is accepted, and that each
 // class has its own.
 func TestConcurrentRevocations(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -184,6 +186,7 @@ func TestConcurrentRevocations(t *testing.T) {
 // TestClusterDeletionDuringAccess deletes a cluster while credentials are requested and revoked. The deletion takes
 // precedence and nothing is left over.
 func TestClusterDeletionDuringAccess(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

@@ -11,6 +11,7 @@ import (
 // TestCrashesDuringAccessConverge terminates the process at each point of the life cycles of an external authentication,
 // a credential and a revocation, starts another one and expects the same result every time.
 func TestCrashesDuringAccessConverge(t *testing.T) {
+	t.Parallel()
 	everyPoint(t, accessWithCrash, func(_ *testing.T, r *region) {
 		r.start(nil)
 		r.onlyWorks("")

@@ -136,6 +136,7 @@ func (r *region) onlyWorks(id string, suffixes ...string) {
 }
 
 func TestExternalAuthLifecycle(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -203,6 +204,7 @@ func TestExternalAuthLifecycle(t *testing.T) {
 }
 
 func TestBreakGlassLifecycle(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -316,6 +318,7 @@ func TestBreakGlassLifecycle(t *testing.T) {
 
 // TestCredentialWaitsForItsCluster requests a credential before there is a control plane that can sign.
 func TestCredentialWaitsForItsCluster(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	service := r.start(nil)
 	cluster := applyRequest("c", 1)
@@ -337,6 +340,7 @@ func TestCredentialWaitsForItsCluster(t *testing.T) {
 }
 
 func TestRejectedCredentialFails(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -356,6 +360,7 @@ func TestRejectedCredentialFails(t *testing.T) {
 
 // TestAccessErrors checks the rejected requests of external authentications and credentials.
 func TestAccessErrors(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	service := r.start(nil)
 	ctx := t.Context()

@@ -22,6 +22,7 @@ import (
 
 // TestErrors checks the rejected requests of the API with their error details.
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	service := r.start(nil)
 	ctx := t.Context()
@@ -136,6 +137,7 @@ func conflicting(ctx context.Context, t *testing.T, service *instance) *csv1.App
 
 // TestDeletionOfUnknownLeavesTombstone deletes resources that were never applied.
 func TestDeletionOfUnknownLeavesTombstone(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	service := r.start(nil)
 	request := applyRequest("c", 1)
@@ -160,6 +162,7 @@ func TestDeletionOfUnknownLeavesTombstone(t *testing.T) {
 
 // TestClustersWaitForCapacity creates more clusters than there are places.
 func TestClustersWaitForCapacity(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1})
 	r.play()
 	service := r.start(nil)
@@ -191,6 +194,7 @@ func TestClustersWaitForCapacity(t *testing.T) {
 // TestReplicas runs two Cluster Services on one database. Each serves half of the requests, and half of the clusters are
 // deleted while they are created.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	const clusters = 24
 	r := newRegion(t)
 	r.play()
@@ -253,6 +257,7 @@ func TestReplicas(t *testing.T) {
 
 // TestWatchResumes ends a watch in the middle and resumes it at another replica.
 func TestWatchResumes(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	replicas := []*instance{r.start(nil), r.start(nil)}
 	after, seen := int64(0), 0
@@ -287,6 +292,7 @@ func TestWatchResumes(t *testing.T) {
 
 // TestRejectedContentFailsUntilChanged makes Maestro reject a bundle permanently.
 func TestRejectedContentFailsUntilChanged(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	refused := true

@@ -266,6 +266,7 @@ func auditKey(t *testing.T, dir string) string {
 }
 
 func TestOptionsAreValidated(t *testing.T) {
+	t.Parallel()
 	required := []string{"--identity-dir=x", "--intent-keys-url=https://admin/admin/v1/intent-keys", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x", "--shard-keys-dir=x",
 		"--audit-queue-dir=q", "--audit-sink-dir=s", "--audit-witness-dir=w", "--audit-signing-key-file=k"}
 	tests := map[string]struct {

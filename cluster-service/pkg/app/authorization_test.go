@@ -34,6 +34,7 @@ func (credentialsByClass) GetBreakGlassCredential(_ context.Context, r *csv1.Get
 // TestAllowedCalls calls each method of each service of the server as each workload, without and with the intent of an engineer for
 // exactly this call, in both modes of identity. A method without a rule is an error.
 func TestAllowedCalls(t *testing.T) {
+	t.Parallel()
 	for _, mode := range meshtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) { testAllowedCalls(t, mode) })
 	}

@@ -54,6 +54,7 @@ func requireActor(t *testing.T, lines []map[string]any, clusterUID string, actor
 // TestRetryOfAzureSteps makes Azure request long pauses during creation and deletion. The retry of an SRE tries the
 // steps at once.
 func TestRetryOfAzureSteps(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	lines := r.audited(t)
@@ -113,6 +114,7 @@ func TestRetryOfAzureSteps(t *testing.T) {
 // once it is stuck. The audit records who and why, forced steps are still tried, and what may be left behind is
 // recorded.
 func TestForceOfAzureSteps(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	lines := r.audited(t)

@@ -165,6 +165,7 @@ func (w *writes) Do(request *http.Request) (*http.Response, error) {
 // TestAzureResources creates and deletes a cluster with all Azure resources, with immediate and with long-running
 // operations. Cluster Service has the rights that it has in a region.
 func TestAzureResources(t *testing.T) {
+	t.Parallel()
 	for name, delay := range map[string]time.Duration{"AtOnce": 0, "Long": 40 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegion(t).withAzure(emulator.Options{OperationDelay: delay, Seed: serviceRights()})
@@ -276,6 +277,7 @@ func lifecycleInAzure(t *testing.T, r *region, client func() *instance, name str
 
 // TestAzureFaultsAreTolerated makes Azure throttle, fail, respond slowly and lose responses.
 func TestAzureFaultsAreTolerated(t *testing.T) {
+	t.Parallel()
 	half := 0.5
 	changing := []string{"PUT", "POST", "DELETE"}
 	tests := map[string]struct {
@@ -333,6 +335,7 @@ func (w *crashingTransport) Do(request *http.Request) (*http.Response, error) {
 // the creation and deletion of a cluster, and starts another one. The cluster must have the Azure resources of an
 // undisturbed one, and none in the end.
 func TestCrashesDuringAzureRequestsConverge(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	var mu sync.Mutex
 	var current *crash
@@ -399,6 +402,7 @@ func (r *region) crashingService(d *crash, reborn func()) *survivor {
 
 // TestDeletionToleratesMissingAzureResources removes resources in Azure before the cluster is deleted.
 func TestDeletionToleratesMissingAzureResources(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	service := r.start(nil)
@@ -444,6 +448,7 @@ func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 
 // TestForeignAzureResourcesAreKept changes the owner of the managed resource group.
 func TestForeignAzureResourcesAreKept(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
@@ -490,6 +495,7 @@ func (r *region) operatorWithoutRole(t *testing.T) armmsi.Identity {
 
 // TestMissingRolesAreReported leaves an operator without its role until the customer assigns it.
 func TestMissingRolesAreReported(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	ctx := t.Context()
@@ -527,6 +533,7 @@ func TestMissingRolesAreReported(t *testing.T) {
 // until the customer creates the identity; then it has the client IDs that Azure reports. A second cluster with a missing
 // identity is deleted.
 func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	ctx := t.Context()

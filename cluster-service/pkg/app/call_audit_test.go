@@ -35,6 +35,7 @@ func (r *region) cordon(shard string, cordoned bool) (context.Context, *csv1.Upd
 // TestCallsOfEngineersAreRecorded makes a call that succeeds, repeats it, and makes one that fails and one that is refused. The
 // person is that of the intent, not that of the request.
 func TestCallsOfEngineersAreRecorded(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	service := r.start(nil)
 	ctx, request := r.cordon("mgmt-1", true)
@@ -75,6 +76,7 @@ func TestCallsOfEngineersAreRecorded(t *testing.T) {
 
 // TestCallWaitsForTheAudit fills the audit queue: a call of an engineer has no effect, and customers are not affected.
 func TestCallWaitsForTheAudit(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.records = audittest.New(t, "cluster-service", writer.MinBytes)
 	r.records.SinkAway(true)
@@ -103,6 +105,7 @@ func TestCallWaitsForTheAudit(t *testing.T) {
 // TestEmergencyIsRecorded requests a credential with an elevation that nobody approved. The records of the call, of the request and of
 // the certificate are marked, and name the elevation.
 func TestEmergencyIsRecorded(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -131,6 +134,7 @@ func TestEmergencyIsRecorded(t *testing.T) {
 // TestAccessIsInTheAuditChain requests and uses the credential of a customer. The events are stored although no engineer asked for
 // them, and those that happen while the audit queue is full are stored when it has space.
 func TestAccessIsInTheAuditChain(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.records = audittest.New(t, "cluster-service", writer.MinBytes)
 	r.records.SinkAway(true)

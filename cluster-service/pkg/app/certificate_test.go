@@ -17,6 +17,7 @@ import (
 // it, in which they are renewed. Each new version in the vault reaches the management cluster without an action, a
 // rejection by the issuer is reported and counted, and the cluster stays ready.
 func TestRenewedCertificateIsServed(t *testing.T) {
+	t.Parallel()
 	const lifetime = 24 * time.Hour
 	const untilRenewal, untilOverdue = lifetime * 17 / 24, lifetime * 4 / 24
 	r := newRegion(t).withAzure(emulator.Options{CertificateLifetime: lifetime, OperationDelay: 20 * time.Millisecond})

@@ -42,6 +42,7 @@ func (r *region) rendered(t *testing.T, clusterID, kind string) (object map[stri
 // TestClusterActionsTakeEffectOnce executes each action on a cluster twice with the same uid. Its change must reach the
 // management cluster, and only once.
 func TestClusterActionsTakeEffectOnce(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

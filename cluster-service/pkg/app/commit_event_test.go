@@ -16,6 +16,7 @@ const neverScanned = time.Hour
 // TestDeletionPlacesWaitingCluster frees the only place of a region. The last transaction of a deletion is made by the
 // receiver of works if the cluster has no Azure resources, and by the Azure worker if it has.
 func TestDeletionPlacesWaitingCluster(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		reason string
 		azure  bool
@@ -54,6 +55,7 @@ func TestDeletionPlacesWaitingCluster(t *testing.T) {
 // TestDeletionStartsUpgradeOfPolicy deletes the cluster whose upgrade reached the limit of a policy. DeleteCluster ends the
 // upgrade, and the upgrade of the next cluster must start without a scan.
 func TestDeletionStartsUpgradeOfPolicy(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	full := r.releases

@@ -43,6 +43,7 @@ func poolGone(p *csv1.NodePool) bool {
 // TestConcurrentNodePoolChanges checks what happens to a pool during another change, as docs/operators/node-pools.md
 // describes.
 func TestConcurrentNodePoolChanges(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

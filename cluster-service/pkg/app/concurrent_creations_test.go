@@ -14,6 +14,7 @@ import (
 
 // TestConcurrentCreations creates a fleet at once. No cluster may get stuck. The test prints figures.
 func TestConcurrentCreations(t *testing.T) {
+	t.Parallel()
 	clusters := 500
 	if testing.Short() {
 		clusters = 40

@@ -142,6 +142,7 @@ const lanes = 4
 // TestCrashesDuringLifecycleConverge terminates the process at each point of the life cycle of a cluster, starts another
 // one and expects the same result every time.
 func TestCrashesDuringLifecycleConverge(t *testing.T) {
+	t.Parallel()
 	everyPoint(t, lifecycleWithCrash, func(t *testing.T, r *region) {
 		service := r.start(nil)
 		r.onlyWorks("")
@@ -199,6 +200,7 @@ func lifecycleWithCrash(t *testing.T, r *region, n int) bool {
 
 // TestMaestroFaultsAreTolerated makes Maestro reject requests, lose responses and become unavailable.
 func TestMaestroFaultsAreTolerated(t *testing.T) {
+	t.Parallel()
 	unavailable := status.Error(codes.Unavailable, "injected")
 	tests := map[string]struct {
 		reason string
@@ -257,6 +259,7 @@ func TestMaestroFaultsAreTolerated(t *testing.T) {
 
 // TestMaestroIsUnavailable creates a cluster while Maestro is unavailable and deletes it before Maestro returns.
 func TestMaestroIsUnavailable(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	r.maestro.Stop()
@@ -287,6 +290,7 @@ func TestMaestroIsUnavailable(t *testing.T) {
 
 // TestLostBundlesArePublishedAgain removes bundles that Maestro had acknowledged.
 func TestLostBundlesArePublishedAgain(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -316,6 +320,7 @@ func TestLostBundlesArePublishedAgain(t *testing.T) {
 // TestUpdateOfLostBundle finds that a bundle was lost when it is updated. The versions of the bundle restart then, and
 // its statuses must not be treated as old ones.
 func TestUpdateOfLostBundle(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

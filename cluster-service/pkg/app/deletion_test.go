@@ -90,6 +90,7 @@ func (r *region) metric(name, label string) float64 {
 
 // TestDeletionGraph checks the graph at each step of a deletion.
 func TestDeletionGraph(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -150,6 +151,7 @@ const beyondLimits = time.Hour
 
 // TestStuckStepIsReported delays a step beyond its limit. The condition and the metric report it until the step ends.
 func TestStuckStepIsReported(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -184,6 +186,7 @@ func TestStuckStepIsReported(t *testing.T) {
 
 // TestStuckLimitChangesWhileRunning lowers the limit of a step that is running, and raises it again.
 func TestStuckLimitChangesWhileRunning(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -207,6 +210,7 @@ func TestStuckLimitChangesWhileRunning(t *testing.T) {
 // TestForcedStepsLeaveLeftovers ends a deletion whose last steps are never confirmed. Leftovers are stored, their
 // deletion is requested repeatedly, and they are marked as gone when it is confirmed.
 func TestForcedStepsLeaveLeftovers(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -296,6 +300,7 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 
 // TestForceIsRejected checks that a step cannot be forced too early, or if that would harm another resource.
 func TestForceIsRejected(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -341,6 +346,7 @@ func TestForceIsRejected(t *testing.T) {
 // TestReleasedFinalizersReachTheAgent releases a finalizer through the agent. Finalizers of controllers that still have
 // work to do are rejected.
 func TestReleasedFinalizersReachTheAgent(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -373,6 +379,7 @@ func TestReleasedFinalizersReachTheAgent(t *testing.T) {
 
 // TestRetryDeletion retries at once a deletion with a lost response, in spite of its long pause.
 func TestRetryDeletion(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

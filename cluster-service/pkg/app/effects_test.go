@@ -27,6 +27,7 @@ func controlPlaneState(c *csv1.Cluster) string {
 // TestKeyRotationCompletesAfterReencryption checks that a new key version is in effect only after all data is encrypted
 // with it. Until then the customer must not disable the previous version.
 func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -70,6 +71,7 @@ func keyRejected(c *csv1.Cluster) bool {
 
 // TestNodePoolVersionRules checks that a rejection names the rule and the allowed versions.
 func TestNodePoolVersionRules(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -132,6 +134,7 @@ func TestNodePoolVersionRules(t *testing.T) {
 // TestReturnToEarlierContent checks that a node pool does not report a generation before the management cluster has it. The content of the
 // generation equals that of the last report, and Maestro still has what was desired in between.
 func TestReturnToEarlierContent(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100})
 	r.play()
 	service := r.start(nil)
@@ -173,6 +176,7 @@ func TestReturnToEarlierContent(t *testing.T) {
 // TestConcurrentNodePoolUpdates checks that the pools of a cluster do not wait for each other and that no change is
 // lost.
 func TestConcurrentNodePoolUpdates(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

@@ -21,6 +21,7 @@ import (
 // next update reads them: the HostedCluster gets their client IDs, their federated credentials are created again, and the
 // customer must assign the roles again.
 func TestRecreatedIdentitiesAreFollowed(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	ctx := t.Context()

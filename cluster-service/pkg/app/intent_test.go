@@ -53,6 +53,7 @@ func requireRefused(t *testing.T, err error, code codes.Code, reason string) {
 // TestCredentialOfEngineerNeedsIntent requests a credential of class sre in the name of an engineer, first with stolen
 // certificates and then with intents that are not for this request.
 func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -130,6 +131,7 @@ func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
 // TestCredentialEndsWithElevation requests certificates that name somebody else than the engineer of the intent, or that are valid
 // after the elevation. A certificate that is not signed in time is not issued.
 func TestCredentialEndsWithElevation(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -194,6 +196,7 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 
 // TestLevelNeedsItsRole requests credentials of both levels with elevations to each role.
 func TestLevelNeedsItsRole(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -243,6 +246,7 @@ func TestLevelNeedsItsRole(t *testing.T) {
 // TestCustomersNeedNoIntent checks that the backend requests and revokes the credentials of customers as before, and that a
 // revocation by an engineer is verified.
 func TestCustomersNeedNoIntent(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -263,6 +267,7 @@ func TestCustomersNeedNoIntent(t *testing.T) {
 // TestIntentHasOneEffect repeats a call whose request has no UID after its effect was undone. A call ID of the caller does not
 // change that.
 func TestIntentHasOneEffect(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	service := r.start(nil)
 	const method = csv1.ClusterService_UpdateProvisionShard_FullMethodName

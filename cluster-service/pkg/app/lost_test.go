@@ -20,6 +20,7 @@ import (
 // TestLostControlPlane removes the HostedCluster of an installed cluster. The new one becomes available, and still the cluster is
 // lost until an SRE accepts it.
 func TestLostControlPlane(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	instance := r.start(nil)
@@ -131,6 +132,7 @@ func (r *region) workOf(c *csv1.Cluster) string {
 // TestLostNamespace removes the control-plane namespace of an installed cluster. The HostedCluster stays the same and available, and
 // still the cluster is lost until an SRE accepts the new control plane.
 func TestLostNamespace(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	instance := r.start(nil)
@@ -196,6 +198,7 @@ func TestLostNamespace(t *testing.T) {
 // TestStoredClusterGetsNamespace starts this release with a ready cluster that a release stored which did not read the control-plane
 // namespace. The cluster gets the new content and the identity of the namespace. Customers see no change.
 func TestStoredClusterGetsNamespace(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	earlier := r.start(nil)

@@ -16,6 +16,7 @@ import (
 // TestPublishFailsWhileDeleted covers a regression: a work whose publish failed and that was marked for deletion
 // meanwhile terminated the process. It must be deleted.
 func TestPublishFailsWhileDeleted(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

@@ -41,6 +41,7 @@ func poolHas(replicas int32) func(*csv1.NodePool) bool {
 // not touched, and the cluster is recovered with its shard (although the placement rules would choose another), its
 // prefix, its signing key and its bundles.
 func TestLostClusterIsRecovered(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	r.start(nil).stop() // creates the tables
@@ -107,6 +108,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 
 // TestLostReleaseIsNotDowngraded restores the database to a time before a control plane was upgraded.
 func TestLostReleaseIsNotDowngraded(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	first := r.start(nil)
@@ -140,6 +142,7 @@ func TestLostReleaseIsNotDowngraded(t *testing.T) {
 // TestForeignReleaseIsNotRecovered sends recovery data with images that are not in the release catalogue, for a lost cluster and for
 // one whose release seems to be lost. Nothing is changed. The image comes from the catalogue, whatever repository the data names.
 func TestForeignReleaseIsNotRecovered(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	service := r.start(nil)
 	known, ok := r.releases.Exact("4.20.16")
@@ -186,6 +189,7 @@ func TestForeignReleaseIsNotRecovered(t *testing.T) {
 // TestLostClusterIsNotPlacedAgain sends the update of a cluster that Cluster Service lost, without recovery data, as the frontend
 // does. A second control plane must not be created.
 func TestLostClusterIsNotPlacedAgain(t *testing.T) {
+	t.Parallel()
 	service := newRegion(t).start(nil)
 	request := applyRequest("lost", 2)
 	request.MustExist = true
@@ -206,6 +210,7 @@ func TestLostClusterIsNotPlacedAgain(t *testing.T) {
 
 // TestReappearedBundleIsDeleted creates a bundle again after its deletion was complete, as a delayed publish would.
 func TestReappearedBundleIsDeleted(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -233,6 +238,7 @@ func TestReappearedBundleIsDeleted(t *testing.T) {
 
 // TestInventory lists the resources in order, in pages, without deleted ones.
 func TestInventory(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -276,6 +282,7 @@ func TestInventory(t *testing.T) {
 // TestLostClusterIsDeleted deletes a cluster that a restore of the database has lost. There are no steps to perform in
 // order, but its bundles in Maestro are deleted.
 func TestLostClusterIsDeleted(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	r.start(nil).stop()

@@ -16,6 +16,7 @@ import (
 // TestRefusedReleases: no cluster, node pool, upgrade or recovery gets a release that is refused. The error names its digest and the
 // trust root. A release whose signature could not be read is refused with an error that callers retry.
 func TestRefusedReleases(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	all := r.releases
 	digest := func(version string) string {

@@ -107,6 +107,7 @@ func expectUnmoved(t *testing.T, service *instance, clusters []*csv1.ApplyCluste
 // TestChangedPullSecretReachesEveryCluster changes the pull secret while the service runs, while it is stopped, and with
 // a crash during the renewal.
 func TestChangedPullSecretReachesEveryCluster(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -178,6 +179,7 @@ func TestChangedPullSecretReachesEveryCluster(t *testing.T) {
 // TestWorkOfFormerSettingsIsPublishedAgain has one replica plan a work with changed settings, and another one, which has not read them yet,
 // publish it. The work stays due until the replica has the settings, and is published with them.
 func TestWorkOfFormerSettingsIsPublishedAgain(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	former := r.start(nil)
@@ -256,6 +258,7 @@ func (i *instance) counted(name, outcome string, want float64) error {
 // TestRejectedRenderingStopsRenewal checks that a configuration that management clusters reject does not reach the whole
 // fleet.
 func TestRejectedRenderingStopsRenewal(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

@@ -31,6 +31,7 @@ func (i *instance) sealedWith(ctx context.Context, key uint32, clusters []*csv1.
 // TestSigningKeysAreSealedAgain rotates the sealing key while the service runs, with two replicas, and with a crash during the second
 // rotation. When it is done, the former key is removed, and everything can be opened.
 func TestSigningKeysAreSealedAgain(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.sealingKeys = filepath.Join(t.TempDir(), "keyset.json")
 	r.play()
@@ -143,6 +144,7 @@ func TestSigningKeysAreSealedAgain(t *testing.T) {
 // TestSigningKeyOfARemovedKeyIsReported removes a sealing key that is still needed. The signing keys stay as they are, and can be sealed
 // again when the key is restored.
 func TestSigningKeyOfARemovedKeyIsReported(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.sealingKeys = filepath.Join(t.TempDir(), "keyset.json")
 	r.play()

@@ -17,6 +17,7 @@ import (
 // issued with this elevation, also after a restart, and engineers with other elevations get credentials again. The revocation of another
 // elevation that waits for the first one needs no signer of its own.
 func TestCredentialsOfElevationAreRevoked(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.play()
 	service := r.start(nil)

@@ -16,6 +16,7 @@ import (
 // pending one is canceled, and no further one is issued with this elevation, also after a restart. The credential of another
 // engineer is not affected, and the engineer gets one with another elevation.
 func TestOneCredentialIsRevoked(t *testing.T) {
+	t.Parallel()
 	r := newMeshRegion(t)
 	r.play()
 	service := r.start(nil)

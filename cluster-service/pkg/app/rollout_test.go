@@ -37,6 +37,7 @@ func rolled(message string) func(*csv1.Upgrade) bool {
 // TestComponentsAreReportedDuringRollout checks that components are reported one by one while a control plane is
 // upgraded, without writes to the cluster, and that nothing of it is left afterwards.
 func TestComponentsAreReportedDuringRollout(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.componentsAfter = 300 * time.Millisecond
 	r.play()
@@ -90,6 +91,7 @@ func TestComponentsAreReportedDuringRollout(t *testing.T) {
 
 // TestShortUpgradesReadNoComponents checks that short upgrades do not create bundles for components.
 func TestShortUpgradesReadNoComponents(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -109,6 +111,7 @@ func TestShortUpgradesReadNoComponents(t *testing.T) {
 // TestUpgradeWithoutComponents checks that an upgrade succeeds if Maestro rejects or does not answer the request for
 // components.
 func TestUpgradeWithoutComponents(t *testing.T) {
+	t.Parallel()
 	for name, code := range map[string]codes.Code{"Refused": codes.InvalidArgument, "Away": codes.Unavailable} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegion(t)

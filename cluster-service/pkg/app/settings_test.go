@@ -23,6 +23,7 @@ import (
 
 // TestOnlyDevelopersRunWithoutSecrets checks that the exceptions for a developer's machine need their flag, in each environment.
 func TestOnlyDevelopersRunWithoutSecrets(t *testing.T) {
+	t.Parallel()
 	for _, environment := range []string{"local", "prod"} {
 		options := &Options{Environment: environment, SecretsKey: filepath.Join(t.TempDir(), "sealing.json"), ShardKeysDir: t.TempDir()}
 		if _, err := options.settings(); err == nil || !strings.Contains(err.Error(), "pullSecretFile is required without --developer") {
@@ -44,6 +45,7 @@ func TestOnlyDevelopersRunWithoutSecrets(t *testing.T) {
 // TestSettingsAreReloaded checks that changed files take effect while the process runs and that unusable files change
 // nothing.
 func TestSettingsAreReloaded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

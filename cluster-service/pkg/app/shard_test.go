@@ -47,6 +47,7 @@ func history(report *csv1.ProvisionShardReport) []string {
 // TestShardLifecycle registers a management cluster, activates it, places clusters on it, drains it and deregisters it.
 // The state survives a restart.
 func TestShardLifecycle(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 2, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 2})
 	r.play()
 	// The third management cluster is in no file.
@@ -151,6 +152,7 @@ func reason(err error) string { return apierror.As(apierror.FromGRPC(err)).Reaso
 // TestShardSettingsOfOperatorTakePrecedence sets what a shard offers by file and by an operator. The value of the
 // operator takes precedence until it is removed.
 func TestShardSettingsOfOperatorTakePrecedence(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	service := r.start(nil)
 	ctx := t.Context()
@@ -191,6 +193,7 @@ func TestShardSettingsOfOperatorTakePrecedence(t *testing.T) {
 
 // TestShardErrors checks the rejected requests of provision shards.
 func TestShardErrors(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	service := r.start(nil)
 	ctx := t.Context()
@@ -285,6 +288,7 @@ func TestShardErrors(t *testing.T) {
 
 // TestPlacementIsExplained follows a cluster that waits, gets its own placement policy, and is placed.
 func TestPlacementIsExplained(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 5, Zones: []string{"1", "2"}})
 	r.play()
 	service := r.start(nil)
@@ -365,6 +369,7 @@ func TestPlacementIsExplained(t *testing.T) {
 
 // TestWaitingClusterDoesNotBlockOthers makes the oldest cluster wait for a shard that never becomes available.
 func TestWaitingClusterDoesNotBlockOthers(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0})
 	r.play()
 	service := r.start(nil)
@@ -389,6 +394,7 @@ func TestWaitingClusterDoesNotBlockOthers(t *testing.T) {
 
 // TestSilentAgentsGetNoClusters silences an agent. New clusters are placed elsewhere until it reports again.
 func TestSilentAgentsGetNoClusters(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}, config.Shard{Name: "mgmt-2", Capacity: 100})
 	r.play()
 	service := r.start(nil)
@@ -436,6 +442,7 @@ func TestSilentAgentsGetNoClusters(t *testing.T) {
 // TestShardChangesSurviveCrashes terminates the process at each point of the changes of a shard and repeats the
 // requests. The result is always the same, and every change is in the history once.
 func TestShardChangesSurviveCrashes(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	yes, no := true, false
 	register := &csv1.RegisterProvisionShardRequest{Capacity: 5, Actor: kim}

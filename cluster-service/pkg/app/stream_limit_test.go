@@ -39,6 +39,7 @@ func (openWatches) Watch(_ *csv1.WatchRequest, stream grpc.ServerStreamingServer
 // TestStreamsOfWorkloadAreLimited opens watches as the backend over several connections, until one is refused. A watch that ends
 // makes room for another one.
 func TestStreamsOfWorkloadAreLimited(t *testing.T) {
+	t.Parallel()
 	region := meshtest.New(t)
 	server := app.NewServer(region.Identity(mesh.ClusterService), openWatches{}, intenttest.New(t).Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler), grpcserver.NewMetrics(prometheus.NewRegistry()))
 	address := region.Serve(server)

@@ -161,6 +161,7 @@ func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others 
 // TestSweepDeletion crashes Cluster Service at every external write, and at pairs of them, of the deletion of a cluster
 // with a node pool and an external authentication.
 func TestSweepDeletion(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	r.hypershift.ProvideSecrets(true)
@@ -204,6 +205,7 @@ func TestSweepDeletion(t *testing.T) {
 
 // TestSweepRevocation does the same for the revocation of a class with one issued and one pending credential.
 func TestSweepRevocation(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {

@@ -364,6 +364,7 @@ func clusterDeleted(c *csv1.Cluster) bool {
 }
 
 func TestClusterLifecycle(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)

@@ -32,6 +32,7 @@ func (r *region) damage(clusterUID string) (repair func()) {
 // TestUnreadableClusterDoesNotBlockStatuses covers a regression: statuses are stored in batches, and one unreadable
 // aggregate blocked all other statuses of its batch.
 func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100})
 	r.play()
 	service := r.start(nil)
@@ -67,6 +68,7 @@ func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
 
 // TestUnreadableClusterDoesNotBlockPlacement makes one of two waiting clusters unreadable. The other one is placed.
 func TestUnreadableClusterDoesNotBlockPlacement(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0})
 	r.play()
 	service := r.start(nil)

@@ -45,6 +45,7 @@ var policyClusters = flag.Int("policy-clusters", 100, "how many `clusters` a pol
 // TestPolicyUpgradesFleet checks that a policy upgrades every cluster of a region to a new patch release with two
 // replicas, never more at once than the policy allows, and without omissions.
 func TestPolicyUpgradesFleet(t *testing.T) {
+	t.Parallel()
 	clusters := *policyClusters
 	if testing.Short() {
 		clusters = min(clusters, 30)

@@ -126,6 +126,7 @@ func steps(u *csv1.Upgrade) []string {
 // TestUpgradeInSteps upgrades a cluster from an old release to the next minor version over the newest patch of its own
 // minor version. Its node pools follow one after the other. The upgrade follows the plan.
 func TestUpgradeInSteps(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -180,6 +181,7 @@ func TestUpgradeInSteps(t *testing.T) {
 // TestCustomerVersionStartsUpgrade checks that a newer version of the ARM resource starts an upgrade. Its generation is
 // observed when the control plane has reached the version, regardless of repeated requests.
 func TestCustomerVersionStartsUpgrade(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -242,6 +244,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 // TestUpgradeableGate checks that a cluster that is not upgradeable is upgraded only when it becomes upgradeable or an
 // SRE acknowledges the gate.
 func TestUpgradeableGate(t *testing.T) {
+	t.Parallel()
 	for name, pass := range map[string]func(*region, *instance, string) error{
 		"Ready": func(r *region, _ *instance, _ string) error {
 			r.hypershift.BlockMinorUpgrades(false)
@@ -276,6 +279,7 @@ func TestUpgradeableGate(t *testing.T) {
 
 // TestPauseAndAbort checks at which stages an upgrade can be paused and aborted, and the errors otherwise.
 func TestPauseAndAbort(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -364,6 +368,7 @@ func TestPauseAndAbort(t *testing.T) {
 
 // TestOtherChangesDuringUpgrade scales a pool, creates a pool and deletes the cluster during an upgrade.
 func TestOtherChangesDuringUpgrade(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -427,6 +432,7 @@ func TestOtherChangesDuringUpgrade(t *testing.T) {
 
 // TestRejectedUpgrades checks that the error names the violated rule and the allowed versions.
 func TestRejectedUpgrades(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
