@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
@@ -109,9 +110,10 @@ type Parts struct {
 	Tunnels *tunnel.Options
 	// ServiceCluster requests tokens for the service cluster; nil if there are no sessions with it.
 	ServiceCluster session.ServiceClusterGrants
-	// MaxBytes limits the bytes of the upgraded connections of a session, and Drain their time after the end of ctx; 0 means the defaults.
+	// MaxBytes limits the bytes of the upgraded connections of a session; 0 means the default.
 	MaxBytes int64
-	Drain    time.Duration
+	// Clock is that of sessions, upgraded connections and tunnels; nil means the real one.
+	Clock clock.WithDelayedExecution
 	// Handler wraps the handler of all requests.
 	Handler  func(http.Handler) http.Handler
 	Listener net.Listener
@@ -124,7 +126,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	var grants session.Grants
 	if parts.Tunnels != nil {
 		options := *parts.Tunnels
-		options.Log, options.Metrics = p.Log, p.Metrics
+		options.Clock, options.Log, options.Metrics = parts.Clock, p.Log, p.Metrics
 		tunnels = tunnel.NewServer(options)
 		ways, grants = tunnels, tunnels
 		// Requests end before the tunnels.
@@ -132,11 +134,11 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	}
 	servers := dial.New(parts.Dial, ways, p.Metrics)
 	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Grants: grants, ServiceCluster: parts.ServiceCluster, Dial: servers.Dial,
-		MaxBytes: parts.MaxBytes, Log: p.Log, Metrics: p.Metrics})
+		MaxBytes: parts.MaxBytes, Clock: parts.Clock, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", sessions.ReadyCosmos)
 	p.Ready("cluster-service", sessions.ReadyFleet)
 	refused := refusals.New(parts.Audit)
-	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Recordings: parts.Recordings, Refusals: refused, Drain: parts.Drain, Log: p.Log, Metrics: p.Metrics})
+	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Recordings: parts.Recordings, Refusals: refused, Clock: parts.Clock, Log: p.Log, Metrics: p.Metrics})
 	server := &http.Server{
 		Handler: parts.Handler(withTunnels(gateway, tunnels)),
 		// Responses of watches last as long as their sessions, so that writes have no deadline. A client that does not read does not delay the

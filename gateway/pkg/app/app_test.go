@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
@@ -34,6 +35,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/clocktest"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -63,7 +65,6 @@ func TestMain(m *testing.M) {
 const (
 	clusterUID = "c0000000-0000-4000-8000-00000000000c"
 	resourceID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/alpha"
-	patience   = time.Minute
 )
 
 // fleet is a Cluster Service with a history that watches receive.
@@ -133,6 +134,8 @@ type region struct {
 	key     *ecdsa.PrivateKey
 	api     *httptest.Server
 	log     *logtest.Log
+	// clock is that of gateways. It stands unless the test advances it: no session expires, and no read of the database becomes old, on a slow machine.
+	clock clocktest.Clock
 	// endpoint is the URL of the API server, and authorities verify it: those of api, unless the test has a real one.
 	endpoint, authorities string
 	// recordingKeys seals recordings, and reading opens them. recorded is the folder of their sink.
@@ -154,7 +157,7 @@ type region struct {
 
 func newRegion(t testing.TB) *region {
 	t.Helper()
-	r := &region{t: t, fleet: &fleet{changed: make(chan struct{})}, trail: audittest.New(t, "gateway-access", 0), log: &logtest.Log{}}
+	r := &region{t: t, fleet: &fleet{changed: make(chan struct{})}, trail: audittest.New(t, "gateway-access", 0), log: &logtest.Log{}, clock: clocktest.New()}
 	r.db, r.cosmos = databasetest.New(t)
 	r.target = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, r.fleet) })
 	var err error
@@ -233,7 +236,7 @@ func (r *region) cluster(change func(*clusterservicev1.Cluster)) {
 // request stores a session as admin does, and returns its certificate signing request.
 func (r *region) request(id, engineer string, change func(*database.AccessSessionDocument)) *x509.CertificateRequest {
 	r.t.Helper()
-	now := time.Now().UTC()
+	now := r.clock.Now().UTC()
 	document := database.AccessSessionDocument{SessionID: id, ClusterUID: clusterUID, ResourceID: resourceID, Mode: "read", State: database.AccessSessionRequested, RequestTime: now,
 		RequestExpirationTime: now.Add(2 * time.Minute), ElevationExpirationTime: now.Add(time.Hour),
 		Owner: database.AdminActor{Name: engineer + "@example.com", ObjectID: engineer, TenantID: "tenant", Role: "operator", ElevationID: "elevation", Reason: "it is slow", Ticket: "INC-1"}}
@@ -266,7 +269,7 @@ func (r *region) request(id, engineer string, change func(*database.AccessSessio
 // issue signs the request of a session and makes Cluster Service report it.
 func (r *region) issue(id string, request *x509.CertificateRequest, lifetime time.Duration) *clusterservicev1.BreakGlassCredential {
 	r.t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: request.Subject, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(lifetime),
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: request.Subject, NotBefore: r.clock.Now().Add(-time.Minute), NotAfter: r.clock.Now().Add(lifetime),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, r.signer, request.PublicKey, r.key)
 	if err != nil {
@@ -278,7 +281,7 @@ func (r *region) issue(id string, request *x509.CertificateRequest, lifetime tim
 	}
 	c := &clusterservicev1.BreakGlassCredential{Uid: id, ClusterUid: clusterUID, CreateTime: timestamppb.Now(),
 		Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Level: level,
-			Elevation: "elevation", NotAfter: timestamppb.New(time.Now().Add(time.Hour))},
+			Elevation: "elevation", NotAfter: timestamppb.New(r.clock.Now().Add(time.Hour))},
 		Status: &clusterservicev1.BreakGlassCredentialStatus{State: clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED,
 			Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}}
 	r.report(c)
@@ -292,9 +295,24 @@ func (r *region) report(c *clusterservicev1.BreakGlassCredential) {
 
 // gateway is a running gateway.
 type gateway struct {
-	r    *region
-	url  string
-	stop func()
+	r       *region
+	url     string
+	metrics *prometheus.Registry
+	// closed is closed when the gateway accepts no more connections.
+	closed <-chan struct{}
+	stop   func()
+}
+
+// notedListener closes a channel when it is closed.
+type notedListener struct {
+	net.Listener
+	note func()
+}
+
+// Close implements net.Listener.
+func (l notedListener) Close() error {
+	defer l.note()
+	return l.Listener.Close()
 }
 
 func (r *region) start() *gateway {
@@ -307,9 +325,10 @@ func (r *region) start() *gateway {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	scheme, serving := "http://", listener
+	closed := make(chan struct{})
+	scheme, serving := "http://", net.Listener(notedListener{listener, sync.OnceFunc(func() { close(closed) })})
 	if r.listen != nil {
-		scheme, serving = "https://", r.listen(listener)
+		scheme, serving = "https://", r.listen(serving)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -329,14 +348,14 @@ func (r *region) start() *gateway {
 		exporting.Go(func() { recordings.Run(workers) })
 		defer exporting.Wait()
 		defer stop()
-		parts := Parts{Database: r.db, Fleet: connection, Keys: r.opening, Authenticator: engineers{}, Audit: r.trail, Recordings: recordings,
+		parts := Parts{Database: r.db, Fleet: connection, Keys: r.opening, Authenticator: engineers{}, Audit: r.trail, Recordings: recordings, Clock: r.clock,
 			Handler: func(next http.Handler) http.Handler { return next }, Listener: serving}
 		if r.change != nil {
 			r.change(&parts)
 		}
 		_ = Serve(ctx, p, parts)
 	}()
-	g := &gateway{r: r, url: scheme + listener.Addr().String()}
+	g := &gateway{r: r, url: scheme + listener.Addr().String(), metrics: p.Metrics, closed: closed}
 	g.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended
@@ -619,11 +638,13 @@ func TestSessionExpires(t *testing.T) {
 	r := newRegion(t)
 	r.cluster(nil)
 	r.handle(endless)
-	r.issue(aliceSession, r.request(aliceSession, "alice", nil), 4*time.Second)
+	const lifetime = 15 * time.Minute
+	r.issue(aliceSession, r.request(aliceSession, "alice", nil), lifetime)
 	g := r.start()
 	g.await(aliceSession, database.AccessSessionReady)
 	events, body := g.watch(alicePath + "/api/v1/pods?watch=true")
 	defer func() { _ = body.Close() }()
+	r.clock.Step(lifetime)
 	if _, err := io.ReadAll(events); err == nil {
 		t.Error("the watch was completed")
 	}
@@ -693,7 +714,6 @@ func TestRequestsAreLimited(t *testing.T) {
 			}
 			return nil
 		})
-
 	}
 }
 
@@ -764,7 +784,6 @@ func TestNothingHappensWithoutAudit(t *testing.T) {
 		}
 		return nil
 	})
-
 }
 
 // TestForeignAPIServerIsRefused sends requests while the endpoint of the cluster has a certificate of another authority.
@@ -788,7 +807,6 @@ func TestForeignAPIServerIsRefused(t *testing.T) {
 		}
 		return nil
 	})
-
 }
 
 // TestForgedSessionsEnd stores sessions that do not match their credentials. None becomes ready.
@@ -900,5 +918,4 @@ func TestStopEndsWatches(t *testing.T) {
 		}
 		return nil
 	})
-
 }

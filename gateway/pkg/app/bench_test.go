@@ -160,7 +160,6 @@ func BenchmarkWatches(b *testing.B) {
 				}
 				return err
 			})
-
 		}
 		before := procfs.Resident(k.process.PID())
 		ctx, cancel := context.WithCancel(b.Context())

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,10 +87,8 @@ func (r *hostedRegion) runKubelet(pod string) *kubelet {
 	return k
 }
 
-const (
-	streamIdle     = time.Minute
-	streamCreation = 30 * time.Second
-)
+// streamTimeout is the limit of idle streams and of their creation. The tests end all streams.
+const streamTimeout = time.Hour
 
 // protocols are those between API servers and kubelets.
 var protocols = []string{"v4.channel.k8s.io"}
@@ -102,7 +99,7 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	kubeletcommand.ServeExec(w, r, k, r.PathValue("pod"), "", r.PathValue("container"), r.URL.Query()["command"], options, streamIdle, streamCreation, protocols)
+	kubeletcommand.ServeExec(w, r, k, r.PathValue("pod"), "", r.PathValue("container"), r.URL.Query()["command"], options, streamTimeout, streamTimeout, protocols)
 }
 
 func (k *kubelet) attach(w http.ResponseWriter, r *http.Request) {
@@ -111,11 +108,11 @@ func (k *kubelet) attach(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	kubeletcommand.ServeAttach(w, r, k, r.PathValue("pod"), "", r.PathValue("container"), options, streamIdle, streamCreation, protocols)
+	kubeletcommand.ServeAttach(w, r, k, r.PathValue("pod"), "", r.PathValue("container"), options, streamTimeout, streamTimeout, protocols)
 }
 
 func (k *kubelet) forward(w http.ResponseWriter, r *http.Request) {
-	portforward.ServePortForward(w, r, k, r.PathValue("pod"), "", &portforward.V4Options{}, streamIdle, streamCreation, portforward.SupportedProtocols)
+	portforward.ServePortForward(w, r, k, r.PathValue("pod"), "", &portforward.V4Options{}, streamTimeout, streamTimeout, portforward.SupportedProtocols)
 }
 
 // ExecInContainer implements the interface of kubelets. It ends the command when its connection ends.
@@ -123,7 +120,7 @@ func (k *kubelet) ExecInContainer(ctx context.Context, _ string, _ types.UID, _ 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
-	command.Dir, command.Stdout, command.WaitDelay = k.dir, out, time.Second
+	command.Dir, command.Stdout = k.dir, out
 	if command.Stderr = io.Writer(out); errOut != nil {
 		command.Stderr = errOut
 	}
@@ -199,15 +196,3 @@ var (
 	_ kubeletcommand.Attacher   = (*kubelet)(nil)
 	_ portforward.PortForwarder = (*kubelet)(nil)
 )
-
-// await waits for a value of a channel.
-func await(t *testing.T, what string, values <-chan struct{}) {
-	t.Helper()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-values:
-	case <-timer.C:
-		t.Fatalf("%s does not happen", what)
-	}
-}

@@ -138,7 +138,7 @@ func TestCommandIsRecorded(t *testing.T) {
 			t.Fatalf("%q: %v", content, err)
 		}
 	}
-	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(patience)); err != nil {
+	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	_, _, _ = connection.ReadMessage()
@@ -245,6 +245,7 @@ func TestFullDiskEndsCommands(t *testing.T) {
 		if closed.Code != websocket.ClosePolicyViolation || !strings.Contains(closed.Text, "cannot be recorded: the disk of the session gateway is full or away.") {
 			t.Errorf("the connection ended with %v", closed)
 		}
+		_ = connection.Close()
 		before := len(r.arrived())
 		for method, upgrade := range map[string]string{http.MethodGet: "websocket", http.MethodPost: "SPDY/3.1"} {
 			response, body := g.send(method, "alice", execPath, "", "Connection", "Upgrade", "Upgrade", upgrade, "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==",
@@ -366,7 +367,7 @@ func TestKubectlIsRecorded(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the start of the command", k.started)
+	<-k.started // the command
 	shown := bufio.NewReader(controller)
 	await := func(want string) {
 		t.Helper()
@@ -467,7 +468,7 @@ func TestRecordingSurvivesKill(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the start of the command", k.started)
+	<-k.started // the command
 	shown, want := bufio.NewReader(output), ""
 	for i := range lines {
 		line := fmt.Sprintf("line %d\n", i)

@@ -8,12 +8,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/clocktest"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
@@ -27,7 +29,8 @@ import (
 // managementServer is the API server of a management cluster, with the part of its agent that issues tokens.
 type managementServer struct {
 	*httptest.Server
-	mu sync.Mutex
+	clock clocktest.Clock
+	mu    sync.Mutex
 	// failures are the errors of the next requests for tokens. asked are all requests.
 	failures []error
 	asked    []grant.Request
@@ -36,9 +39,10 @@ type managementServer struct {
 	lifetime      time.Duration
 }
 
-func newManagementServer(t *testing.T) *managementServer {
+// newManagementServer starts the API server. The clock is that of the tokens.
+func newManagementServer(t *testing.T, clock clocktest.Clock) *managementServer {
 	t.Helper()
-	m := &managementServer{lifetime: 10 * time.Minute}
+	m := &managementServer{clock: clock, lifetime: 10 * time.Minute}
 	m.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.mu.Lock()
 		m.authorization = append(m.authorization, strings.Join(r.Header.Values("Authorization"), ","))
@@ -60,7 +64,7 @@ func (m *managementServer) Grant(_ context.Context, request grant.Request) (*gra
 		return nil, nil, failure
 	}
 	authorities := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.Certificate().Raw})
-	return &grant.Grant{Token: "token-of-" + request.Intent, Server: m.URL, Authorities: string(authorities), ExpirationTime: time.Now().Add(m.lifetime),
+	return &grant.Grant{Token: "token-of-" + request.Intent, Server: m.URL, Authorities: string(authorities), ExpirationTime: m.clock.Now().Add(m.lifetime),
 		SessionID: aliceSession, ObjectID: "alice", TenantID: "tenant", ElevationID: "elevation", Mode: "read"}, &intent.Intent{}, nil
 }
 
@@ -73,7 +77,7 @@ func (*managementServer) resolver() agent.Resolver { return oneServer{} }
 // shardSession stores a session for the management cluster, as admin does, and its intent unless that is empty, as the backend does.
 func (r *region) shardSession(id, intent string, change func(*database.AccessSessionDocument)) database.Key {
 	r.t.Helper()
-	now := time.Now().UTC()
+	now := r.clock.Now().UTC()
 	document := database.AccessSessionDocument{SessionID: id, Shard: managementCluster, Mode: "read", State: database.AccessSessionRequested, RequestTime: now, Intent: intent,
 		Parameters: []byte(`{"mode":"read"}`), RequestExpirationTime: now.Add(2 * time.Minute), ElevationExpirationTime: now.Add(time.Hour),
 		Owner: database.AdminActor{Name: "alice@example.com", ObjectID: "alice", TenantID: "tenant", Role: "operator", ElevationID: "elevation", Reason: "it is slow", Ticket: "INC-1"}}
@@ -103,7 +107,8 @@ func (s serviceGrants) Grant(ctx context.Context, request grant.Request) (*grant
 func TestSessionForServiceCluster(t *testing.T) {
 	toServiceCluster := func(v *database.AccessSessionDocument) { v.Shard = adminv1.ServiceCluster }
 	t.Run("issued", func(t *testing.T) {
-		r, m := newRegion(t), newManagementServer(t)
+		r := newRegion(t)
+		m := newManagementServer(t, r.clock)
 		r.change = func(p *Parts) { p.ServiceCluster = serviceGrants{m} }
 		g := r.start()
 		at := r.shardSession(aliceSession, "intent", toServiceCluster)
@@ -117,18 +122,14 @@ func TestSessionForServiceCluster(t *testing.T) {
 				t.Errorf("%s: %s: %s", path, response.Status, body)
 			}
 		}
-		recorded := false
-		for _, record := range r.trail.Records(t) {
-			if record.Action == "kubernetes.list" && record.Outcome == audit.Succeeded {
-				recorded = record.Object.Shard == adminv1.ServiceCluster && record.Person.ObjectID == "alice"
-			}
-		}
-		if !recorded {
-			t.Errorf("the audit has no record of the request: %+v", r.trail.Records(t))
+		listed := r.awaitListed(t)
+		if listed.Object.Shard != adminv1.ServiceCluster || listed.Person.ObjectID != "alice" {
+			t.Errorf("the audit has the record %+v", listed)
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
-		r, m := newRegion(t), newManagementServer(t)
+		r := newRegion(t)
+		m := newManagementServer(t, r.clock)
 		m.failures = []error{apierror.New(apierror.Unavailable, "The keys cannot be fetched."), intent.Mismatch("action")}
 		r.change = func(p *Parts) { p.ServiceCluster = serviceGrants{m} }
 		g := r.start()
@@ -147,6 +148,23 @@ func TestSessionForServiceCluster(t *testing.T) {
 	})
 }
 
+// awaitListed waits for the audit record of a list that has succeeded, and returns it. The client of a list does not wait for the record.
+func (r *region) awaitListed(t *testing.T) (listed audit.Record) {
+	t.Helper()
+	eventually.Soon(t, "the audit has the list", func() error {
+		records := r.trail.Records(t)
+		i := slices.IndexFunc(records, func(record audit.Record) bool {
+			return record.Action == "kubernetes.list" && record.Outcome == audit.Succeeded
+		})
+		if i < 0 {
+			return fmt.Errorf("it has %+v", records)
+		}
+		listed = records[i]
+		return nil
+	})
+	return listed
+}
+
 // withTunnels makes gateways accept the tunnels of the management cluster.
 func (r *region) withTunnels() {
 	r.change = func(p *Parts) {
@@ -157,13 +175,14 @@ func (r *region) withTunnels() {
 // TestSessionForManagementCluster uses a session with the token that the agent issues for its intent, after the agent could not verify it at first. The API
 // server gets this token and not that of the engineer. The mode read permits HostedClusters, and no Secrets. The end of the session ends it here.
 func TestSessionForManagementCluster(t *testing.T) {
-	r, m := newRegion(t), newManagementServer(t)
+	r := newRegion(t)
+	m := newManagementServer(t, r.clock)
 	r.withTunnels()
 	m.failures = []error{apierror.New(apierror.Unavailable, "The keys cannot be fetched."), apierror.New(apierror.Unavailable, "The keys cannot be fetched.")}
 	g := r.start()
 	g.connectAgent(t, m.resolver(), m)
 	at := r.shardSession(aliceSession, "", nil)
-	if response, body := g.sendUntilKnown(t, alicePath+"/api/v1/pods"); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "not issued yet") {
+	if response, body := g.sendUntilKnown(alicePath + "/api/v1/pods"); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "not issued yet") {
 		t.Errorf("before the intent: %s: %s", response.Status, body)
 	}
 	if _, err := r.db.ChangeAccessSession(t.Context(), at, func(v *database.AccessSessionDocument) (bool, error) {
@@ -173,7 +192,7 @@ func TestSessionForManagementCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready := g.awaitAt(at, database.AccessSessionReady)
-	if until := time.Until(*ready.ExpirationTime); until < 9*time.Minute || until > 10*time.Minute {
+	if until := ready.ExpirationTime.Sub(r.clock.Now()); until != m.lifetime {
 		t.Errorf("the session ends in %s", until)
 	}
 	const hosted = alicePath + "/apis/hypershift.openshift.io/v1beta1/hostedclusters"
@@ -190,20 +209,15 @@ func TestSessionForManagementCluster(t *testing.T) {
 		t.Errorf("the agent got %+v, the API server %q", m.asked, m.authorization)
 	}
 	m.mu.Unlock()
-	recorded := false
-	for _, record := range r.trail.Records(t) {
-		if record.Action == "kubernetes.list" && record.Object.Kind == "hostedclusters.hypershift.openshift.io" && record.Outcome == audit.Succeeded {
-			recorded = record.Object.Shard == managementCluster && record.Object.Cluster == "" && record.Person.ObjectID == "alice" && record.Ticket == "INC-1"
-		}
-	}
-	if !recorded {
-		t.Errorf("the audit has no record of the request: %+v", r.trail.Records(t))
+	listed := r.awaitListed(t)
+	if listed.Object.Kind != "hostedclusters.hypershift.openshift.io" || listed.Object.Shard != managementCluster || listed.Object.Cluster != "" || listed.Person.ObjectID != "alice" || listed.Ticket != "INC-1" {
+		t.Errorf("the audit has the record %+v", listed)
 	}
 	if strings.Contains(r.log.String(), "token-of-intent") {
 		t.Error("the log has the token")
 	}
 	if _, err := r.db.ChangeAccessSession(t.Context(), at, func(v *database.AccessSessionDocument) (bool, error) {
-		return v.End("alice", "ended by alice", time.Now()), nil
+		return v.End("alice", "ended by alice", r.clock.Now()), nil
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,29 +227,29 @@ func TestSessionForManagementCluster(t *testing.T) {
 // TestSessionForManagementClusterEnds ends sessions that get no token: the agent refuses their intent, the gateway has no tunnels, or nobody completed the
 // request in time. A session ends when its token or its elevation expires.
 func TestSessionForManagementClusterEnds(t *testing.T) {
-	soon := func(v *database.AccessSessionDocument) {
-		v.ElevationExpirationTime = time.Now().Add(2 * time.Second)
-	}
 	for name, test := range map[string]struct {
 		tunnels  bool
 		intent   string
 		failures []error
 		lifetime time.Duration
 		change   func(*database.AccessSessionDocument)
-		reason   string
+		// expires waits until the end of the session is due.
+		expires func(r *region, g *gateway, at database.Key)
+		reason  string
 	}{
-		"refused":          {true, "intent", []error{intent.Mismatch("action")}, time.Hour, nil, "the management cluster has refused a token: The engineer's signed intent is not accepted: it is for another action."},
-		"no tunnels":       {false, "intent", nil, time.Hour, nil, "the session gateway has no tunnels to management clusters"},
-		"not requested":    {true, "", nil, time.Hour, func(v *database.AccessSessionDocument) { v.RequestExpirationTime = time.Now().Add(time.Second) }, "its token was not issued in time"},
-		"expired token":    {true, "intent", nil, 2 * time.Second, nil, "its token or its elevation has expired"},
-		"ended elevation":  {true, "intent", nil, time.Hour, soon, "its token or its elevation has expired"},
-		"expired earlier":  {true, "intent", nil, -time.Second, nil, "its token or its elevation has expired"},
-		"another engineer": {true, "intent", nil, time.Hour, func(v *database.AccessSessionDocument) { v.Owner.ObjectID = "bob" }, "its token was issued for another session, engineer, elevation or mode"},
-		"another mode":     {true, "intent", nil, time.Hour, func(v *database.AccessSessionDocument) { v.Mode = "admin" }, "its token was issued for another session, engineer, elevation or mode"},
-		"unsupported mode": {true, "intent", nil, time.Hour, func(v *database.AccessSessionDocument) { v.Mode = "write" }, `the gateway does not support the mode "write"`},
+		"refused":          {true, "intent", []error{intent.Mismatch("action")}, time.Hour, nil, nil, "the management cluster has refused a token: The engineer's signed intent is not accepted: it is for another action."},
+		"no tunnels":       {false, "intent", nil, time.Hour, nil, nil, "the session gateway has no tunnels to management clusters"},
+		"not requested":    {true, "", nil, time.Hour, nil, requestExpires, "its token was not issued in time"},
+		"expired token":    {true, "intent", nil, 10 * time.Minute, nil, readySessionExpires, "its token or its elevation has expired"},
+		"ended elevation":  {true, "intent", nil, 2 * time.Hour, nil, readySessionExpires, "its token or its elevation has expired"},
+		"expired earlier":  {true, "intent", nil, -time.Second, nil, nil, "its token or its elevation has expired"},
+		"another engineer": {true, "intent", nil, time.Hour, func(v *database.AccessSessionDocument) { v.Owner.ObjectID = "bob" }, nil, "its token was issued for another session, engineer, elevation or mode"},
+		"another mode":     {true, "intent", nil, time.Hour, func(v *database.AccessSessionDocument) { v.Mode = "admin" }, nil, "its token was issued for another session, engineer, elevation or mode"},
+		"unsupported mode": {true, "intent", nil, time.Hour, func(v *database.AccessSessionDocument) { v.Mode = "write" }, nil, `the gateway does not support the mode "write"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, m := newRegion(t), newManagementServer(t)
+			r := newRegion(t)
+			m := newManagementServer(t, r.clock)
 			m.failures, m.lifetime = test.failures, test.lifetime
 			if test.tunnels {
 				r.withTunnels()
@@ -245,6 +259,9 @@ func TestSessionForManagementClusterEnds(t *testing.T) {
 				g.connectAgent(t, m.resolver(), m)
 			}
 			at := r.shardSession(aliceSession, test.intent, test.change)
+			if test.expires != nil {
+				test.expires(r, g, at)
+			}
 			if ended := g.awaitAt(at, database.AccessSessionEnded); ended.EndReason != test.reason || ended.EndedBy != "gateway-access" || ended.Intent != "" {
 				t.Errorf("the session is %+v", ended)
 			}
@@ -252,10 +269,21 @@ func TestSessionForManagementClusterEnds(t *testing.T) {
 	}
 }
 
+// requestExpires waits until the gateway knows a session without a token, and advances the clock to the end of its request.
+func requestExpires(r *region, g *gateway, _ database.Key) {
+	g.sendUntilKnown(alicePath + "/api/v1/pods")
+	r.clock.Step(2 * time.Minute)
+}
+
+// readySessionExpires waits until a session is ready, and advances the clock to its end.
+func readySessionExpires(r *region, g *gateway, at database.Key) {
+	r.clock.SetTime(*g.awaitAt(at, database.AccessSessionReady).ExpirationTime)
+}
+
 // sendUntilKnown sends a request of alice until the gateway knows her session, and returns the response.
-func (g *gateway) sendUntilKnown(t *testing.T, path string) (response *http.Response, body string) {
-	t.Helper()
-	eventually.Soon(t, "the gateway knows the session", func() error {
+func (g *gateway) sendUntilKnown(path string) (response *http.Response, body string) {
+	g.r.t.Helper()
+	eventually.Soon(g.r.t, "the gateway knows the session", func() error {
 		if response, body = g.send(http.MethodGet, "alice", path, ""); strings.Contains(body, "does not exist") || strings.Contains(body, "cannot read") {
 			return errors.New(body)
 		}
@@ -274,5 +302,4 @@ func (g *gateway) awaitRefusal(t *testing.T, path, reason string) {
 		}
 		return nil
 	})
-
 }

@@ -78,7 +78,18 @@ func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver, granter gr
 		cancel()
 		<-ended
 	})
-	eventually.Soon(t, "the agent is connected", func() error { return a.Ready(ctx) })
+	eventually.Soon(t, "the gateway has the tunnel", func() error {
+		families, err := g.metrics.Gather()
+		if err != nil {
+			return err
+		}
+		for _, family := range families {
+			if family.GetName() == "gateway_access_tunnels" && family.GetMetric()[0].GetGauge().GetValue() > 0 {
+				return nil
+			}
+		}
+		return errors.New("it has none")
+	})
 }
 
 // TestRestrictedClusterIsReachedThroughTunnel sends requests to an API server to which nobody can connect directly: a read, a watch and a command. The

@@ -130,7 +130,7 @@ func TestUpgradeHasCertificateOfEngineerOnly(t *testing.T) {
 	if !<-recorded {
 		t.Error("the upgrade was forwarded before its record")
 	}
-	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(patience)); err != nil {
+	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
@@ -241,7 +241,7 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 			r.report(c)
 		}, "its credential was revoked"},
 		"its elevation expires": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
-			c.Spec.NotAfter = timestamppb.New(time.Now())
+			c.Spec.NotAfter = timestamppb.New(r.clock.Now())
 			r.report(c)
 		}, "its certificate or its elevation has expired"},
 		"the cluster is deleted": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
@@ -310,8 +310,16 @@ func TestUpgradeEndsWithoutReader(t *testing.T) {
 	defer func() { _ = connection.Close() }()
 	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
 	r.report(c)
-	<-ended
 	g.await(aliceSession, database.AccessSessionEnded)
+	eventually.Soon(t, "the connection to the API server is closed", func() error {
+		r.clock.Step(time.Second) // until the gateway waits for the client no longer
+		select {
+		case <-ended:
+			return nil
+		default:
+			return errors.New("the API server sends")
+		}
+	})
 	g.stop() // it waits for all connections
 }
 
@@ -369,7 +377,6 @@ func TestUpgradeIsLimited(t *testing.T) {
 			}
 			return err
 		})
-
 	})
 }
 
@@ -412,25 +419,25 @@ func TestLostConnectionEndsBoth(t *testing.T) {
 
 // TestStopDrainsUpgrades stops the process during a command. It continues for a while, and ends then with a close frame. A new one is refused.
 func TestStopDrainsUpgrades(t *testing.T) {
-	r, g, _ := readyAdmin(t, func(p *Parts) { p.Drain = 3 * time.Second })
+	r, g, _ := readyAdmin(t, nil)
 	connection := g.opened(execPath, remoteCommand)
+	timers := r.clock.Waiters()
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); g.stop() }()
-	eventually.Soon(t, "the gateway accepts no connections", func() error {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-		if err == nil {
-			_ = conn.Close()
-			return errors.New("it does")
-		}
-		return nil
-	})
-
+	<-g.closed
 	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00more")); err != nil {
 		t.Fatal(err)
 	}
 	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x01more" {
 		t.Errorf("%q: %v", content, err)
 	}
+	eventually.Soon(t, "the drain has begun", func() error {
+		if r.clock.Waiters() == timers {
+			return errors.New("nothing waits for its end")
+		}
+		return nil
+	})
+	r.clock.Step(time.Minute)
 	var closed *websocket.CloseError
 	if _, _, err := connection.ReadMessage(); !errors.As(err, &closed) || !strings.Contains(closed.Text, "gateway stops") {
 		t.Errorf("the connection ended with %v", err)
@@ -601,7 +608,7 @@ func TestKubectlActs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		address, wait := r.forwardPort(ctx, g, session, engineer, "acting", port)
 		for range 3 {
@@ -671,7 +678,7 @@ func TestKubectlEndsWithSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = input.Close() }()
-	await(t, "the start of the command", k.started)
+	<-k.started // the command
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -687,11 +694,11 @@ func TestKubectlEndsWithSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = connection.Close() }()
-	await(t, "the connection to the port", k.started)
+	<-k.started // the connection to the port
 	credential.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
 	r.report(credential)
-	await(t, "the end of the command or of the port", k.stopped)
-	await(t, "the end of the other one", k.stopped)
+	<-k.stopped // the command or the connection to the port
+	<-k.stopped // the other one
 	if err := command.Wait(); err == nil || !strings.Contains(printed.String(), "its credential was revoked") {
 		t.Errorf("kubectl exec: %s%v", &printed, err)
 	}

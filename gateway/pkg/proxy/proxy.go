@@ -8,7 +8,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +24,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
@@ -77,8 +77,9 @@ type Options struct {
 	Authenticator authn.Authenticator
 	Audit         audit.Recorder
 	Refusals      Refusals
-	// Drain is how long upgraded connections continue after EndStreams; 0 means the constant.
-	Drain time.Duration
+	// Clock limits how long upgraded connections continue after EndStreams, and how long the gateway waits for their clients to end; nil means the real
+	// clock.
+	Clock clock.WithDelayedExecution
 	// AuthenticationFailures is the limit of failed authentications of a peer that get the cause; nil means a default.
 	AuthenticationFailures *ratelimit.Limit
 	Log                    *slog.Logger
@@ -132,7 +133,9 @@ func New(options Options) *Handler {
 	if options.AuthenticationFailures == nil {
 		options.AuthenticationFailures = &ratelimit.Limit{Size: 300, PerSecond: 5}
 	}
-	h.Drain = cmp.Or(h.Drain, drain)
+	if h.Clock == nil {
+		h.Clock = clock.RealClock{}
+	}
 	h.failures = ratelimit.New(*options.AuthenticationFailures, time.Now)
 	h.stopping, h.stop = context.WithCancelCause(context.Background())
 	h.drained, h.endUpgraded = context.WithCancelCause(context.Background())
@@ -146,10 +149,10 @@ func New(options Options) *Handler {
 	return h
 }
 
-// EndStreams ends all streams, because the process stops. Upgraded connections end in Drain: nobody can continue them. Other requests continue.
+// EndStreams ends all streams, because the process stops. Upgraded connections end a while later: nobody can continue them. Other requests continue.
 func (h *Handler) EndStreams() {
 	h.stop(errStopping)
-	time.AfterFunc(h.Drain, func() { h.endUpgraded(errStopping) })
+	h.Clock.AfterFunc(drain, func() { h.endUpgraded(errStopping) })
 }
 
 // exchange is one request and its response.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"k8s.io/utils/clock"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
@@ -51,7 +52,7 @@ const (
 //
 // A command or an attachment is recorded. The recording begins before the API server gets the request, because a command runs from then on.
 func (h *Handler) upgrade(ctx context.Context, x *exchange, backend *session.Backend) (failure error) {
-	t := &tunnel{session: x.session}
+	t := &tunnel{session: x.session, clock: h.Clock}
 	if x.parsed.Recorded() {
 		recorded, err := h.Recordings.Start(x.facts(), x.r.URL.Query()["command"])
 		if err != nil {
@@ -209,6 +210,7 @@ func (c *handshake) refusal() (*refusal, error) {
 // tunnel is a pair of WebSockets.
 type tunnel struct {
 	session        *session.Session
+	clock          clock.Clock
 	client, server *websocket.Conn
 	// recording is nil for a forwarded port.
 	recording *recording.Recording
@@ -262,14 +264,14 @@ func (t *tunnel) run(ctx context.Context) error {
 		running++
 		go func() { ends <- t.discard() }()
 	}
-	linger := time.NewTimer(wait)
+	linger := t.clock.NewTimer(wait)
 	defer linger.Stop()
 	for running > 0 {
 		select {
 		case <-ends: // after a close frame, the other side closes its connection
 			running--
 			continue
-		case <-linger.C:
+		case <-linger.C():
 		case <-canceled:
 		}
 		break

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
@@ -65,8 +66,8 @@ type Options struct {
 	Dial func(ctx context.Context, target dial.Target) (net.Conn, error)
 	// MaxBytes is the number of bytes that the upgraded connections of a session transfer; 0 means the constant.
 	MaxBytes int64
-	// Now is the clock; nil means time.Now.
-	Now     func() time.Time
+	// Clock is that of the ends of sessions and of the age of reads; nil means the real one.
+	Clock   clock.WithDelayedExecution
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -102,7 +103,7 @@ type Registry struct {
 type entry struct {
 	document database.AccessSessionDocument
 	session  *Session
-	timer    *time.Timer
+	timer    clock.Timer
 	// target is what the session's backend connects to.
 	target target
 	// requesting is set while the token of a session is requested, and grant when it was issued.
@@ -127,8 +128,8 @@ type write struct {
 
 // NewRegistry returns an empty Registry. It registers its metric.
 func NewRegistry(options Options) *Registry {
-	if options.Now == nil {
-		options.Now = time.Now
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
 	}
 	options.MaxBytes = cmp.Or(options.MaxBytes, MaxBytes)
 	r := &Registry{options: options, changed: make(chan struct{}, 1), entries: map[string]*entry{}, credentials: map[string]*credential{}, clusters: map[string]*cluster{},
@@ -157,7 +158,7 @@ func (r *Registry) Run(ctx context.Context) {
 
 // Fresh returns an error if the registry may not know the end of a session.
 func (r *Registry) Fresh() error {
-	now := r.options.Now()
+	now := r.options.Clock.Now()
 	if since := r.follower.Stale(); !since.IsZero() && now.Sub(since) > MaxStaleness {
 		return apierror.New(apierror.Unavailable, "The session gateway cannot read from Cluster Service whether sessions were revoked.").WithRetryAfter(retryPause)
 	}
@@ -173,7 +174,7 @@ func (r *Registry) Fresh() error {
 func (r *Registry) ReadyCosmos(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := r.options.Now(); now.Sub(r.read) > MaxStaleness {
+	if now := r.options.Clock.Now(); now.Sub(r.read) > MaxStaleness {
 		return fmt.Errorf("the change feed of sessions was last read at %s", r.read.Format(time.RFC3339))
 	}
 	return nil
@@ -195,7 +196,7 @@ func (r *Registry) Get(id string) (open *Session, ended string) {
 // followDocuments lists the open sessions and follows their changes.
 func (r *Registry) followDocuments(ctx context.Context) {
 	for {
-		since := r.options.Now().Add(-feedOverlap)
+		since := r.options.Clock.Now().Add(-feedOverlap)
 		err := r.options.Database.EachAccessSession(ctx, database.AccessSessionFilter{OpenOnly: true}, func(item *database.Item[database.AccessSessionDocument]) error {
 			r.setDocument(&item.Value)
 			return nil
@@ -218,7 +219,7 @@ func (r *Registry) followDocuments(ctx context.Context) {
 func (r *Registry) noteRead() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.read = r.options.Now()
+	r.read = r.options.Clock.Now()
 }
 
 // takeChanges handles changes of the container. Admin wrote no document that cannot be decoded.
@@ -259,7 +260,7 @@ func (r *Registry) setDocument(document *database.AccessSessionDocument) {
 
 // judge applies the verdict about a session.
 func (r *Registry) judge(id string, e *entry) {
-	now := r.options.Now()
+	now := r.options.Clock.Now()
 	v := r.verdict(id, e, now)
 	if v.end != "" {
 		r.end(id, e, v.end)
@@ -268,7 +269,7 @@ func (r *Registry) judge(id string, e *entry) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	e.timer = time.AfterFunc(v.deadline.Sub(now), func() {
+	e.timer = r.options.Clock.AfterFunc(v.deadline.Sub(now), func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.entries[id] == e {
@@ -308,7 +309,7 @@ func (r *Registry) verdict(id string, e *entry, now time.Time) verdict {
 
 // end ends a session on this replica and in its document.
 func (r *Registry) end(id string, e *entry, reason string) {
-	r.write(id, write{key: e.document.Key(), end: reason, at: r.options.Now()})
+	r.write(id, write{key: e.document.Key(), end: reason, at: r.options.Clock.Now()})
 	r.forget(id, e, reason)
 }
 
@@ -496,7 +497,7 @@ func (r *Registry) setCredential(c *clusterservicev1.BreakGlassCredential) {
 	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED, clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED,
 		clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
 		known.certificate = ""
-		if e == nil && r.options.Now().Sub(c.GetCreateTime().AsTime()) > recent {
+		if e == nil && r.options.Clock.Now().Sub(c.GetCreateTime().AsTime()) > recent {
 			// Its session has ended. Most credentials of a region are final.
 			delete(r.credentials, uid)
 			return
@@ -515,7 +516,7 @@ func (r *Registry) removeOld() {
 	if len(r.credentials) < r.removeAt {
 		return
 	}
-	oldest := r.options.Now().Add(-recent)
+	oldest := r.options.Clock.Now().Add(-recent)
 	for uid, c := range r.credentials {
 		if r.entries[uid] == nil && c.created.Before(oldest) {
 			delete(r.credentials, uid)

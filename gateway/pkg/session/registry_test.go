@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/clocktest"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
@@ -22,14 +23,14 @@ import (
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
 // newRegistry returns a registry that follows nothing, with a clock.
-func newRegistry(now *time.Time) *Registry {
-	return NewRegistry(Options{Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+func newRegistry(clock clocktest.Clock) *Registry {
+	return NewRegistry(Options{Clock: clock, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 }
 
 // TestStaleViewRefuses lets the last reads of both sources become old.
 func TestStaleViewRefuses(t *testing.T) {
-	now := time.Now()
-	r := newRegistry(&now)
+	clock := clocktest.New()
+	r := newRegistry(clock)
 	if r.Fresh() == nil {
 		t.Error("a registry that has read nothing is fresh")
 	}
@@ -41,7 +42,7 @@ func TestStaleViewRefuses(t *testing.T) {
 	if err := r.Fresh(); err != nil {
 		t.Errorf("after both reads: %v", err)
 	}
-	now = now.Add(MaxStaleness + time.Second)
+	clock.Step(MaxStaleness + time.Second)
 	if err := r.Fresh(); apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), "Cluster Service") {
 		t.Errorf("without a watch: %v", err)
 	}
@@ -53,8 +54,8 @@ func TestStaleViewRefuses(t *testing.T) {
 // TestRestartedWatchForgetsMissingClusters restarts the watch: the session of a cluster that is not sent ends when the watch has caught up,
 // and not before.
 func TestRestartedWatchForgetsMissingClusters(t *testing.T) {
-	now := time.Now()
-	r := newRegistry(&now)
+	clock := clocktest.New()
+	r := newRegistry(clock)
 	send := func(uid string) {
 		r.Changed(&clusterservicev1.WatchResponse{Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: uid, Status: &clusterservicev1.ClusterStatus{}}}})
 	}
@@ -62,7 +63,7 @@ func TestRestartedWatchForgetsMissingClusters(t *testing.T) {
 	for _, cluster := range []string{"one", "two"} {
 		send(cluster)
 		r.setDocument(&database.AccessSessionDocument{SessionID: "session-of-" + cluster, ClusterUID: cluster, Mode: "read", State: database.AccessSessionRequested,
-			RequestExpirationTime: now.Add(time.Minute), ElevationExpirationTime: now.Add(time.Hour)})
+			RequestExpirationTime: clock.Now().Add(time.Minute), ElevationExpirationTime: clock.Now().Add(time.Hour)})
 	}
 	r.CaughtUp()
 	r.Restarted()
@@ -90,11 +91,11 @@ func TestRestartedWatchForgetsMissingClusters(t *testing.T) {
 
 // TestOldCredentialsAreRemoved receives many credentials that have no session.
 func TestOldCredentialsAreRemoved(t *testing.T) {
-	now := time.Now()
-	r := newRegistry(&now)
+	clock := clocktest.New()
+	r := newRegistry(clock)
 	for i := range 10 * minRemove {
 		r.Changed(&clusterservicev1.WatchResponse{Event: &clusterservicev1.WatchResponse_BreakGlassCredential{BreakGlassCredential: &clusterservicev1.BreakGlassCredential{
-			Uid: fmt.Sprint(i), CreateTime: timestamppb.New(now.Add(-2 * time.Hour)), Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE},
+			Uid: fmt.Sprint(i), CreateTime: timestamppb.New(clock.Now().Add(-2 * time.Hour)), Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE},
 			Status: &clusterservicev1.BreakGlassCredentialStatus{State: clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED}}}})
 	}
 	if n := len(r.credentials); n > 2*minRemove {

@@ -18,6 +18,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
+	"k8s.io/utils/clock"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
@@ -44,8 +45,10 @@ type Options struct {
 	Replicas int
 	// Lifetime and Drain are how long the gateway begins connections in a tunnel, and how long they continue afterwards. 0 means the constants.
 	Lifetime, Drain time.Duration
-	Log             *slog.Logger
-	Metrics         prometheus.Registerer
+	// Clock is that of Lifetime and Drain; nil means the real one.
+	Clock   clock.WithDelayedExecution
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // Server accepts the tunnels of agents, and connects to API servers through them. It is safe for concurrent use.
@@ -75,6 +78,9 @@ type tunnel struct {
 // NewServer returns a Server. It registers its metric.
 func NewServer(options Options) *Server {
 	options.Replicas, options.Lifetime, options.Drain = cmp.Or(options.Replicas, 1), cmp.Or(options.Lifetime, lifetime), cmp.Or(options.Drain, drain)
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
 	s := &Server{Options: options, replica: rand.Text(), failures: ratelimit.New(ratelimit.Limit{Size: 60, PerSecond: 1}, time.Now), tunnels: map[string][]*tunnel{},
 		connected: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_access_tunnels",
 			Help: "Tunnels in which this replica begins connections to API servers, by management cluster."}, []string{"shard"})}
@@ -178,20 +184,22 @@ func (s *Server) serve(t *tunnel) {
 		return
 	}
 	defer done()
+	retire := s.Clock.NewTimer(s.Lifetime)
+	defer retire.Stop()
 	s.mu.Lock()
 	s.set(t.cluster, slices.Insert(s.tunnels[t.cluster], 0, t))
 	s.mu.Unlock()
 	s.Log.Info("a tunnel is connected", logkey.Shard, t.cluster)
-	retire := time.NewTimer(s.Lifetime)
-	defer retire.Stop()
 	select {
 	case <-t.conn.Closed():
 	case <-s.ctx.Done():
-	case <-retire.C:
+	case <-retire.C():
 		s.remove(t)
 		// The agent has another tunnel already.
-		ctx, cancel := context.WithTimeout(s.ctx, s.Drain)
+		ctx, cancel := context.WithCancel(s.ctx)
 		defer cancel()
+		end := s.Clock.AfterFunc(s.Drain, cancel)
+		defer end.Stop()
 		_ = t.client.Shutdown(ctx) // an error means that connections are left, which end now
 		return
 	}

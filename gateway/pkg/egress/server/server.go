@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
@@ -54,7 +55,9 @@ type Options struct {
 	Links  *link.Registry
 	Limits Limits
 	// Dialer connects to hosts. Tests have a network of their own.
-	Dialer  publicaddress.Dialer
+	Dialer publicaddress.Dialer
+	// Clock is that of Limits.Drain and of the rate of access records; nil means the real one.
+	Clock   clock.Clock
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
@@ -76,7 +79,10 @@ func New(options Options) *Server {
 	if options.Limits.Handshake == 0 {
 		options.Limits.Handshake = handshakeTimeout
 	}
-	s := &Server{options: options, tunnels: relay.NewTunnels(relay.Limits{Idle: options.Limits.Idle}), records: ratelimit.New(refusalRecords(), time.Now)}
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	s := &Server{options: options, tunnels: relay.NewTunnels(relay.Limits{Idle: options.Limits.Idle}), records: ratelimit.New(refusalRecords(), options.Clock.Now)}
 	s.metrics = newMetrics(options.Metrics, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -103,11 +109,11 @@ func (s *Server) Run(ctx context.Context, listeners map[policy.Protocol]net.List
 	accepts.Wait()
 	drained := make(chan struct{})
 	go func() { defer close(drained); s.open.Wait() }()
-	timer := time.NewTimer(s.options.Limits.Drain)
+	timer := s.options.Clock.NewTimer(s.options.Limits.Drain)
 	defer timer.Stop()
 	select {
 	case <-drained:
-	case <-timer.C:
+	case <-timer.C():
 		stop(errStopped)
 		<-drained
 	}

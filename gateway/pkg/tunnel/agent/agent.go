@@ -19,6 +19,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
+	"k8s.io/utils/clock"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
@@ -54,6 +55,8 @@ type Options struct {
 	Resolver Resolver
 	// Granter issues tokens for the API server of the management cluster; nil means that there are no sessions with it.
 	Granter grant.Granter
+	// Clock is that of the lifetimes of tunnels; nil means the real one.
+	Clock   clock.WithDelayedExecution
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -83,6 +86,9 @@ const (
 
 // New returns an Agent. It registers its metrics.
 func New(options Options) *Agent {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
 	a := &Agent{Options: options, changed: make(chan struct{}, 1), replicas: map[string]bool{}, wanted: 1,
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gateway_tunnel_connected_replicas", Help: "Replicas of the session gateway to which there is a tunnel."}),
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_tunnel_connections_total",
@@ -213,7 +219,7 @@ func (a *Agent) serve(ctx context.Context, t *connection) {
 		}
 	})
 	defer replace()
-	timer := time.AfterFunc(t.lifetime*9/10, replace)
+	timer := a.Clock.AfterFunc(t.lifetime*9/10, replace)
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, func() { _ = t.conn.Close() })
 	defer stop()

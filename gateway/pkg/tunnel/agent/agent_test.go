@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/clocktest"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -42,7 +43,6 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience          = time.Minute
 	managementCluster = "mgmt-1"
 	application       = "application-1"
 	clusterID         = "0123456789abcdef"
@@ -188,7 +188,6 @@ func (r *region) connected(replica int) {
 		}
 		return nil
 	})
-
 }
 
 // serve adds a cluster whose API server handles each connection with a function.
@@ -462,35 +461,73 @@ func TestSilentTunnelIsReplaced(t *testing.T) {
 
 // TestTunnelIsReplaced opens connections while tunnels are replaced. No connection fails, and one that began in the first tunnel continues.
 func TestTunnelIsReplaced(t *testing.T) {
-	r := newRegion(t, 1, func(o *tunnel.Options) { o.Lifetime = 2 * time.Second })
+	const lifetime = 10 * time.Minute
+	clock, metrics := clocktest.New(), prometheus.NewPedanticRegistry()
+	r := newRegion(t, 1, func(o *tunnel.Options) { o.Clock, o.Lifetime, o.Drain, o.Metrics = clock, lifetime, time.Hour, metrics })
 	r.serve(clusterID, echo)
-	r.start()
+	r.start(func(o *agent.Options) { o.Clock = clock })
 	first := r.dial(clusterID)
-	eventually.Soon(t, "the tunnel is replaced three times", func() error {
-		conn, err := r.replica(0).Dial(t.Context(), managementCluster, clusterID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		for name, each := range map[string]net.Conn{"a new connection": conn, "the first connection": first} {
+	works := func() {
+		t.Helper()
+		for name, each := range map[string]net.Conn{"a new connection": r.dial(clusterID), "the first connection": first} {
 			if err := exchange(each, []byte("x")); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		if handshakes := r.next.Load(); handshakes < 4 {
-			return fmt.Errorf("there were %d handshakes", handshakes)
-		}
-		return nil
-	})
+	}
+	clock.Step(lifetime / 10)
+	for range 3 { // the age of the tunnel is a tenth of its lifetime
+		works()
+		clock.Step(lifetime * 8 / 10)
+		awaitTunnels(t, metrics, 2)
+		works()
+		clock.Step(lifetime / 10)
+		awaitTunnels(t, metrics, 1)
+	}
+	works()
+}
 
+// awaitTunnels waits until a gateway begins connections in a number of tunnels.
+func awaitTunnels(t *testing.T, metrics prometheus.Gatherer, want float64) {
+	t.Helper()
+	eventually.Soon(t, fmt.Sprintf("the gateway has %v tunnels", want), func() error {
+		families, err := metrics.Gather()
+		if err != nil {
+			return err
+		}
+		for _, family := range families {
+			if family.GetName() != "gateway_access_tunnels" {
+				continue
+			}
+			if got := family.GetMetric()[0].GetGauge().GetValue(); got != want {
+				return fmt.Errorf("it has %v", got)
+			}
+			return nil
+		}
+		return errors.New("the metric is missing")
+	})
 }
 
 // TestConnectionsEndWithTheDrain ends connections that are left when the tunnel has been replaced.
 func TestConnectionsEndWithTheDrain(t *testing.T) {
-	r := newRegion(t, 1, func(o *tunnel.Options) { o.Lifetime, o.Drain = time.Second, time.Millisecond })
+	const lifetime, drain = 10 * time.Minute, time.Minute
+	clock := clocktest.New()
+	r := newRegion(t, 1, func(o *tunnel.Options) { o.Clock, o.Lifetime, o.Drain = clock, lifetime, drain })
 	r.serve(clusterID, echo)
-	r.start()
-	if n, err := r.dial(clusterID).Read(make([]byte, 1)); err == nil {
+	r.start() // its clock is the real one: no other tunnel replaces the first one
+	conn := r.dial(clusterID)
+	clock.Step(lifetime)
+	eventually.Soon(t, "the drain has begun", func() error {
+		if !clock.HasWaiters() {
+			return errors.New("nothing waits for its end")
+		}
+		return nil
+	})
+	if err := exchange(conn, []byte("x")); err != nil {
+		t.Errorf("a connection in the drain: %v", err)
+	}
+	clock.Step(drain)
+	if n, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Errorf("%d bytes", n)
 	}
 }
