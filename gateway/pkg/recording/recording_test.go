@@ -32,8 +32,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
-const patience = time.Minute
-
 // memoryIndex is an Index that is away while away is true.
 type memoryIndex struct {
 	away  atomic.Bool
@@ -189,7 +187,6 @@ func (h *harness) empty(s *Store) {
 		}
 		return err
 	})
-
 }
 
 func TestRecordingIsExportedAndDeleted(t *testing.T) {

@@ -28,8 +28,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
-const patience = time.Minute
-
 // parse returns the options of flags.
 func parse(arguments ...string) (Options, error) {
 	var o Options

@@ -24,8 +24,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
-const patience = time.Minute
-
 func options(t *testing.T, source link.Source) link.Options {
 	t.Helper()
 	p, err := policy.New([]string{"quay.io"}, []uint16{443})

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -39,8 +41,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
-
-const patience = time.Minute
 
 // resources are the resources of the kinds in the rights of the chart.
 var resources = map[string]schema.GroupVersionResource{
@@ -177,18 +177,25 @@ func TestTokensForServiceCluster(t *testing.T) {
 	}
 }
 
-// TestServiceClusterDoesNotAnswer requests a token from a server that does not answer: the gateway may repeat the request.
+// silentServer is the connection to a server that does not answer.
+type silentServer struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (silentServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// TestServiceClusterDoesNotAnswer requests a token from a server that does not answer: the gateway may repeat the request. The clock is that of the bubble.
 func TestServiceClusterDoesNotAnswer(t *testing.T) {
-	region, admin := meshtest.New(t), intenttest.New(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	gateway := client(t, region, mesh.GatewayAccess, "https://"+listener.Addr().String()+mesh.GrantsPath)
-	if _, err := gateway.Grant(ctx, requestOf(t, admin, adminv1.AccessRead)); apierror.KindOf(err) != apierror.Unavailable {
-		t.Errorf("%v, want the kind %v", err, apierror.Unavailable)
-	}
+	request := requestOf(t, intenttest.New(t), adminv1.AccessRead)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if _, err := grant.NewClient("https://gateway-grants"+mesh.GrantsPath, silentServer{}).Grant(t.Context(), request); apierror.KindOf(err) != apierror.Unavailable {
+			t.Errorf("%v, want the kind %v", err, apierror.Unavailable)
+		}
+		if took := time.Since(began); took != grant.Timeout {
+			t.Errorf("the request ended after %s, want %s", took, grant.Timeout)
+		}
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,9 +16,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
-
-// patience limits the wait until the API server knows a role.
-const patience = time.Minute
 
 // want are the service account of each mode, and whether it may read Secrets.
 var want = map[adminv1.AccessMode]struct {
