@@ -62,8 +62,8 @@ type Options struct {
 	Connections int
 	// Dial opens TCP connections; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Deadline, ConnectDeadline and RenewAfter replace the defaults if they are greater than 0.
-	Deadline, ConnectDeadline, RenewAfter time.Duration
+	// Deadline, KeptDeadline, ConnectDeadline and RenewAfter replace the defaults if they are greater than 0.
+	Deadline, KeptDeadline, ConnectDeadline, RenewAfter time.Duration
 	// Now is the clock of ages and of certificates; nil means time.Now.
 	Now func() time.Time
 }
@@ -100,6 +100,7 @@ func New(options Options) *Prober {
 		options.Now = time.Now
 	}
 	setDefault(&options.Deadline, Deadline)
+	setDefault(&options.KeptDeadline, keptDeadline)
 	setDefault(&options.ConnectDeadline, connectDeadline)
 	setDefault(&options.RenewAfter, RenewAfter)
 	p := &Prober{options: options, kept: map[string]*connection{}, pools: map[string]*x509.CertPool{}}
@@ -118,7 +119,7 @@ func setDefault(value *time.Duration, otherwise time.Duration) {
 // Probe returns after 8 s at the latest with the default options.
 func (p *Prober) Probe(ctx context.Context, target Target, check fact.Check) fact.Result {
 	if c := p.take(target); c != nil {
-		result, reusable := p.request(ctx, c, check, min(keptDeadline, p.options.Deadline))
+		result, reusable := p.request(ctx, c, check, min(p.options.KeptDeadline, p.options.Deadline))
 		p.putBack(c, reusable)
 		if result.Status != 0 {
 			return result

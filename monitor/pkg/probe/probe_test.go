@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
@@ -165,9 +166,10 @@ func hang(text string) func(net.Conn, string) bool {
 	}
 }
 
+// newProber returns a Prober without time limits that a slow machine may reach.
 func newProber(t *testing.T, change func(*Options)) *Prober {
 	t.Helper()
-	options := Options{Vantage: fact.Outside, Connections: 100}
+	options := Options{Vantage: fact.Outside, Connections: 100, Deadline: time.Hour, KeptDeadline: time.Hour, ConnectDeadline: time.Hour}
 	if change != nil {
 		change(&options)
 	}
@@ -181,7 +183,6 @@ func TestProbeClassifiesResults(t *testing.T) {
 	c, other := newCertificates(t), newCertificates(t)
 	good := c.issue(time.Hour, "127.0.0.1")
 	expired, wrongName, untrusted := c.issue(time.Nanosecond, "127.0.0.1"), c.issue(time.Hour, "192.0.2.1"), other.issue(time.Hour, "127.0.0.1")
-	short := func(o *Options) { o.Deadline = 300 * time.Millisecond }
 	dial := func(err error) func(*Options) {
 		return func(o *Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -204,18 +205,15 @@ func TestProbeClassifiesResults(t *testing.T) {
 		"without a list of checks":  {certificate: &good, respond: answer("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"), outcome: fact.ServerError, status: 503, detail: "status 503"},
 		"overload":                  {certificate: &good, respond: answer("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"), outcome: fact.Overloaded, status: 429, detail: "status 429"},
 		"anonymous is not allowed":  {certificate: &good, respond: answer("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"), outcome: fact.Rejected, status: 401, detail: "status 401"},
-		"no end of the body":        {certificate: &good, respond: hang("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), options: short, outcome: fact.Timeout, detail: "response: "},
 		"half a body":               {certificate: &good, respond: answerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), outcome: fact.Reset, detail: "response: unexpected EOF"},
 		"half a header":             {certificate: &good, respond: answerAndClose("HTTP/1.1 200 OK\r\n"), outcome: fact.Reset, detail: "response: unexpected EOF"},
 		"no response, then closed":  {certificate: &good, respond: answerAndClose(""), outcome: fact.Reset, detail: "response: "},
-		"no response":               {certificate: &good, respond: hang(""), options: short, outcome: fact.Timeout, detail: "response: "},
 		"not HTTP":                  {certificate: &good, respond: answerAndClose("SSH-2.0-OpenSSH_9.6\r\n"), outcome: fact.Malformed, detail: "response: malformed HTTP response"},
 		"endless header":            {certificate: &good, respond: answer("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxResponse+1)), outcome: fact.Malformed, detail: "response: the response is too large"},
 		"large body":                {certificate: &good, respond: answer("HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("x", 40000)), outcome: fact.Malformed, detail: "response: the response is too large"},
 		"expired certificate":       {certificate: &expired, respond: answer(okResponse), outcome: fact.CertificateExpired, detail: "handshake: "},
 		"certificate of other name": {certificate: &wrongName, respond: answer(okResponse), outcome: fact.CertificateName, detail: "handshake: "},
 		"other authority":           {certificate: &untrusted, respond: answer(okResponse), outcome: fact.CertificateUntrusted, detail: "handshake: "},
-		"no handshake":              {respond: hang(""), options: short, outcome: fact.Timeout, detail: "handshake: "},
 		"no TLS":                    {respond: answerAndClose("HTTP/1.1 400 Bad Request\r\n\r\n"), outcome: fact.TLS, detail: "handshake: "},
 		"closed before handshake":   {respond: func(net.Conn, string) bool { return false }, outcome: fact.Reset, detail: "handshake: "},
 		"refused":                   {options: dial(syscall.ECONNREFUSED), outcome: fact.Refused, detail: "connect: "},
@@ -226,13 +224,6 @@ func TestProbeClassifiesResults(t *testing.T) {
 				return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "api.example.com", IsNotFound: true}}
 			}
 		}, outcome: fact.DNS, detail: "connect: "},
-		"packets are dropped": {options: func(o *Options) {
-			o.ConnectDeadline = 50 * time.Millisecond
-			o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				<-ctx.Done()
-				return nil, &net.OpError{Op: "dial", Err: ctx.Err()}
-			}
-		}, outcome: fact.ConnectTimeout, detail: "connect: "},
 		"not https":      {target: func(t Target) Target { t.URL = "http://127.0.0.1"; return t }, outcome: fact.Local, detail: "target: "},
 		"no authorities": {target: func(t Target) Target { t.Authorities = ""; return t }, outcome: fact.Local, detail: "target: the authorities contain no certificate"},
 	} {
@@ -320,24 +311,117 @@ func TestConnectionIsReplaced(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionIsReplaced: something on the way drops the packets of the kept connection, and new connections work.
+// onPipes makes a Prober connect within the process, so that all time limits are on the clock of a bubble. serve gets the server's end of each connection.
+// stop closes these ends and waits until serve has returned.
+func onPipes(serve func(net.Conn)) (dial func(context.Context, string, string) (net.Conn, error), stop func()) {
+	var serving sync.WaitGroup
+	var mu sync.Mutex
+	var accepted []net.Conn
+	return func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			mu.Lock()
+			defer mu.Unlock()
+			accepted = append(accepted, server)
+			serving.Go(func() { serve(server) })
+			return client, nil
+		}, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, conn := range accepted {
+				_ = conn.Close()
+			}
+			serving.Wait()
+		}
+}
+
+// withTLS returns a server for onPipes that answers each request with respond. It sends no tickets: on a pipe, it would wait until the client reads them.
+func withTLS(certificate tls.Certificate, respond func(net.Conn, string) bool) func(net.Conn) {
+	return func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		serveConnection(tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{certificate}, SessionTicketsDisabled: true}), respond)
+	}
+}
+
+// TestProbeEndsAtDeadline probes servers that stop to respond at each step. The clock is that of the bubble.
+func TestProbeEndsAtDeadline(t *testing.T) {
+	t.Parallel()
+	silent := func(tls.Certificate) func(net.Conn) {
+		return func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+	}
+	hangsAfter := func(text string) func(tls.Certificate) func(net.Conn) {
+		return func(certificate tls.Certificate) func(net.Conn) { return withTLS(certificate, hang(text)) }
+	}
+	for reason, test := range map[string]struct {
+		// serve returns a server for onPipes. It is nil if no packet arrives.
+		serve   func(tls.Certificate) func(net.Conn)
+		outcome fact.Outcome
+		detail  string
+		after   time.Duration
+	}{
+		"packets are dropped": {nil, fact.ConnectTimeout, "connect: ", connectDeadline},
+		"no handshake":        {silent, fact.Timeout, "handshake: ", Deadline},
+		"no response":         {hangsAfter(""), fact.Timeout, "response: ", Deadline},
+		"no end of the body":  {hangsAfter("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), fact.Timeout, "response: ", Deadline},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCertificates(t)
+				dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+					<-ctx.Done()
+					return nil, &net.OpError{Op: "dial", Err: ctx.Err()}
+				}
+				if test.serve != nil {
+					var stop func()
+					dial, stop = onPipes(test.serve(c.issue(time.Hour, "127.0.0.1")))
+					defer stop()
+				}
+				p := newProber(t, func(o *Options) { *o = Options{Vantage: o.Vantage, Connections: o.Connections, Dial: dial} })
+				result := p.Probe(t.Context(), Target{Cluster: "cluster", URL: "https://127.0.0.1", Authorities: string(c.authority.CertificatePEM())}, fact.Livez)
+				if result.Outcome != test.outcome || result.Status != 0 || !strings.HasPrefix(result.Detail, test.detail) || len(result.Detail) > maxDetail {
+					t.Errorf("result %+v, want %s with detail %q…", result, test.outcome, test.detail)
+				}
+				if result.Vantage != fact.Outside || result.Check != fact.Livez || result.Time.IsZero() || result.Duration != test.after {
+					t.Errorf("result %+v, want the duration %s", result, test.after)
+				}
+				if kept := p.Connections(); kept > 0 {
+					t.Errorf("%d connections are kept", kept)
+				}
+			})
+		})
+	}
+}
+
+// TestSilentConnectionIsReplaced: something on the way drops the packets of the kept connection, and new connections work. The clock is that of the bubble.
 func TestSilentConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := newCertificates(t)
-	good := c.issue(time.Hour, "127.0.0.1")
-	var silent atomic.Bool
-	s := c.serve(&good, func(conn net.Conn, request string) bool {
-		if silent.CompareAndSwap(true, false) {
-			return hang("")(conn, request)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCertificates(t)
+		var silent atomic.Bool
+		var accepted atomic.Int64
+		respond := withTLS(c.issue(time.Hour, "127.0.0.1"), func(conn net.Conn, request string) bool {
+			if silent.CompareAndSwap(true, false) {
+				return hang("")(conn, request)
+			}
+			return answer(okResponse)(conn, request)
+		})
+		dial, stop := onPipes(func(conn net.Conn) {
+			accepted.Add(1)
+			respond(conn)
+		})
+		defer stop()
+		p := newProber(t, func(o *Options) { o.Dial, o.KeptDeadline = dial, 0 })
+		target := Target{Cluster: "cluster", URL: "https://127.0.0.1", Authorities: string(c.authority.CertificatePEM())}
+		p.Probe(t.Context(), target, fact.Livez)
+		silent.Store(true)
+		began := time.Now()
+		if result := p.Probe(t.Context(), target, fact.Livez); result.Outcome != fact.OK || accepted.Load() != 2 {
+			t.Errorf("%+v with %d connections, want ok with 2", result, accepted.Load())
 		}
-		return answer(okResponse)(conn, request)
+		if took := time.Since(began); took != keptDeadline {
+			t.Errorf("the probe took %s, want %s", took, keptDeadline)
+		}
 	})
-	p := newProber(t, func(o *Options) { o.Deadline = time.Second })
-	p.Probe(t.Context(), s.target, fact.Livez)
-	silent.Store(true)
-	if result := p.Probe(t.Context(), s.target, fact.Livez); result.Outcome != fact.OK || s.accepted.Load() != 2 {
-		t.Errorf("%+v with %d connections, want ok with 2", result, s.accepted.Load())
-	}
 }
 
 func TestServerMayCloseAfterResponse(t *testing.T) {
@@ -388,7 +472,6 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		return nil
 	})
-
 }
 
 func TestCanceledProbeReportsNothingAboutCluster(t *testing.T) {
