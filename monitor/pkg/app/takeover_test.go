@@ -30,7 +30,7 @@ const replicaVariable = "HCPMESH_MONITOR_REPLICA"
 type replicaConfig struct {
 	Name, Farm, ClusterService string
 	CosmosEndpoint, CosmosKey  string
-	Interval, Lease            time.Duration
+	Interval                   time.Duration
 }
 
 // runReplica is the main function of the child process. It ends with SIGTERM, and with the parent's end of standard input.
@@ -63,7 +63,7 @@ func runReplica() int {
 		return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, config.Farm)
 	}
 	p := process.New("monitor", slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	err = Work(ctx, p, db, connection, Options{Replica: config.Name, LeaseDuration: config.Lease, Connections: 100_000, interval: config.Interval, dial: dial})
+	err = Work(ctx, p, db, connection, Options{Replica: config.Name, LeaseDuration: lease, Connections: 100_000, interval: config.Interval, dial: dial})
 	if !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -72,10 +72,10 @@ func runReplica() int {
 }
 
 // startProcess starts a replica as a process. The caller must wait for it.
-func (r *region) startProcess(name string, lease time.Duration) *exec.Cmd {
+func (r *region) startProcess(name string) *exec.Cmd {
 	r.t.Helper()
 	config, err := json.Marshal(replicaConfig{Name: name, Farm: r.farm.Address(), ClusterService: r.target,
-		CosmosEndpoint: r.cosmos.Options.Endpoint, CosmosKey: r.cosmos.Options.Key, Interval: *interval, Lease: lease})
+		CosmosEndpoint: r.cosmos.Options.Endpoint, CosmosKey: r.cosmos.Options.Key, Interval: *interval})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -133,13 +133,12 @@ func TestReplicaIsReplacedAfterKill(t *testing.T) {
 	for i := range *clusters {
 		r.create(i)
 	}
-	const lease = 3 * time.Second
 	began := time.Now()
-	killed := r.startProcess("monitor-0", lease)
+	killed := r.startProcess("monitor-0")
 	for range *rounds {
 		r.probedSince(time.Now())
 	}
-	other := r.startProcess("monitor-1", lease)
+	other := r.startProcess("monitor-1")
 	eventually.Soon(t, "the second replica has opened connections", func() error {
 		if accepted := r.farm.Accepted(); accepted < int64(*clusters)*5/4 {
 			return fmt.Errorf("%d connections were opened", accepted)

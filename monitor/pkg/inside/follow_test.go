@@ -58,7 +58,6 @@ func (a *administrator) create(resource schema.GroupVersionResource, namespace, 
 		}
 		return err
 	})
-
 }
 
 func (a *administrator) delete(resource schema.GroupVersionResource, namespace, name string) {
