@@ -11,8 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
@@ -40,26 +41,51 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// hung returns the address of a listener that accepts connections and never responds, like a process that SIGSTOP stopped.
-func hung(t *testing.T) string {
+// hung returns the address of a server that accepts connections and never responds, like a process that SIGSTOP stopped. The channel is closed when a request
+// has arrived.
+func hung(t *testing.T) (address string, asked <-chan struct{}) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel completes connections without Accept
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	return listener.Addr().String()
+	arrived := make(chan struct{})
+	note := sync.OnceFunc(func() { close(arrived) })
+	var open []net.Conn
+	t.Cleanup(func() { // after the end of listen
+		for _, c := range open {
+			_ = c.Close()
+		}
+	})
+	address = listen(t, func(c net.Conn) {
+		open = append(open, c)
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			note()
+		}
+	})
+	return address, arrived
 }
 
-// service returns the URL of a server with a fixed response of /readyz. If it waits, /readyz responds when the client gives up.
-func service(t *testing.T, status int, body string, waits bool) string {
+// timeLimit is a context whose time limit is reached when the test closes reached.
+type timeLimit struct {
+	context.Context
+	reached <-chan struct{}
+}
+
+// Done implements context.Context.
+func (l timeLimit) Done() <-chan struct{} { return l.reached }
+
+// Err implements context.Context.
+func (l timeLimit) Err() error {
+	select {
+	case <-l.reached:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// service returns the URL of a server with a fixed response of /readyz.
+func service(t *testing.T, status int, body string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
-			return
-		}
-		if waits {
-			<-r.Context().Done()
 			return
 		}
 		w.WriteHeader(status)
@@ -97,27 +123,30 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 		_ = c.Close()
 	})
 	of := func(base string) Target { return Target{Ready: base + "/readyz", Alive: base + "/healthz"} }
-	const slow = "slow readiness check"
+	hungService, serviceAsked := hung(t)
+	onlyReady, onlyReadyAsked := hung(t)
+	hungPostgres, postgresAsked := hung(t)
 	tests := map[string]struct {
 		target  Target
 		state   adminv1.ComponentState
 		message string
+		// limit is closed when the time limit is reached; nil means never.
+		limit <-chan struct{}
 	}{
-		"ready":                 {of(service(t, 200, "", false)), adminv1.ComponentReady, ""},
-		"dependency not ready":  {of(service(t, 503, `{"ready":false,"notReady":{"postgresql":"connection refused by peer"}}`, false)), adminv1.ComponentNotReady, "postgresql"},
-		"Kubernetes' checks":    {of(service(t, 500, "[+]ping ok\n[-]etcd failed: reason withheld\n", false)), adminv1.ComponentNotReady, "etcd failed"},
-		"disk full":             {of(service(t, 503, `{"notReady":{"store":"write /data/wal: no space left on device"}}`, false)), adminv1.ComponentDiskFull, "no space left"},
-		slow:                    {of(service(t, 0, "", true)), adminv1.ComponentNotReady, "readiness check"},
-		"hung":                  {of("http://" + hung(t)), adminv1.ComponentUnresponsive, "no response"},
-		"hung, only ready":      {Target{Ready: "http://" + hung(t)}, adminv1.ComponentUnresponsive, "no response"},
-		"stopped":               {of("http://" + closedport.Address(t)), adminv1.ComponentUnreachable, "no connection"},
-		"PostgreSQL with TLS":   {Target{PostgreSQL: postgresWithTLS}, adminv1.ComponentReady, ""},
-		"PostgreSQL ends":       {Target{PostgreSQL: postgres("S")}, adminv1.ComponentNotReady, "TLS"},
-		"PostgreSQL resets":     {Target{PostgreSQL: postgresResets}, adminv1.ComponentNotReady, "TLS"},
-		"PostgreSQL":            {Target{PostgreSQL: postgres("N")}, adminv1.ComponentReady, ""},
-		"PostgreSQL rejects":    {Target{PostgreSQL: postgres("E")}, adminv1.ComponentNotReady, "rejects"},
-		"PostgreSQL hung":       {Target{PostgreSQL: hung(t)}, adminv1.ComponentUnresponsive, "no response"},
-		"PostgreSQL is stopped": {Target{PostgreSQL: closedport.Address(t)}, adminv1.ComponentUnreachable, "no connection"},
+		"ready":                 {of(service(t, 200, "")), adminv1.ComponentReady, "", nil},
+		"dependency not ready":  {of(service(t, 503, `{"ready":false,"notReady":{"postgresql":"connection refused by peer"}}`)), adminv1.ComponentNotReady, "postgresql", nil},
+		"Kubernetes' checks":    {of(service(t, 500, "[+]ping ok\n[-]etcd failed: reason withheld\n")), adminv1.ComponentNotReady, "etcd failed", nil},
+		"disk full":             {of(service(t, 503, `{"notReady":{"store":"write /data/wal: no space left on device"}}`)), adminv1.ComponentDiskFull, "no space left", nil},
+		"hung":                  {of("http://" + hungService), adminv1.ComponentUnresponsive, "no response", serviceAsked},
+		"hung, only ready":      {Target{Ready: "http://" + onlyReady}, adminv1.ComponentUnresponsive, "no response", onlyReadyAsked},
+		"stopped":               {of("http://" + closedport.Address(t)), adminv1.ComponentUnreachable, "no connection", nil},
+		"PostgreSQL with TLS":   {Target{PostgreSQL: postgresWithTLS}, adminv1.ComponentReady, "", nil},
+		"PostgreSQL ends":       {Target{PostgreSQL: postgres("S")}, adminv1.ComponentNotReady, "TLS", nil},
+		"PostgreSQL resets":     {Target{PostgreSQL: postgresResets}, adminv1.ComponentNotReady, "TLS", nil},
+		"PostgreSQL":            {Target{PostgreSQL: postgres("N")}, adminv1.ComponentReady, "", nil},
+		"PostgreSQL rejects":    {Target{PostgreSQL: postgres("E")}, adminv1.ComponentNotReady, "rejects", nil},
+		"PostgreSQL hung":       {Target{PostgreSQL: hungPostgres}, adminv1.ComponentUnresponsive, "no response", postgresAsked},
+		"PostgreSQL is stopped": {Target{PostgreSQL: closedport.Address(t)}, adminv1.ComponentUnreachable, "no connection", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -125,21 +154,36 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What does not respond needs the whole time. Everything else may need it on a busy machine.
-			limit := time.Minute
-			switch {
-			case tc.state == adminv1.ComponentUnresponsive:
-				limit = 300 * time.Millisecond
-			case name == slow:
-				limit = 3 * time.Second
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
+			ctx := timeLimit{context.Background(), tc.limit}
 			if state, message := Classify(ask(ctx)); state != tc.state || !strings.Contains(message, tc.message) {
 				t.Errorf("%s %q, want %s %q", state, message, tc.state, tc.message)
 			}
 		})
 	}
+}
+
+// slowReadiness is the connection to a process that runs and whose readiness check does not complete.
+type slowReadiness struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (slowReadiness) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == "/healthz" {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+	}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// TestSlowReadinessCheckIsNotReady asks a process that runs and whose readiness check does not complete. The clock is that of the bubble.
+func TestSlowReadinessCheckIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), Deadline)
+		defer cancel()
+		err := askReady(ctx, &http.Client{Transport: slowReadiness{}}, "http://slow/readyz", "http://slow/healthz")
+		if state, message := Classify(err); state != adminv1.ComponentNotReady || !strings.Contains(message, "readiness check") {
+			t.Errorf("%s %q, want %s", state, message, adminv1.ComponentNotReady)
+		}
+	})
 }
 
 func TestHostedAPIServerNeedsNoCredentials(t *testing.T) {
