@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -141,7 +140,6 @@ func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 			}
 			return fmt.Errorf("want %v: %v %v", want, families, err)
 		})
-
 	}
 	e := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", strings.Replace(breakGlass, "{", `{"emergency":true,`, 1)), http.StatusCreated)
 	if e.State != adminv1.ElevationActive || !e.Emergency {

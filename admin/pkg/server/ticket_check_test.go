@@ -128,7 +128,6 @@ func (h *harness) awaitActive(t *testing.T, want int) {
 		}
 		return nil
 	})
-
 }
 
 // round lets both replicas check the tickets at the same time.
