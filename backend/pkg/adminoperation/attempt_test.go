@@ -115,5 +115,4 @@ func (h *environment) awaitAttempts(t *testing.T, key database.Key, attempts int
 		}
 		return nil
 	})
-
 }

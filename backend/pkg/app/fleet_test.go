@@ -45,6 +45,8 @@ type fleet struct {
 	history int
 	broken  map[string]bool
 	refuse  error
+	// refused is the number of calls of ApplyCluster that were refused.
+	refused int
 	// secrets is set if the secrets of confidential clients exist.
 	secrets bool
 	// stuck rejects the deletion of clusters permanently, by UID. waiting delays a deletion until its step is forced.
@@ -226,6 +228,7 @@ func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyCluster
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
+		f.refused++
 		return nil, f.refuse
 	}
 	f.calls[r.Uid]++

@@ -138,8 +138,8 @@ func TestOperationsExpire(t *testing.T) {
 	t.Parallel()
 	r, l := newRegion(t), newListener(t)
 	key, operation := newOperation(database.CreateRequest, clusterKey(subscription, "a"), "uid", 1)
-	// This leaves enough time to send the notification on a busy machine; expired operations are not notified.
-	operation.End(hub.Succeeded, nil, time.Now().Add(-database.OperationTTL+8*time.Second))
+	const left = 10 * time.Minute
+	operation.End(hub.Succeeded, nil, time.Now().Add(-database.OperationTTL+left))
 	operation.NotificationURI = l.url
 	r.commit(subscription, func(batch *database.Batch) { database.Create(batch, r.db.Operations(), key, operation) })
 	r.start("backend-0")
@@ -149,6 +149,8 @@ func TestOperationsExpire(t *testing.T) {
 		}
 		return ""
 	})
+	r.notified(key)
+	r.cosmos.Advance(left)
 	r.eventually("the operation's expiry", func() string {
 		item, err := r.db.Operations().Find(t.Context(), key)
 		if err != nil || item != nil {

@@ -1,10 +1,7 @@
 package app_test
 
 import (
-	"context"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,11 +10,9 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/app"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
 )
 
@@ -62,21 +57,19 @@ func (r *region) refuse(err error) {
 	r.fleet.refuse = err
 }
 
-// startWithin runs a backend whose creates have a deadline, until the test ends or stop is called.
-func (r *region) startWithin(deadline time.Duration) (stop func()) {
-	ctx, cancel := context.WithCancel(r.t.Context())
-	done := make(chan struct{})
-	db := r.cosmos.Open(r.t)
-	go func() {
-		defer close(done)
-		_ = app.Work(ctx, process.New("backend", slog.New(slog.DiscardHandler)), db, r.connection, r.admin.Verifier, app.Options{
-			Replica: "backend-0", Records: r.records, Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
-			Timing: decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond, CreateDeadline: deadline},
-		})
-	}()
-	stop = sync.OnceFunc(func() { cancel(); <-done })
-	r.t.Cleanup(stop)
-	return stop
+// delivered waits until Cluster Service has accepted a cluster.
+func (r *region) delivered(key database.Key) {
+	r.t.Helper()
+	r.eventually("the cluster", func() string {
+		r.fleet.mu.Lock()
+		defer r.fleet.mu.Unlock()
+		for _, c := range r.fleet.clusters {
+			if strings.EqualFold(c.ResourceId, key.ResourceID) {
+				return ""
+			}
+		}
+		return "is not in Cluster Service"
+	})
 }
 
 // TestRecordsInSituations compares what the store has of operations in some situations with the recordings that admin's
@@ -108,18 +101,17 @@ func TestRecordsInSituations(t *testing.T) {
 	t.Run("expired, and the fleet continued", func(t *testing.T) {
 		t.Parallel()
 		r := newRegion(t)
-		r.fleet.mu.Lock()
-		r.fleet.frozen = true
-		r.fleet.mu.Unlock()
-		r.startWithin(300 * time.Millisecond)
+		r.freeze(true)
+		r.start("backend-0")
 		operation := r.createCluster(key)
+		r.delivered(key)
+		r.age(operation, deadline.Create)
 		if got := r.ends(operation, hub.Failed); got.Error.Code != "DeadlineExceeded" {
 			t.Fatalf("the operation ended with %+v", got.Error)
 		}
+		r.age(operation, -deadline.Create) // the recording has its real start
 		await(t, r, "expired", operation)
-		r.fleet.mu.Lock()
-		r.fleet.frozen = false
-		r.fleet.mu.Unlock()
+		r.freeze(false)
 		await(t, r, "expired-then-ready", operation)
 	})
 	t.Run("deleted", func(t *testing.T) {

@@ -273,18 +273,12 @@ func (r *region) commit(sub string, add func(batch *database.Batch)) {
 // eventually waits until check returns an empty string. Otherwise check describes the current state.
 func (r *region) eventually(what string, check func() string) {
 	r.t.Helper()
-	r.within(60*time.Second, what, check)
-}
-
-func (r *region) within(limit time.Duration, what string, check func() string) {
-	r.t.Helper()
 	eventually.Soon(r.t, what, func() error {
 		if problem := check(); problem != "" {
 			return errors.New(problem)
 		}
 		return nil
 	})
-
 }
 
 func (r *region) ends(operation database.Key, want hub.ProvisioningState) database.OperationDocument {

@@ -84,7 +84,7 @@ func (r *region) runUntilCrash(point int, done func() bool) (crashed bool) {
 	injector := crashsweep.NewInjector(point)
 	stop := r.startCrashing(injector)
 	defer stop()
-	r.within(time.Hour, "the backend has crashed or is done", func() string {
+	r.eventually("the backend has crashed or is done", func() string {
 		if injector.Crashed() || done() {
 			return ""
 		}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,12 @@ type Server struct {
 	Options  database.Options
 	emulator *emulator.Server
 	charge   *charge
+	// ahead is how far the clock of the emulator is ahead.
+	ahead *atomic.Int64
 }
+
+// Advance advances the clock of the emulator, for the expiry of documents. It rejects requests if its clock is 15 minutes ahead.
+func (s *Server) Advance(by time.Duration) { s.ahead.Add(int64(by)) }
 
 // charge is the sum of the request units of responses. It is safe for concurrent use.
 type charge struct {
@@ -76,12 +82,14 @@ func NewServer(t testing.TB) *Server {
 
 func newServer(t testing.TB, options emulator.Options) *Server {
 	t.Helper()
+	s := &Server{charge: &charge{}, ahead: &atomic.Int64{}}
 	options.DataDir = t.TempDir()
+	options.Now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 	e, err := emulator.Open(options)
 	if err != nil {
 		t.Fatalf("starting the Cosmos DB emulator: %v", err)
 	}
-	s := &Server{emulator: e, charge: &charge{}}
+	s.emulator = e
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.ServeHTTP(metered{w, s.charge}, r) }))
 	t.Cleanup(func() {
 		server.Close()
