@@ -167,7 +167,6 @@ func (r *region) waitReady(t testing.TB, client *http.Client) {
 		}
 		return nil
 	})
-
 }
 
 func do(t testing.TB, client *http.Client, method, url, body string) (int, string) {

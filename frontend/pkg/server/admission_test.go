@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/admission"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
@@ -69,8 +71,11 @@ func TestFloodingSubscriptionIsRefusedAlone(t *testing.T) {
 	}
 	await := func(executing, waiting float64) {
 		t.Helper()
-		eventually(t, func() bool {
-			return h.gauge(t, "frontend_requests_executing") == executing && h.gauge(t, "frontend_requests_waiting") == waiting
+		eventually.Soon(t, fmt.Sprintf("%v requests are executed and %v wait", executing, waiting), func() error {
+			if gotExecuting, gotWaiting := h.gauge(t, "frontend_requests_executing"), h.gauge(t, "frontend_requests_waiting"); gotExecuting != executing || gotWaiting != waiting {
+				return fmt.Errorf("%v are executed and %v wait", gotExecuting, gotWaiting)
+			}
+			return nil
 		})
 	}
 	await(2, 0)

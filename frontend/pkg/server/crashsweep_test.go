@@ -3,6 +3,7 @@ package server_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // crashingFrontend is a frontend that crashes at its external writes: commits of batches and calls of Cluster Service.
@@ -76,7 +78,12 @@ func (l *crashingFrontend) sendUntilAccepted(method, target, body string) {
 		}
 		l.t.Fatalf("%s %s status %d: %s", method, target, recorder.Code, recorder.Body)
 	}
-	eventually(l.t, func() bool { return l.injector.Crashed() || l.isSent(target) })
+	eventually.Soon(l.t, "the frontend has crashed or Cluster Service has the state", func() error {
+		if !l.injector.Crashed() && !l.isSent(target) {
+			return errors.New("the frontend runs")
+		}
+		return nil
+	})
 	l.restart()
 }
 

@@ -72,17 +72,13 @@ func TestExternalAuthFastPath(t *testing.T) {
 	y := h.newSubscription(t)
 	y.createCluster("cluster")
 	cluster := y.documents().clusters[0].Value.UID
-	eventually(t, func() bool { return h.clusterService.generation(cluster) == 1 })
+	h.awaitGeneration(t, cluster, 1)
 	target := y.cluster("cluster") + "/externalAuths/auth"
 	y.mustDo(http.StatusCreated, http.MethodPut, target, y.body("external-auth.json", "{}"))
 	uid := y.documents().externals[0].Value.UID
-	eventually(t, func() bool { return h.clusterService.generation(uid) == 1 })
+	h.awaitGeneration(t, uid, 1)
 	y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
-	eventually(t, func() bool {
-		h.clusterService.mu.Lock()
-		defer h.clusterService.mu.Unlock()
-		return h.clusterService.deleted[uid]
-	})
+	h.awaitDeleted(t, uid)
 }
 
 // apiVersions returns all api-versions in order.

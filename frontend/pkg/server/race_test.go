@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // concurrently runs n calls concurrently and counts their results.
@@ -177,7 +179,12 @@ func TestCreateRacesWithSubscriptionDeletion(t *testing.T) {
 		status, _, text := y.do(http.MethodPut, y.cluster("cluster"), body)
 		created <- answer{status, text}
 	}()
-	eventually(t, func() bool { rules := h.faults.List(); return len(rules) == 0 || rules[0].Fired > 0 })
+	eventually.Soon(t, "the fault was injected", func() error {
+		if rules := h.faults.List(); len(rules) > 0 && rules[0].Fired == 0 {
+			return errors.New("no request has met it")
+		}
+		return nil
+	})
 	y.mustDo(http.StatusOK, http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Deleted","registrationDate":"now"}`)
 	if err := h.db.CloseFences(t.Context(), y.subscription); err != nil {
 		t.Fatal(err)
@@ -244,15 +251,11 @@ func TestFastPath(t *testing.T) {
 	y := h.newSubscription(t)
 	y.createCluster("cluster")
 	first := y.documents().clusters[0].Value.UID
-	eventually(t, func() bool { return h.clusterService.generation(first) == 1 })
+	h.awaitGeneration(t, first, 1)
 	y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":"b"}}`)
-	eventually(t, func() bool { return h.clusterService.generation(first) == 2 })
+	h.awaitGeneration(t, first, 2)
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
-	eventually(t, func() bool {
-		h.clusterService.mu.Lock()
-		defer h.clusterService.mu.Unlock()
-		return h.clusterService.deleted[first]
-	})
+	h.awaitDeleted(t, first)
 	if err := y.finishOperations(context.Background()); err != nil {
 		t.Fatal(err)
 	}

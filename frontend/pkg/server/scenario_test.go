@@ -4,19 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // testSubscription is the subscription of a test.
@@ -212,20 +213,28 @@ func (d documents) check(t testing.TB) {
 	}
 }
 
-// eventually waits until the condition is true.
-func eventually(t testing.TB, condition func() bool) {
+// awaitGeneration waits until Cluster Service has a generation of a resource.
+func (h *harness) awaitGeneration(t testing.TB, uid string, want int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			t.Fatal("the condition was not met in time")
-		case <-tick.C:
+	eventually.Soon(t, fmt.Sprintf("Cluster Service has generation %d", want), func() error {
+		if got := h.clusterService.generation(uid); got != want {
+			return fmt.Errorf("it has %d", got)
 		}
-	}
+		return nil
+	})
+}
+
+// awaitDeleted waits until Cluster Service has deleted a resource.
+func (h *harness) awaitDeleted(t testing.TB, uid string) {
+	t.Helper()
+	eventually.Soon(t, "Cluster Service has deleted the resource", func() error {
+		h.clusterService.mu.Lock()
+		defer h.clusterService.mu.Unlock()
+		if !h.clusterService.deleted[uid] {
+			return errors.New("it has not")
+		}
+		return nil
+	})
 }
 
 func decode[T any](t testing.TB, text string) T {
