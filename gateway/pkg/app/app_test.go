@@ -463,6 +463,7 @@ const (
 // TestRequestHasCertificateOfEngineerOnly sends a request with headers that identify its sender. The API server gets the certificate of the
 // engineer and none of these headers, and the audit has the request.
 func TestRequestHasCertificateOfEngineerOnly(t *testing.T) {
+	t.Parallel()
 	r, g, _ := ready(t, aliceSession, "alice")
 	response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/namespaces/default/pods?limit=5", "", "Audit-Id", "1", "X-Remote-User", "system:admin",
 		"X-Remote-Group", "system:masters", "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Host", "other", "Forwarded", "for=192.0.2.1", "Proxy-Authorization", "Basic x", "Cookie", "session=secret", "X-Client-Cert", "pem", "X-Http-Method-Override", "DELETE", "Te", "trailers",
@@ -500,6 +501,7 @@ func TestRequestHasCertificateOfEngineerOnly(t *testing.T) {
 
 // TestRefusals sends requests that the gateway refuses. None reaches the API server.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	r, g, _ := ready(t, aliceSession, "alice")
 	pods := alicePath + "/api/v1/pods"
 	for name, tc := range map[string]struct {
@@ -592,6 +594,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 // TestWatchEndsWithSession ends sessions in each possible way. A watch ends, also the request to the API server, the document has the
 // reason, and its keys are gone.
 func TestWatchEndsWithSession(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		end  func(r *region, c *clusterservicev1.BreakGlassCredential)
 		want string
@@ -612,6 +615,7 @@ func TestWatchEndsWithSession(t *testing.T) {
 		}, "the cluster is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r, g, c := ready(t, aliceSession, "alice")
 			ended := make(chan struct{})
 			r.handle(func(w http.ResponseWriter, request *http.Request) { defer close(ended); endless(w, request) })
@@ -635,6 +639,7 @@ func TestWatchEndsWithSession(t *testing.T) {
 
 // TestSessionExpires lets the certificate of a session expire during a watch.
 func TestSessionExpires(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.cluster(nil)
 	r.handle(endless)
@@ -655,6 +660,7 @@ func TestSessionExpires(t *testing.T) {
 
 // TestSlowClientDoesNotDelayEnd ends the session of a client that reads nothing of a large response.
 func TestSlowClientDoesNotDelayEnd(t *testing.T) {
+	t.Parallel()
 	r, g, c := ready(t, aliceSession, "alice")
 	ended := make(chan struct{})
 	r.handle(func(w http.ResponseWriter, request *http.Request) {
@@ -677,6 +683,7 @@ func TestSlowClientDoesNotDelayEnd(t *testing.T) {
 // TestRequestsAreLimited opens the maximum of watches, and then the maximum of followed logs, which have a limit of their own. A further one is refused,
 // and one more is possible after one has ended.
 func TestRequestsAreLimited(t *testing.T) {
+	t.Parallel()
 	r, g, _ := ready(t, aliceSession, "alice")
 	r.handle(endless)
 	var first []io.Closer
@@ -719,6 +726,7 @@ func TestRequestsAreLimited(t *testing.T) {
 
 // TestLargeBodyIsRefused sends a body of an unknown length that is too large.
 func TestLargeBodyIsRefused(t *testing.T) {
+	t.Parallel()
 	r, g, _ := ready(t, aliceSession, "alice")
 	r.handle(func(w http.ResponseWriter, request *http.Request) { _, _ = io.Copy(io.Discard, request.Body) })
 	const reviews = alicePath + "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -750,6 +758,7 @@ func (zeros) Read(into []byte) (int, error) { clear(into); return len(into), nil
 
 // TestNothingHappensWithoutAudit fills the queue of the audit. Then no watch is forwarded, and the result of no read is returned.
 func TestNothingHappensWithoutAudit(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.trail = audittest.New(t, "gateway-access", 64<<10)
 	r.trail.SinkAway(true)
@@ -788,6 +797,7 @@ func TestNothingHappensWithoutAudit(t *testing.T) {
 
 // TestForeignAPIServerIsRefused sends requests while the endpoint of the cluster has a certificate of another authority.
 func TestForeignAPIServerIsRefused(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	foreign, _ := newSigner(t)
 	r.cluster(func(c *clusterservicev1.Cluster) {
@@ -811,6 +821,7 @@ func TestForeignAPIServerIsRefused(t *testing.T) {
 
 // TestForgedSessionsEnd stores sessions that do not match their credentials. None becomes ready.
 func TestForgedSessionsEnd(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(v *database.AccessSessionDocument)
 		report func(c *clusterservicev1.BreakGlassCredential)
@@ -833,6 +844,7 @@ func TestForgedSessionsEnd(t *testing.T) {
 		}, "did not issue"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRegion(t)
 			r.cluster(nil)
 			request := r.request(aliceSession, "alice", tc.change)
@@ -859,6 +871,7 @@ func TestForgedSessionsEnd(t *testing.T) {
 // TestForwardedStreamHasRecord reads the audit on the disk when the API server receives a stream or a creation: the record of its beginning is
 // there. A process that is killed at any later time has lost no record.
 func TestForwardedStreamHasRecord(t *testing.T) {
+	t.Parallel()
 	r, g, _ := ready(t, aliceSession, "alice")
 	recorded := make(chan map[string]bool, 1)
 	r.handle(func(http.ResponseWriter, *http.Request) {
@@ -886,6 +899,7 @@ func TestForwardedStreamHasRecord(t *testing.T) {
 
 // TestRedirectIsNotReturned lets the API server redirect a client to a server that would get the client's token.
 func TestRedirectIsNotReturned(t *testing.T) {
+	t.Parallel()
 	r, g, _ := ready(t, aliceSession, "alice")
 	r.handle(func(w http.ResponseWriter, request *http.Request) {
 		http.Redirect(w, request, "https://attacker.example.com/", http.StatusFound)
@@ -898,6 +912,7 @@ func TestRedirectIsNotReturned(t *testing.T) {
 
 // TestStopEndsWatches stops the process during a watch. Both end at once, and the session stays.
 func TestStopEndsWatches(t *testing.T) {
+	t.Parallel()
 	r, g, _ := ready(t, aliceSession, "alice")
 	r.handle(endless)
 	events, body := g.watch(alicePath + "/api/v1/pods?watch=true")

@@ -285,6 +285,7 @@ func (k *program) send(ctx context.Context, session, method, path, body string) 
 // have the IDs of the gateway's requests. Each change, each watch and each read of which a client got the response has its records, with the same
 // verb and object. Only a read without a response may have none. Each request that succeeded in the gateway's audit is in the API server's.
 func TestAuditSurvivesKill(t *testing.T) {
+	t.Parallel()
 	const session, engineer, kills = "a0000000-0000-4000-8000-0000000000d1", "interrupted", 6
 	r := newHostedRegion(t)
 	proxy := newCountingProxy(t, strings.TrimPrefix(r.endpoint, "https://"))

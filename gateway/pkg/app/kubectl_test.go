@@ -43,6 +43,7 @@ func (r *hostedRegion) createPodOn(name, node string) {
 // TestKubectlReads runs the real kubectl through the gateway against a real API server: what the mode read permits has the result of the API
 // server, and each other command gets an error that names what is not permitted. The API server receives no change.
 func TestKubectlReads(t *testing.T) {
+	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000a1", "kubectl"
 	r := newHostedRegion(t)
 	r.cluster(nil)
@@ -115,6 +116,7 @@ func TestKubectlReads(t *testing.T) {
 // TestKubectlWatchEnds ends one of several sessions after the other, in each possible way. The watch of the real kubectl ends with its
 // session, and no other one does. Further commands get the reason.
 func TestKubectlWatchEnds(t *testing.T) {
+	t.Parallel()
 	r := newHostedRegion(t)
 	r.cluster(nil)
 	var credential *clusterservicev1.BreakGlassCredential

@@ -106,6 +106,7 @@ func stricter(mode adminv1.AccessMode, c cell) bool {
 // forwards, except what stricter names. Non-resource paths are those of the API server's index; there, the gateway may be stricter. Changes
 // of the mode admin are forwarded with dryRun, so that they change nothing.
 func TestModesAreNeverLaxerThanRBAC(t *testing.T) {
+	t.Parallel()
 	const engineer = "oracle"
 	sessions := map[adminv1.AccessMode]string{adminv1.AccessRead: "a0000000-0000-4000-8000-0000000000c1", adminv1.AccessAdmin: "a0000000-0000-4000-8000-0000000000c2"}
 	r := newHostedRegion(t)

@@ -112,6 +112,7 @@ func (r *region) readRecording(d database.AccessRecordingDocument) recorded {
 // TestCommandIsRecorded types into a command. The recording has exactly that and what was printed, the time, the size and the command. Neither the audit, the
 // log, the description nor the disk has any of it in clear text. A forwarded port and a refused command are not recorded.
 func TestCommandIsRecorded(t *testing.T) {
+	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	r.handle(func(w http.ResponseWriter, request *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	if _, response, err := g.webSocket(execPath, remoteCommand); err == nil || response.StatusCode != http.StatusNotFound {
@@ -182,6 +183,7 @@ func TestCommandIsRecorded(t *testing.T) {
 
 // TestRecordingNamesEndOfSession ends a session during a command. The recording has the reason.
 func TestRecordingNamesEndOfSession(t *testing.T) {
+	t.Parallel()
 	r, g, c := readyAdmin(t, nil)
 	connection := g.opened(execPath, remoteCommand)
 	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
@@ -197,6 +199,7 @@ func TestRecordingNamesEndOfSession(t *testing.T) {
 
 // TestUnrecordableMessageEndsCommand sends messages that the gateway does not understand. They are not forwarded.
 func TestUnrecordableMessageEndsCommand(t *testing.T) {
+	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	for name, message := range map[string]string{"a channel of the API server": "\x01x", "an unknown channel": "\x07x", "another encoding": "0eA=="} {
 		t.Run(name, func(t *testing.T) {
@@ -274,6 +277,7 @@ func TestFullDiskEndsCommands(t *testing.T) {
 
 // TestLimitEndsCommands exceeds the limit of one recording.
 func TestLimitEndsCommands(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.recordings = func(o *recording.Options) { o.MaxBytes = recording.MinTotal }
 	r.cluster(nil)
@@ -339,6 +343,7 @@ func terminal(t *testing.T, columns, rows uint16) (controller, tty *os.File) {
 // TestKubectlIsRecorded runs commands and an attachment with the real kubectl against a real API server, also on a terminal. Each recording has
 // what was typed and shown, and the exit code.
 func TestKubectlIsRecorded(t *testing.T) {
+	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000f1", "recorded"
 	r := newHostedRegion(t)
 	r.cluster(nil)
@@ -417,6 +422,7 @@ func TestKubectlIsRecorded(t *testing.T) {
 
 // TestKubectlPrintsWhyNothingIsRecorded removes the folder of recordings. The real kubectl prints the reason although it falls back to SPDY.
 func TestKubectlPrintsWhyNothingIsRecorded(t *testing.T) {
+	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000f2", "unrecorded"
 	r := newHostedRegion(t)
 	dir := t.TempDir()
@@ -437,6 +443,7 @@ func TestKubectlPrintsWhyNothingIsRecorded(t *testing.T) {
 // TestRecordingSurvivesKill kills the program while the real kubectl runs a command. The next process exports the recording with everything that the
 // command has repeated, and states that it was interrupted.
 func TestRecordingSurvivesKill(t *testing.T) {
+	t.Parallel()
 	const session, engineer, lines = "a0000000-0000-4000-8000-0000000000f3", "killed", 20
 	r := newHostedRegion(t)
 	p := newProgram(t, r, engineer)

@@ -105,8 +105,10 @@ func (s serviceGrants) Grant(ctx context.Context, request grant.Request) (*grant
 // TestSessionForServiceCluster uses a session with a token for the service cluster, to which the gateway connects directly. A gateway without the program that
 // issues tokens ends the session, and so does a refusal.
 func TestSessionForServiceCluster(t *testing.T) {
+	t.Parallel()
 	toServiceCluster := func(v *database.AccessSessionDocument) { v.Shard = adminv1.ServiceCluster }
 	t.Run("issued", func(t *testing.T) {
+		t.Parallel()
 		r := newRegion(t)
 		m := newManagementServer(t, r.clock)
 		r.change = func(p *Parts) { p.ServiceCluster = serviceGrants{m} }
@@ -128,6 +130,7 @@ func TestSessionForServiceCluster(t *testing.T) {
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
 		r := newRegion(t)
 		m := newManagementServer(t, r.clock)
 		m.failures = []error{apierror.New(apierror.Unavailable, "The keys cannot be fetched."), intent.Mismatch("action")}
@@ -139,6 +142,7 @@ func TestSessionForServiceCluster(t *testing.T) {
 		}
 	})
 	t.Run("without the program", func(t *testing.T) {
+		t.Parallel()
 		r := newRegion(t)
 		g := r.start()
 		at := r.shardSession(aliceSession, "intent", toServiceCluster)
@@ -175,6 +179,7 @@ func (r *region) withTunnels() {
 // TestSessionForManagementCluster uses a session with the token that the agent issues for its intent, after the agent could not verify it at first. The API
 // server gets this token and not that of the engineer. The mode read permits HostedClusters, and no Secrets. The end of the session ends it here.
 func TestSessionForManagementCluster(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	m := newManagementServer(t, r.clock)
 	r.withTunnels()
@@ -227,6 +232,7 @@ func TestSessionForManagementCluster(t *testing.T) {
 // TestSessionForManagementClusterEnds ends sessions that get no token: the agent refuses their intent, the gateway has no tunnels, or nobody completed the
 // request in time. A session ends when its token or its elevation expires.
 func TestSessionForManagementClusterEnds(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		tunnels  bool
 		intent   string
@@ -248,6 +254,7 @@ func TestSessionForManagementClusterEnds(t *testing.T) {
 		"unsupported mode": {true, "intent", nil, time.Hour, func(v *database.AccessSessionDocument) { v.Mode = "write" }, nil, `the gateway does not support the mode "write"`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRegion(t)
 			m := newManagementServer(t, r.clock)
 			m.failures, m.lifetime = test.failures, test.lifetime

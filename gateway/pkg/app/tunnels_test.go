@@ -95,6 +95,7 @@ func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver, granter gr
 // TestRestrictedClusterIsReachedThroughTunnel sends requests to an API server to which nobody can connect directly: a read, a watch and a command. The
 // certificates are those of the session and of the API server, as without a tunnel. Without the agent, the requests fail with a reason for engineers.
 func TestRestrictedClusterIsReachedThroughTunnel(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.change = func(p *Parts) {
 		p.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -141,6 +142,7 @@ func TestRestrictedClusterIsReachedThroughTunnel(t *testing.T) {
 // TestAgentCannotActAsAPIServer lets an agent connect the gateway to a server of its own, with a certificate of another authority. The server gets no
 // request, and the engineer no response of it.
 func TestAgentCannotActAsAPIServer(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.change = func(p *Parts) {
 		p.Dial = func(context.Context, string, string) (net.Conn, error) {

@@ -112,6 +112,7 @@ func (g *gateway) opened(path, protocol string) *websocket.Conn {
 // TestUpgradeHasCertificateOfEngineerOnly opens a WebSocket with headers that identify its sender. The API server gets a handshake of the
 // gateway's own without them. Both records are in the audit, the first one before the API server gets the request.
 func TestUpgradeHasCertificateOfEngineerOnly(t *testing.T) {
+	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	recorded := make(chan bool, 1)
 	r.handle(func(w http.ResponseWriter, request *http.Request) {
@@ -162,6 +163,7 @@ func TestUpgradeHasCertificateOfEngineerOnly(t *testing.T) {
 
 // TestRefusalOfUpgradeIsReturned lets the API server refuse upgrades. The client gets its response, however long it is, but no redirect.
 func TestRefusalOfUpgradeIsReturned(t *testing.T) {
+	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	long := `{"kind":"Status","message":"` + strings.Repeat("x", 20<<10) + `"}`
 	r.handle(func(w http.ResponseWriter, request *http.Request) {
@@ -225,6 +227,7 @@ func unproven(w http.ResponseWriter, _ *http.Request) {
 // TestUpgradeEndsWithSession ends sessions in each possible way during a command and during port forwarding. Each WebSocket gets the
 // reason in a close frame, the API server's is closed too, and no byte follows.
 func TestUpgradeEndsWithSession(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		end  func(r *region, c *clusterservicev1.BreakGlassCredential)
 		want string
@@ -250,6 +253,7 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 	} {
 		for protocol, path := range map[string]string{remoteCommand: execPath, portForward: alicePath + "/api/v1/namespaces/default/pods/a/portforward"} {
 			t.Run(name+"/"+protocol[:4], func(t *testing.T) {
+				t.Parallel()
 				r, g, c := readyAdmin(t, nil)
 				ended := make(chan error, 1)
 				connection := g.opened(path, protocol)
@@ -288,6 +292,7 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 
 // TestUpgradeEndsWithoutReader ends a session whose client reads nothing while the API server sends without end. Both connections are closed.
 func TestUpgradeEndsWithoutReader(t *testing.T) {
+	t.Parallel()
 	r, g, c := readyAdmin(t, nil)
 	ended := make(chan struct{})
 	r.handle(func(w http.ResponseWriter, request *http.Request) {
@@ -325,6 +330,7 @@ func TestUpgradeEndsWithoutReader(t *testing.T) {
 
 // TestUpgradeIsLimited exceeds each limit of upgraded connections.
 func TestUpgradeIsLimited(t *testing.T) {
+	t.Parallel()
 	closes := func(t *testing.T, connection *websocket.Conn, want string) {
 		t.Helper()
 		for {
@@ -340,6 +346,7 @@ func TestUpgradeIsLimited(t *testing.T) {
 		}
 	}
 	t.Run("size of a message", func(t *testing.T) {
+		t.Parallel()
 		_, g, _ := readyAdmin(t, nil)
 		connection := g.opened(execPath, remoteCommand)
 		// More than the buffers of a connection hold: the client reads nothing before it has sent all.
@@ -351,6 +358,7 @@ func TestUpgradeIsLimited(t *testing.T) {
 		}
 	})
 	t.Run("bytes of a session", func(t *testing.T) {
+		t.Parallel()
 		_, g, _ := readyAdmin(t, func(p *Parts) { p.MaxBytes = 100 << 10 })
 		connection := g.opened(execPath, remoteCommand)
 		for range 4 {
@@ -361,6 +369,7 @@ func TestUpgradeIsLimited(t *testing.T) {
 		closes(t, connection, "102400 bytes")
 	})
 	t.Run("number of connections", func(t *testing.T) {
+		t.Parallel()
 		_, g, _ := readyAdmin(t, nil)
 		first := g.opened(execPath, remoteCommand)
 		for range 9 {
@@ -382,7 +391,9 @@ func TestUpgradeIsLimited(t *testing.T) {
 
 // TestLostConnectionEndsBoth loses the connection of one side without a close frame. The other side is closed.
 func TestLostConnectionEndsBoth(t *testing.T) {
+	t.Parallel()
 	t.Run("client", func(t *testing.T) {
+		t.Parallel()
 		r, g, _ := readyAdmin(t, nil)
 		ended := make(chan error, 1)
 		r.handle(readOnce(remoteCommand, ended))
@@ -396,6 +407,7 @@ func TestLostConnectionEndsBoth(t *testing.T) {
 		}
 	})
 	t.Run("API server", func(t *testing.T) {
+		t.Parallel()
 		r, g, _ := readyAdmin(t, nil)
 		connection := g.opened(execPath, remoteCommand)
 		r.api.CloseClientConnections()
@@ -419,6 +431,7 @@ func TestLostConnectionEndsBoth(t *testing.T) {
 
 // TestStopDrainsUpgrades stops the process during a command. It continues for a while, and ends then with a close frame. A new one is refused.
 func TestStopDrainsUpgrades(t *testing.T) {
+	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	connection := g.opened(execPath, remoteCommand)
 	timers := r.clock.Waiters()
@@ -450,6 +463,7 @@ func TestStopDrainsUpgrades(t *testing.T) {
 
 // TestAdminPolicy sends what only the mode admin permits, and what no mode does.
 func TestAdminPolicy(t *testing.T) {
+	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	for name, tc := range map[string]struct {
 		method, path string
@@ -487,6 +501,7 @@ func TestAdminPolicy(t *testing.T) {
 // TestSmuggledRequestsDoNotArrive sends bytes in which servers disagree about where a request ends. At most the first one is forwarded, never a
 // second one that no record has, and none is forwarded as an upgrade.
 func TestSmuggledRequestsDoNotArrive(t *testing.T) {
+	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	const second = "DELETE " + alicePath + "/api/v1/namespaces/smuggled HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer alice\r\n\r\n"
 	handshake := "Host: h\r\nAuthorization: Bearer alice\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: " + remoteCommand + "\r\n"
@@ -543,6 +558,7 @@ func TestSmuggledRequestsDoNotArrive(t *testing.T) {
 // TestKubectlActs runs the real kubectl through the gateway against a real API server with a kubelet: commands with their exit code, copies of
 // files, attachments, forwarded ports and changes.
 func TestKubectlActs(t *testing.T) {
+	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000e1", "actor"
 	r := newHostedRegion(t)
 	r.cluster(nil)
@@ -660,6 +676,7 @@ func (r *hostedRegion) forwardPort(ctx context.Context, g *gateway, session, eng
 // TestKubectlEndsWithSession revokes the credential of a session while the real kubectl runs a command and forwards a port. Both end, and print the
 // reason; the command ends in the pod too.
 func TestKubectlEndsWithSession(t *testing.T) {
+	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000e2", "revoked"
 	r := newHostedRegion(t)
 	r.cluster(nil)
