@@ -105,6 +105,7 @@ func TestEachChangeOfTheAPIIsOffered(t *testing.T) {
 
 // TestFormsOfAllActions opens the form of each action. Each states the effect, the role and the class, and has all fields.
 func TestFormsOfAllActions(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	h.api.responses["/elevations"] = adminv1.ElevationList{}
@@ -192,6 +193,7 @@ func formValues(t *testing.T, page string) url.Values {
 
 // TestLinksLeadToPages follows each link of all pages. None may lead to a page that does not exist.
 func TestLinksLeadToPages(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()

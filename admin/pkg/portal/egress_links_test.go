@@ -24,6 +24,7 @@ func (f *fakeAPI) fillEgressLinks(text string) {
 
 // TestHostsOfEgressLinkAreReplaced changes the hosts of a link. Its form has the hosts that the link has. A removed link has no form.
 func TestHostsOfEgressLinkAreReplaced(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill("text")
 	b := h.newBrowser()

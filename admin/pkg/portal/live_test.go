@@ -103,6 +103,7 @@ const testOperationStream = "/live/operations/" + testOperation
 // TestOperationStreamReportsChanges follows an operation with two windows, through the change feed. A window that returns receives a change that
 // it missed, and none that it has seen.
 func TestOperationStreamReportsChanges(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	operation := h.api.responses["/operations/"+testOperation].(adminv1.Operation)
@@ -127,6 +128,7 @@ func TestOperationStreamReportsChanges(t *testing.T) {
 
 // TestStreamNeedsTheRightsOfItsPage opens streams without a session, without a role, and for an operation that does not exist.
 func TestStreamNeedsTheRightsOfItsPage(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	h.newBrowser().follow(testOperationStream, "").expectEnd("Your session has ended.")
@@ -143,6 +145,7 @@ func TestStreamNeedsTheRightsOfItsPage(t *testing.T) {
 
 // TestStreamDoesNotExtendTheSession checks that a session ends although a window follows a page, which connects from time to time.
 func TestStreamDoesNotExtendTheSession(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -155,6 +158,7 @@ func TestStreamDoesNotExtendTheSession(t *testing.T) {
 
 // TestSignOutEndsStreams checks that the streams of a session end with it, and those of other sessions do not.
 func TestSignOutEndsStreams(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b, other := h.newBrowser(), h.newBrowser()
@@ -171,6 +175,7 @@ func TestSignOutEndsStreams(t *testing.T) {
 
 // TestShutdownDoesNotWaitForStreams stops the server with open streams. Each browser is asked to connect elsewhere.
 func TestShutdownDoesNotWaitForStreams(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -187,6 +192,7 @@ func TestShutdownDoesNotWaitForStreams(t *testing.T) {
 // TestClusterStreamReportsChangesOfAllSources changes a cluster in Cosmos DB, in Cluster Service, by an action, and by a component that is away.
 // Changes of another cluster send nothing.
 func TestClusterStreamReportsChangesOfAllSources(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -255,6 +261,7 @@ func TestClusterStreamReportsChangesOfAllSources(t *testing.T) {
 
 // TestRegionStreamReportsChanges changes a cluster and an elevation.
 func TestRegionStreamReportsChanges(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	h.followChanges()
@@ -288,6 +295,7 @@ func TestRegionStreamReportsChanges(t *testing.T) {
 
 // TestSignOutOnAnotherReplicaEndsStreams ends a session in Cosmos DB.
 func TestSignOutOnAnotherReplicaEndsStreams(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	h.followChanges()
@@ -317,6 +325,7 @@ func TestSignOutOnAnotherReplicaEndsStreams(t *testing.T) {
 // TestListStreamsReportChanges follows the lists of operations, of elevations and of access sessions, an elevation and an access session. Each gets the
 // changes of its objects only.
 func TestListStreamsReportChanges(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	h.followChanges()
@@ -381,6 +390,7 @@ func (h *harness) setRecording(session string) {
 // TestElevationsWithFormsDoNotUpdateThemselves reads the page of an elevation in each state, as its engineer and as another one. A page with a field for a
 // decision must not change while somebody types.
 func TestElevationsWithFormsDoNotUpdateThemselves(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()

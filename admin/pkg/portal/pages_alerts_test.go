@@ -30,6 +30,7 @@ func (f *fakeAPI) fillAlerts(text string) {
 
 // TestUnknownAlertsAreStated checks that the page never shows that no alert fires if that is unknown.
 func TestUnknownAlertsAreStated(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -62,6 +63,7 @@ func TestUnknownAlertsAreStated(t *testing.T) {
 
 // TestSilences checks the request of a silence and of its end, and that a refused form keeps what was entered.
 func TestSilences(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()

@@ -43,6 +43,7 @@ func (f *fakeAPI) fillSessions(text string) {
 // TestRecordingIsShownOnRequest: the page of a recording reads its content only for the form. It shows hostile text as text, and states that a recording
 // is longer, or that its rest could not be read.
 func TestRecordingIsShownOnRequest(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -86,6 +87,7 @@ func TestRecordingIsShownOnRequest(t *testing.T) {
 
 // TestSessionIsEnded ends an open session. The page of an ended one does not offer that.
 func TestSessionIsEnded(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -108,6 +110,7 @@ func TestSessionIsEnded(t *testing.T) {
 
 // TestSessionWithoutRecordings shows a session although its recordings could not be read, and states that.
 func TestSessionWithoutRecordings(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()

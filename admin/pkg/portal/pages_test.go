@@ -178,6 +178,7 @@ var (
 // TestPagesShowHostileTextAsText compares the content of each page with its golden file, and checks that no text of a customer, a cluster or an
 // engineer becomes an element, an attribute or a link.
 func TestPagesShowHostileTextAsText(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -225,6 +226,7 @@ func TestPagesShowHostileTextAsText(t *testing.T) {
 
 // TestFiltersAreThoseOfTheAPI checks that the list of clusters asks the API for the filtered page, and for no other clusters.
 func TestFiltersAreThoseOfTheAPI(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -252,6 +254,7 @@ func TestFiltersAreThoseOfTheAPI(t *testing.T) {
 // TestActionIsRequestedOnce checks the request of an action with and without an elevation, that a form that is sent twice has one key, and that the
 // engineer gets the form again with what was entered if admin refuses it.
 func TestActionIsRequestedOnce(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()

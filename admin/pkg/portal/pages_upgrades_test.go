@@ -59,6 +59,7 @@ func (f *fakeAPI) fillUpgrades(text string, cluster adminv1.Cluster) {
 // TestUpgradeIsPlannedBeforeItStarts checks that the plan of a version leads to a form with the same version and the same plan, and that a refused
 // plan leads to none.
 func TestUpgradeIsPlannedBeforeItStarts(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	b := h.newBrowser()
@@ -107,6 +108,7 @@ func TestUpgradeIsPlannedBeforeItStarts(t *testing.T) {
 
 // TestPolicyFormKeepsThePolicy checks that the form of a policy has its current values, and that sending it without a change stores the same policy.
 func TestPolicyFormKeepsThePolicy(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.api.fill(hostile)
 	h.api.responses["/elevations"] = adminv1.ElevationList{Items: []adminv1.Elevation{{ID: testElevation, Class: adminv1.Operate, Active: true}}}

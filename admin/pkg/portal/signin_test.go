@@ -16,6 +16,7 @@ import (
 
 // TestSignInReturnsToThePage checks a whole sign-in: the request for a page leads to the issuer and back to the page.
 func TestSignInReturnsToThePage(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	b := h.newBrowser()
 	response := b.signIn("oncall@example.com", "/me?x=1")
@@ -43,6 +44,7 @@ func TestSignInReturnsToThePage(t *testing.T) {
 
 // TestPagesStateAMissingRole checks that a person without a role can sign in, and that every page states what is missing.
 func TestPagesStateAMissingRole(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	b := h.newBrowser()
 	b.signIn("guest@example.com", "/")
@@ -55,6 +57,7 @@ func TestPagesStateAMissingRole(t *testing.T) {
 
 // TestSignInRefusesForeignAnswers checks the answers of the issuer that start no session.
 func TestSignInRefusesForeignAnswers(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	// answer starts a sign-in and returns the URL to which the issuer leads.
 	answer := func(b *browser) *url.URL {
@@ -104,6 +107,7 @@ func TestSignInRefusesForeignAnswers(t *testing.T) {
 
 // TestSessionsEnd checks that a session ends when nobody uses it, at its limit, and on all replicas when the person signs out.
 func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	signedIn := func(b *browser) bool { return b.get("/me").StatusCode == http.StatusOK }
 
@@ -153,6 +157,7 @@ func TestSessionsEnd(t *testing.T) {
 
 // TestTheDatabaseHoldsNoUsableSession checks that who reads the database can neither use a session nor read its tokens.
 func TestTheDatabaseHoldsNoUsableSession(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")
@@ -192,6 +197,7 @@ func TestTheDatabaseHoldsNoUsableSession(t *testing.T) {
 
 // TestTokensAreRenewed checks that an access token is renewed before it ends, and that a session ends if the issuer does not renew it.
 func TestTokensAreRenewed(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")
@@ -234,6 +240,7 @@ func TestReturnsStayLocal(t *testing.T) {
 
 // TestFormsOfOtherSitesAreRefused checks that forms of other sites change nothing, and that a form without a session leads to the sign-in.
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")

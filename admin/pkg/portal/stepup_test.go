@@ -43,6 +43,7 @@ func (b *browser) again(name string) reply {
 // TestStepUpKeepsTheForm sends a form that admin refuses with a claims challenge. After a new sign-in the form is as it was, is sent once by the
 // engineer, and has its idempotency key.
 func TestStepUpKeepsTheForm(t *testing.T) {
+	t.Parallel()
 	h, action, form := newStepUpHarness(t)
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")
@@ -90,6 +91,7 @@ func TestStepUpKeepsTheForm(t *testing.T) {
 
 // TestStepUpIsForOnePerson checks that another person gets neither the form nor the session, and that the form is kept until its person signs in.
 func TestStepUpIsForOnePerson(t *testing.T) {
+	t.Parallel()
 	h, action, form := newStepUpHarness(t)
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")
@@ -121,6 +123,7 @@ func TestStepUpIsForOnePerson(t *testing.T) {
 
 // TestStepUpForElevations checks a form without an idempotency key: the activation of an elevation, which admin does not repeat.
 func TestStepUpForElevations(t *testing.T) {
+	t.Parallel()
 	h, _, _ := newStepUpHarness(t)
 	b := h.newBrowser()
 	b.signIn("oncall@example.com", "/me")

@@ -42,6 +42,7 @@ func operationOf(t *testing.T, answer *httptest.ResponseRecorder) adminv1.Operat
 // TestSessionHasKeyOnlyForGateway requests a session. Its key belongs to the request that the operation sends to Cluster Service, names
 // the engineer and the level reader, and can be opened only by the gateway and only for this session.
 func TestSessionHasKeyOnlyForGateway(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -98,6 +99,7 @@ func TestSessionHasKeyOnlyForGateway(t *testing.T) {
 // TestModeAdminNeedsBreakGlass requests sessions of the mode admin with elevations of another class, with one of the class break-glass that waits for
 // its approval, and after that. The session and its credential have the level admin. The approver ends the elevation, and so the session.
 func TestModeAdminNeedsBreakGlass(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -157,6 +159,7 @@ func TestModeAdminNeedsBreakGlass(t *testing.T) {
 
 // TestEndOfElevationEndsSessions ends the elevation of a session: the session ends with it, and its key is removed.
 func TestEndOfElevationEndsSessions(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -175,6 +178,7 @@ func TestEndOfElevationEndsSessions(t *testing.T) {
 
 // TestSessionEndsOnlyForOwnerOrBreakGlass ends sessions as other engineers.
 func TestSessionEndsOnlyForOwnerOrBreakGlass(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -194,6 +198,7 @@ func TestSessionEndsOnlyForOwnerOrBreakGlass(t *testing.T) {
 
 // TestRepeatedRequestHasOneSession repeats a request with its idempotency key after the operation was stored, and after it was not.
 func TestRepeatedRequestHasOneSession(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -219,6 +224,7 @@ func TestRepeatedRequestHasOneSession(t *testing.T) {
 
 // TestSessionsAreBounded requests sessions until one engineer has the maximum for a cluster.
 func TestSessionsAreBounded(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -240,6 +246,7 @@ func TestSessionsAreBounded(t *testing.T) {
 
 // TestRegionWithoutGatewayRefusesSessions requests a session in a region without a gateway.
 func TestRegionWithoutGatewayRefusesSessions(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	h.config.Gateway = nil
@@ -253,6 +260,7 @@ func TestRegionWithoutGatewayRefusesSessions(t *testing.T) {
 
 // TestSessionEndsWithTime reads sessions after their request, certificate or elevation has expired, before anything has ended them.
 func TestSessionEndsWithTime(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	now := time.Now().UTC()

@@ -48,6 +48,7 @@ func TestClassesHaveTheRolesOfTheirRoutes(t *testing.T) {
 
 // TestConcurrentApprovalsHaveOneEffect lets ten engineers approve a request at the same time. One of them decides.
 func TestConcurrentApprovalsHaveOneEffect(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	groups := []string{"group-of-oncall"}
 	for i := range 10 {
@@ -82,6 +83,7 @@ func TestConcurrentApprovalsHaveOneEffect(t *testing.T) {
 
 // TestElevationOfClusterCoversNoOther checks that an elevation for one cluster permits actions on it only.
 func TestElevationOfClusterCoversNoOther(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -126,6 +128,7 @@ func TestElevationOfClusterCoversNoOther(t *testing.T) {
 // TestEmergencyIsMarkedAndCounted checks that an emergency waives the approval and is marked in the audit records of the elevation and
 // of the actions under it, and that it is counted until a second person has reviewed it, also by a replica that starts later.
 func TestEmergencyIsMarkedAndCounted(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -166,6 +169,7 @@ func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 
 // TestWaitEndsWithDecision checks that a request that waits for a decision is answered when another replica stores it.
 func TestWaitEndsWithDecision(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	handler := h.another(h.db)
 	id := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass), http.StatusCreated).ID
@@ -181,6 +185,7 @@ func TestWaitEndsWithDecision(t *testing.T) {
 
 // TestWaitEndsWithProcess checks that waiting requests do not hold up the end of the process.
 func TestWaitEndsWithProcess(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	handler := h.another(h.db)
 	id := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass), http.StatusCreated).ID
@@ -193,6 +198,7 @@ func TestWaitEndsWithProcess(t *testing.T) {
 // TestSweepElevations kills admin before and after each of its writes while an engineer requests an elevation, another approves it,
 // and the first activates, uses and ends it. Each repeats a request without a response. There must be one elevation with one decision.
 func TestSweepElevations(t *testing.T) {
+	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
@@ -252,6 +258,7 @@ func TestSweepElevations(t *testing.T) {
 
 // TestElevationIsRepeated checks that a request with the same key creates one elevation.
 func TestElevationIsRepeated(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	handler := h.another(h.db)
 	first := elevationOf(t, ask(handler, "oncall", "k", http.MethodPost, "/elevations", breakGlass), http.StatusCreated)

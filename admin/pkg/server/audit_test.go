@@ -78,6 +78,7 @@ func everyRequestIsRecorded(t *testing.T, trail *audittest.Trail, secrets map[st
 
 // TestAccessRecordsListWhoTouchedACluster reads the exported records about a cluster in pages.
 func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	h.elevate(t)
@@ -120,6 +121,7 @@ func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 // TestFullAuditQueueRejectsWhatMustBeAudited fills the audit queue while the sink is away. Nothing that must be audited may happen or
 // be returned then; other reads go on.
 func TestFullAuditQueueRejectsWhatMustBeAudited(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	h.elevate(t)

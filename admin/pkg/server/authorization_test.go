@@ -68,6 +68,7 @@ var callers = map[string][]string{"": nil, "nobody": nil, "reader": {"reader"}, 
 // TestEngineersHaveOnlyTheirRoles sends each method to each path as each engineer, without an elevation: exactly the requests that
 // the table allows pass. So nobody passes an action.
 func TestEngineersHaveOnlyTheirRoles(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	paths, patterns := map[string]bool{}, http.NewServeMux()
 	allowed := map[string]mesh.Condition{}
@@ -119,6 +120,7 @@ func TestEngineersHaveOnlyTheirRoles(t *testing.T) {
 
 // TestRouteWithoutRuleIsRefused removes rules from the table.
 func TestRouteWithoutRuleIsRefused(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	for _, pattern := range []string{"GET /admin/v1/me", "GET /admin/v1/openapi.json"} {
 		method, path, _ := strings.Cut(pattern, " ")

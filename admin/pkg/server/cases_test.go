@@ -20,6 +20,7 @@ const csr = "-----BEGIN CERTIFICATE REQUEST-----"
 // TestCases runs all cases of testdata/cases and then checks the run as a whole: each route succeeded and was rejected for each
 // lower role, each response matches the OpenAPI document, and the audit is complete.
 func TestCases(t *testing.T) {
+	t.Parallel()
 	suite := httpcase.Suite{Dir: "../../testdata"}
 	cases, err := suite.Load()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 // TestRiskyRoleNeedsClaims requires MFA for the role break-glass. Without it, one can neither elevate to the role, nor act with an
 // elevation to it that exists, and the refusals are audited. The role operator is not affected.
 func TestRiskyRoleNeedsClaims(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	free := h.another(h.db)

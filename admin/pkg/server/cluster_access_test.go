@@ -31,6 +31,7 @@ func (h *harness) accesses(t *testing.T, handler http.Handler, query string) (al
 // TestAccessHasAllFacts reads the accesses to a cluster: one that another engineer approved, with a session and requests to the API server, and one for
 // the region that was used for an action. Elevations that were not used for the cluster are no access.
 func TestAccessHasAllFacts(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)

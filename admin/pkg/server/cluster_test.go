@@ -123,6 +123,7 @@ func (h *harness) get(t *testing.T, engineer, path string, into any) (int, strin
 }
 
 func TestFind(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	cases := map[string]struct {
@@ -185,6 +186,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	var dump adminv1.Dump
@@ -219,6 +221,7 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 
 // TestDumpReadsTheFleetConcurrently checks that all lists are requested before any of them is returned.
 func TestDumpReadsTheFleetConcurrently(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	lists := []string{"ListNodePools", "ListExternalAuths", "ListBreakGlassCredentials", "ListBreakGlassRevocations", "ListUpgrades", "ListProvisionShards"}
@@ -242,6 +245,7 @@ func TestDumpReadsTheFleetConcurrently(t *testing.T) {
 }
 
 func TestLastIncarnationIsSelected(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	for _, text := range []string{"gone", url.PathEscape(goneID)} {
@@ -255,6 +259,7 @@ func TestLastIncarnationIsSelected(t *testing.T) {
 // TestDeletionHasTheStepsOfAllLayers checks that a cluster has the deletions of its children, and its own once it is deleted, with
 // the steps in ARM around those of Cluster Service.
 func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	var shown adminv1.ClusterDeletion
@@ -320,6 +325,7 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 }
 
 func TestRejections(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	cases := map[string]struct {
@@ -356,6 +362,7 @@ func TestRejections(t *testing.T) {
 // TestWaitingClustersAreListed checks the request and the response of the list of clusters that are not in their desired state, and
 // the combinations of parameters that are rejected.
 func TestWaitingClustersAreListed(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	var list adminv1.ClusterList

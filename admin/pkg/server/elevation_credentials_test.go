@@ -51,6 +51,7 @@ func (h *harness) elevated(t *testing.T, handler http.Handler) adminv1.Elevation
 // TestEndRevokesCredentials ends an elevation with which credentials for a cluster were requested. One operation revokes them, with the
 // signed intent of the engineer who ended it, also if the end is repeated.
 func TestEndRevokesCredentials(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -112,6 +113,7 @@ func TestEndRevokesCredentials(t *testing.T) {
 
 // TestEndRacesWithCredential ends an elevation while a credential is requested with it. A credential that was accepted is revoked.
 func TestEndRacesWithCredential(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -135,6 +137,7 @@ func TestEndRacesWithCredential(t *testing.T) {
 // TestSweepEndOfElevation kills admin before and after each of its writes while an engineer requests a credential and ends the elevation,
 // and repeats unanswered requests. Afterwards, the elevation has ended and one operation revokes its credentials.
 func TestSweepEndOfElevation(t *testing.T) {
+	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 4, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
@@ -177,6 +180,7 @@ func TestSweepEndOfElevation(t *testing.T) {
 
 // TestRevocationHasProgress checks what an ended elevation shows while its credentials are revoked, in each situation.
 func TestRevocationHasProgress(t *testing.T) {
+	t.Parallel()
 	since := timestamppb.New(time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC))
 	fleet := func(state clusterservicev1.BreakGlassRevocationState, progress ...string) func(*harness, *database.AdminOperationDocument) {
 		return func(h *harness, o *database.AdminOperationDocument) {
@@ -273,6 +277,7 @@ func TestRevocationHasProgress(t *testing.T) {
 
 // TestClustersOfElevationAreBounded requests a credential with an elevation that has as many as one batch can revoke.
 func TestClustersOfElevationAreBounded(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)

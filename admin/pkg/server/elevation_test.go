@@ -11,6 +11,7 @@ import (
 
 // TestElevationTrimsReasonAndTicket checks that surrounding space is not stored and does not count towards the minimum length.
 func TestElevationTrimsReasonAndTicket(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	const reason, ticket = "the control plane is being looked at", "INC-42"
 	space := strings.Repeat(" ", 2000)
@@ -34,6 +35,7 @@ func TestElevationTrimsReasonAndTicket(t *testing.T) {
 
 // TestMethodNotAllowedListsMethods checks the header Allow, see RFC 9110, section 15.5.6.
 func TestMethodNotAllowedListsMethods(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	answer := ask(h.another(h.db), "reader", "", http.MethodPost, "/shards/mgmt-1", "")
 	if allow := answer.Header().Get("Allow"); answer.Code != http.StatusMethodNotAllowed || allow != "PATCH, GET, PUT, DELETE" || !strings.Contains(answer.Body.String(), allow) {

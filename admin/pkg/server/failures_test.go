@@ -16,6 +16,7 @@ import (
 // TestFailedAuthenticationsAreLimited sends requests without a valid token: after some of them the peer gets 429 with the time of the
 // next attempt. Engineers with a valid token at the same address are not affected.
 func TestFailedAuthenticationsAreLimited(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	now := time.Unix(0, 0)
 	config := h.config

@@ -16,6 +16,7 @@ import (
 // TestAcceptedOperationIsSigned checks that an accepted operation has an intent that names the engineer and authorizes exactly
 // this operation until the end of the elevation, and that no response shows it.
 func TestAcceptedOperationIsSigned(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	h.elevate(t)
@@ -60,6 +61,7 @@ func TestAcceptedOperationIsSigned(t *testing.T) {
 
 // TestIntentKeysArePublished checks that anybody can read the public keys, and nothing else.
 func TestIntentKeysArePublished(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	recorder := httptest.NewRecorder()
 	h.another(h.db).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, adminv1.IntentKeysPath, nil))

@@ -15,6 +15,7 @@ import (
 // TestCertificateEndsBeforeElevation requests certificates in elevations that end soon. Without a duration, the certificate lasts as
 // long as possible.
 func TestCertificateEndsBeforeElevation(t *testing.T) {
+	t.Parallel()
 	for elevation, tc := range map[string]struct {
 		body     string
 		status   int
@@ -57,6 +58,7 @@ func TestCertificateEndsBeforeElevation(t *testing.T) {
 
 // TestLevelNeedsItsRole requests credentials of each level with each role. A refusal names the role and is audited with the level.
 func TestLevelNeedsItsRole(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	server := h.another(h.db)

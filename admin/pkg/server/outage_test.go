@@ -213,6 +213,7 @@ func hexOf(name string) string {
 // TestOutagesAreExplained is the matrix of dependency, fault and operation in flight, over real connections to the dependencies.
 // The explanation names the component that is away, asks an SRE to act, and comes although the dependency does not respond.
 func TestOutagesAreExplained(t *testing.T) {
+	t.Parallel()
 	for _, layer := range layers.Layers() {
 		for _, fault := range []string{hangs, refuses, notReady, diskFull} {
 			if fault == diskFull && layer != adminv1.ComponentCosmosDB && layer != adminv1.ComponentPostgreSQL && layer != adminv1.ComponentEtcd {

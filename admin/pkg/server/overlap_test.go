@@ -43,6 +43,7 @@ func (a *heldAction) Durable(ctx context.Context) error {
 // TestChangesWaitForTheBeginning holds the record of the beginning: admin validates the request meanwhile, and writes nothing before the
 // record is durable.
 func TestChangesWaitForTheBeginning(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	h.elevate(t)
@@ -97,6 +98,7 @@ func (panicAction) Durable(context.Context) error { panic("a bug") }
 
 // TestPanicHasAnOutcome lets the handler of a change panic: its action does not stay open.
 func TestPanicHasAnOutcome(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	h.elevate(t)

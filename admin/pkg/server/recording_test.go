@@ -80,6 +80,7 @@ func (h *harness) content(t *testing.T, who, id string) (status int, header http
 
 // TestRecordingsAreListed lists recordings, of a cluster and of a session, the newest first. The descriptions have nothing of the content.
 func TestRecordingsAreListed(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	api := h.another(h.db)
@@ -121,6 +122,7 @@ func TestRecordingsAreListed(t *testing.T) {
 
 // TestRecordingIsRead reads a recording. Only the role break-glass may do that, and the audit has it. Nothing of the content is in the audit or the log.
 func TestRecordingIsRead(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	one, running := h.record(t, 1, "session-1", true), h.record(t, 2, "session-1", false)
@@ -156,6 +158,7 @@ func TestRecordingIsRead(t *testing.T) {
 // TestChangedRecordingIsAborted changes recordings in the storage. The client gets an error, or a response that does not end, and never a changed recording
 // as a whole one.
 func TestChangedRecordingIsAborted(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	change := func(number int, change func(lines []string) []string) string {
@@ -210,6 +213,7 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 
 // TestRecordingsAway reads recordings that are not exported, from storage that is away, and from an admin that reads none.
 func TestRecordingsAway(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	api := h.another(h.db)

@@ -19,6 +19,7 @@ import (
 // TestRefusedRequestsAreBounded floods admin with requests that it refuses: without a token, without a role and without an elevation. Each
 // kind has two records, and the second one has the number of the others.
 func TestRefusedRequestsAreBounded(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	config := h.config

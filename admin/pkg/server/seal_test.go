@@ -14,6 +14,7 @@ import (
 // TestForgedElevationPermitsNothing changes a stored elevation of an engineer with the role, as somebody who can write to the database
 // may. Neither an action nor an activation succeeds, and the refusal is in the audit.
 func TestForgedElevationPermitsNothing(t *testing.T) {
+	t.Parallel()
 	const action, activation = "/clusters/" + uid + "/resume", "/activate"
 	other := ""
 	for name, tc := range map[string]struct {
@@ -62,6 +63,7 @@ func TestForgedElevationPermitsNothing(t *testing.T) {
 
 // TestSealIsNotShown checks that no response has the seal.
 func TestSealIsNotShown(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	handler := h.another(h.db)
 	answer := ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass)

@@ -26,6 +26,7 @@ func (h *harness) shardSession(t *testing.T, id string) *database.AccessSessionD
 // TestSessionForManagementCluster requests a session, repeats the request, and ends the elevation. The session has no key and no intent, which the backend
 // adds. The end of the elevation ends the session, and has an operation that ends sessions which admin did not end.
 func TestSessionForManagementCluster(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -78,6 +79,7 @@ func TestSessionForManagementCluster(t *testing.T) {
 // TestSessionForManagementClusterNeedsRegion requests sessions with an elevation that is limited to a cluster, with a mode that needs another class, and with
 // invalid fields.
 func TestSessionForManagementClusterNeedsRegion(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	handler := h.another(h.db)
@@ -106,6 +108,7 @@ func TestSessionForManagementClusterNeedsRegion(t *testing.T) {
 
 // TestSessionForServiceCluster requests a session in a region without a service cluster, and in one that has it.
 func TestSessionForServiceCluster(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	const sessions = "/service-cluster/access-sessions"

@@ -15,6 +15,7 @@ import (
 
 // TestStatusShowsLayersAndConditions checks that a status has the layers in their order, which of them are done, and the conditions by name.
 func TestStatusShowsLayersAndConditions(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	since := time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 	h.fleet.clusters = []*clusterservicev1.Cluster{{Uid: uid, ResourceId: resourceID, Generation: 4, Status: &clusterservicev1.ClusterStatus{
@@ -36,6 +37,7 @@ func TestStatusShowsLayersAndConditions(t *testing.T) {
 
 // TestListOfFleetIsFilteredByClusterService checks that the filters of the list of all clusters are those of Cluster Service.
 func TestListOfFleetIsFilteredByClusterService(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.fleet.lists = nil
 	if status, body := h.get(t, "reader", "/clusters?shard=mgmt-1&phase=ready,Failed&version=4.19.3&pageSize=7", nil); status != http.StatusOK {

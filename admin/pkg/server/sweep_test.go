@@ -66,6 +66,7 @@ func (h *harness) began(t *testing.T) []string {
 //
 // The sweep was verified by hand: if the key is ignored, requests that were stored before the crash create two operations.
 func TestSweepRequests(t *testing.T) {
+	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
@@ -105,6 +106,7 @@ func TestSweepRequests(t *testing.T) {
 // TestRequestIsRepeated checks that a request with the same key returns the same operation whatever its state, and that a request
 // without a key or with another key creates another operation.
 func TestRequestIsRepeated(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	h.elevate(t)

@@ -148,6 +148,7 @@ func round(t *testing.T, replicas [2]*server.Server, at time.Time) {
 // ticket validator, once although two replicas check the ticket. That of another ticket goes on. A ticket that is open again activates
 // nothing, and justifies new elevations.
 func TestClosedTicketEndsElevations(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.populate(t)
 	validator, replicas, _ := withTicketChecks(t, h)
@@ -245,6 +246,7 @@ func valueOf(t *testing.T, metrics *prometheus.Registry, name, label string) flo
 // TestUnansweredTicketEndsNothing checks tickets with a validator that is away, and with one that does not know the question. The
 // elevation continues, and the metric has the time since which its ticket is unchecked. When the validator answers, it ends.
 func TestUnansweredTicketEndsNothing(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	validator, replicas, metrics := withTicketChecks(t, h)
 	handler := replicas[1]
@@ -289,6 +291,7 @@ func TestUnansweredTicketEndsNothing(t *testing.T) {
 // TestUncheckedEmergencyEndsWithItsTicket elevates in an emergency while the validator is away. When it answers that the ticket is closed,
 // the elevation ends.
 func TestUncheckedEmergencyEndsWithItsTicket(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	validator, replicas, _ := withTicketChecks(t, h)
 	validator.setClosed("INC-1")
@@ -315,6 +318,7 @@ func (noRecords) Begin(context.Context, audit.Record) (audit.Action, error) {
 
 // TestUnauditedTicketEndsNothing checks that an elevation whose end cannot be audited continues, and that the next question ends it.
 func TestUnauditedTicketEndsNothing(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	validator, replicas, _ := withTicketChecks(t, h)
 	e := elevateFor(t, replicas[0], "operator", "INC-1", "")

@@ -67,6 +67,7 @@ func newTicketAdmin(t *testing.T, h *harness) (http.Handler, *ticketSystem) {
 // TestTicketIsValidatedTwice checks that the ticket system is asked at the request and at the activation, and that a ticket that was
 // closed in between gives no access.
 func TestTicketIsValidatedTwice(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	handler, system := newTicketAdmin(t, h)
 	e := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass), http.StatusCreated)
@@ -107,6 +108,7 @@ func TestTicketIsValidatedTwice(t *testing.T) {
 
 // TestTicketSystemIsAway checks that nothing is granted without an answer, except in an emergency, which keeps the reason.
 func TestTicketSystemIsAway(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	handler, system := newTicketAdmin(t, h)
 	e := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass), http.StatusCreated)
