@@ -29,6 +29,7 @@ func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acces
 // TestPublishedClient: the published Go client of ARM creates, reads, patches and deletes a cluster with its own
 // pollers.
 func TestPublishedClient(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	// ARM's client requires TLS. The front door would add the header with the identity's URL.

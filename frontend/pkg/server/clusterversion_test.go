@@ -25,6 +25,7 @@ func (y *testSubscription) storedCluster(name string) database.ClusterDocument {
 
 // TestFullVersionIsPinnedUntilTheNextUpdate: a full version pins the release, and a later update without one removes the pin.
 func TestFullVersionIsPinnedUntilTheNextUpdate(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.mustDo(http.StatusOK, http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0",
 		`{"state":"Registered","registrationDate":"now","properties":{"registeredFeatures":[{"name":"`+validation.ExperimentalFeature+`","state":"Registered"}]}}`)
@@ -50,6 +51,7 @@ func TestFullVersionIsPinnedUntilTheNextUpdate(t *testing.T) {
 // TestUpgradeDoesNotStrandNodePools: a cluster cannot be upgraded to a version that is more than two minor versions above one
 // of its node pools.
 func TestUpgradeDoesNotStrandNodePools(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t, func(c *server.Config) {
 		offer := *c.Offer
 		offer.ClusterVersions = append(slices.Clone(offer.ClusterVersions), "4.23")

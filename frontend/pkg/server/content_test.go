@@ -168,6 +168,7 @@ func TestEquivalentPaths(t *testing.T) {
 
 // TestLargePages: a page of large resources ends before ARM's limit, and the next page continues after it.
 func TestLargePages(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.fill(1)
 	ctx := context.Background()
@@ -217,6 +218,7 @@ func TestLargePages(t *testing.T) {
 // TestReadAndWriteBack: a PUT of a response, including read-only values, does not change the resource. `az resource
 // update`, Terraform and operators send such requests.
 func TestReadAndWriteBack(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	for _, api := range versions.APIs() {
 		t.Run(api.Name, func(t *testing.T) {

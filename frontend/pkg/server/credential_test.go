@@ -41,6 +41,7 @@ func resultOf(header http.Header) string {
 // TestCredentialOfServiceKey: a credential with a generated key contains the complete client identity and is returned
 // once. Neither the store nor the log ever contains its key or certificate.
 func TestCredentialOfServiceKey(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	var mu sync.Mutex
 	logged := writer(func(line []byte) { mu.Lock(); defer mu.Unlock(); log.Write(line) })
@@ -116,6 +117,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 // TestCredentialsAndRevocations: with concurrent requests, revocations and backend, the stored documents are consistent
 // whenever nothing writes. No credential survives a revocation that started after it.
 func TestCredentialsAndRevocations(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	y.createCluster("cluster")
@@ -156,6 +158,7 @@ func TestCredentialsAndRevocations(t *testing.T) {
 
 // TestActionsCheckPreconditions: an action with a condition that does not hold anymore is rejected and stores nothing.
 func TestActionsCheckPreconditions(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	for _, action := range []string{"/requestAdminCredential", "/revokeCredentials"} {
@@ -182,6 +185,7 @@ func TestActionsCheckPreconditions(t *testing.T) {
 // TestPendingCredentialsLimit: the limit of pending credentials is the number that a revocation can cancel in its batch,
 // and it cancels that many.
 func TestPendingCredentialsLimit(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	body := signingRequest(t)
@@ -204,6 +208,7 @@ func TestPendingCredentialsLimit(t *testing.T) {
 // TestCredentialWhileClusterServiceUnavailable: an issued credential cannot be read while Cluster Service is unavailable, and its private
 // key is not lost.
 func TestCredentialWhileClusterServiceUnavailable(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	y.createCluster("cluster")

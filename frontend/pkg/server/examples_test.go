@@ -19,6 +19,7 @@ const exampleSubscription = "6a4b9c1e-2f0d-4a57-9d3a-0c5e8b7f1d42"
 // resources that the example requires. The response must be one of the example's, and the resource must have the
 // requested values afterwards. The harness checks that responses comply with the contract.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	for _, version := range openapi.Versions() {
 		t.Run(version, func(t *testing.T) {

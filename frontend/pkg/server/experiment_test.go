@@ -28,6 +28,7 @@ func (y *testSubscription) experiments() map[string]string {
 // TestExperimentsReachClusterService: Cluster Service gets the experimental tags in effect, with the names that it knows
 // and not those that the customer wrote.
 func TestExperimentsReachClusterService(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	feature := func(state string) {
 		y.mustDo(http.StatusOK, http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0",

@@ -16,6 +16,7 @@ import (
 // TestOneExternalAuthOneCluster: of concurrent PUTs of two external authentications of one cluster, one succeeds. The
 // others are conflicts with it or name the external authentication that exists.
 func TestOneExternalAuthOneCluster(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	body := y.body("external-auth.json", "{}")
@@ -39,6 +40,7 @@ func TestOneExternalAuthOneCluster(t *testing.T) {
 // TestExternalAuthCreationRacesWithClusterDeletion: an external authentication that is created while its cluster's deletion starts is
 // part of the deletion or rejected. The same holds for its reservation.
 func TestExternalAuthCreationRacesWithClusterDeletion(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	for round := range 5 {
 		name := fmt.Sprintf("cluster-%d", round)
@@ -68,6 +70,7 @@ func TestExternalAuthCreationRacesWithClusterDeletion(t *testing.T) {
 
 // TestExternalAuthFastPath: committed changes of an external authentication reach Cluster Service without the backend.
 func TestExternalAuthFastPath(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	y.createCluster("cluster")

@@ -81,6 +81,7 @@ func (g wordAuthenticator) Authenticate(_ context.Context, r *http.Request) (aut
 
 // TestAuthentication: an unauthenticated request is rejected before anything else, except for health endpoints.
 func TestAuthentication(t *testing.T) {
+	t.Parallel()
 	const word = "Bearer word"
 	h := newHarness(t, func(c *server.Config) {
 		c.Authenticator = wordAuthenticator{word}
@@ -121,6 +122,7 @@ func TestAuthentication(t *testing.T) {
 
 // TestAudit: each request for a change has one record with the caller, the action and the result.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	var log, audit journal
 	h := newHarness(t, func(c *server.Config) {
 		c.Log, c.Audit = log.logger(), audit.logger()
@@ -176,6 +178,7 @@ func TestAudit(t *testing.T) {
 // TestNothingSecretIsLogged sends secrets in every part of a request that a caller controls, with the log at its lowest
 // level.
 func TestNothingSecretIsLogged(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2"
 	var log journal
 	h := newHarness(t, func(c *server.Config) {
@@ -230,6 +233,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 
 // TestPanic: a panic results in a response, one count in each metric, a log record and an audit record of a failure.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	var log journal
 	h := newHarness(t, func(c *server.Config) {
 		c.Log = log.logger()
@@ -258,6 +262,7 @@ frontend_http_requests_total{api_version="",code="500",method="GET",route="/heal
 
 // TestTrace: a request has a span in its caller's trace, and the operation that it starts refers to the trace.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
 	h := newHarness(t, func(c *server.Config) { c.Tracing = tracing.With(provider, provider.Shutdown) })

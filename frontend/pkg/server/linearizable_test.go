@@ -42,6 +42,7 @@ const (
 // reservation. A run of 100,000 on a busy machine found a commit with an unknown outcome that was decided again
 // (TestLostResponseAndNoAnswer in internal/database).
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	var config server.Config
 	h := newHarness(t, func(c *server.Config) { config = *c })
 	y := h.newSubscription(t)

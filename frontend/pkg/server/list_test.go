@@ -65,6 +65,7 @@ func (l listed) next(t testing.TB) string {
 // TestLongList: the pages of a list of 1,000 clusters contain each cluster once and in order. No page exceeds the
 // limit, whatever the client requests.
 func TestLongList(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	const count = 1000
 	y.fill(count)
@@ -95,6 +96,7 @@ func TestLongList(t *testing.T) {
 // TestListMemory: a page of a long list needs no more memory than a page of a short one. The test counts the bytes that
 // are read and written, which differ only in the digits of names.
 func TestListMemory(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	page := func(y *testSubscription) (read, answered int64) {
 		before := y.read.Load()

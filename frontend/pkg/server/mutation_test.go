@@ -28,6 +28,7 @@ const sentEvery = 13
 // invalid body is ARM's error with the invalid field, a preflight returns the same error, and the store does not
 // change.
 func TestSchemaMutationRequests(t *testing.T) {
+	t.Parallel()
 	book, err := rulebook.Read("../../docs/validation.md")
 	if err != nil {
 		t.Fatal(err)
@@ -154,6 +155,7 @@ func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, ve
 // TestResponsesContainEmptyOperators: required maps of operators are present in responses even if they are empty, and a
 // response can be sent back as a PUT.
 func TestResponsesContainEmptyOperators(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	// A release of the service without role sets accepted a cluster without operators.

@@ -10,6 +10,7 @@ import (
 // TestVersionsAreThoseOfClusterService: the list is transferred once, each request asks whether it has changed, and a
 // request fails with a clear error while Cluster Service does not answer.
 func TestVersionsAreThoseOfClusterService(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	list := "/subscriptions/" + y.subscription + "/providers/Microsoft.RedHatOpenShift/locations/" + location + "/hcpOpenShiftVersions"
@@ -35,6 +36,7 @@ func TestVersionsAreThoseOfClusterService(t *testing.T) {
 // TestChannelsAreThoseOfClusterService: a cluster cannot be upgraded to a version that Cluster Service cannot install, also while
 // Cluster Service does not answer any more.
 func TestChannelsAreThoseOfClusterService(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.clusterService.versionRemoved = "4.22"
 	y := h.newSubscription(t)

@@ -52,6 +52,7 @@ func (y *testSubscription) setQuota(quota int) {
 // TestClusterQuota creates more clusters at the same time than the quota permits, below the default, a raised and a lowered
 // quota. The quota is used completely and never exceeded, and deleted clusters return their part.
 func TestClusterQuota(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t, func(c *server.Config) { c.ClustersPerSubscription = 3 }).newSubscription(t)
 	refused := func(reason string, limit, usage int) {
 		t.Helper()
@@ -113,6 +114,7 @@ func TestClusterQuota(t *testing.T) {
 
 // TestPreflightChecksQuota sends deployments with more new clusters than the quota permits.
 func TestPreflightChecksQuota(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t, func(c *server.Config) { c.ClustersPerSubscription = 2 }).newSubscription(t)
 	y.createCluster("stored")
 	preflight := func(names ...string) string {

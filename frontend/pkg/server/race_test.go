@@ -37,6 +37,7 @@ func concurrently(n int, call func(i int) int) map[int]int {
 
 // TestOneSubnetOneCluster: of concurrent creations of clusters with the same subnet, one succeeds.
 func TestOneSubnetOneCluster(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	counts := concurrently(8, func(i int) int {
 		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", "{}"))
@@ -50,6 +51,7 @@ func TestOneSubnetOneCluster(t *testing.T) {
 
 // TestOneNameOneCluster: of concurrent PUTs of one new name, one creates the cluster, and the others are conflicts.
 func TestOneNameOneCluster(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	counts := concurrently(8, func(int) int {
 		status, _, _ := y.do(http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
@@ -64,6 +66,7 @@ func TestOneNameOneCluster(t *testing.T) {
 // TestOneUpdateAtATime: of concurrent PATCHes, one is accepted. With If-Match the others fail the precondition or are
 // conflicts.
 func TestOneUpdateAtATime(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	etag := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
@@ -79,6 +82,7 @@ func TestOneUpdateAtATime(t *testing.T) {
 
 // TestManyPoolsAtOnce: concurrent creations of many node pools of a cluster all succeed.
 func TestManyPoolsAtOnce(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	const pools = 16
@@ -93,6 +97,7 @@ func TestManyPoolsAtOnce(t *testing.T) {
 
 // TestOneNodePoolRemains: of concurrent deletions of all node pools of a cluster, all but one succeed.
 func TestOneNodePoolRemains(t *testing.T) {
+	t.Parallel()
 	for _, pools := range []int{2, 8} {
 		t.Run(fmt.Sprint(pools), func(t *testing.T) {
 			y := newHarness(t).newSubscription(t)
@@ -116,6 +121,7 @@ func TestOneNodePoolRemains(t *testing.T) {
 // TestManyClustersAtOnce: concurrent creations of clusters in one subscription do not block each other at the
 // subscription's fences.
 func TestManyClustersAtOnce(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	const clusters = 48
 	counts := concurrently(clusters, func(i int) int {
@@ -133,6 +139,7 @@ func TestManyClustersAtOnce(t *testing.T) {
 // TestNodePoolCreationRacesWithClusterDeletion: node pools that are created while their cluster's deletion starts are part of the deletion or
 // rejected.
 func TestNodePoolCreationRacesWithClusterDeletion(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	counts := concurrently(9, func(i int) int {
@@ -164,6 +171,7 @@ func TestNodePoolCreationRacesWithClusterDeletion(t *testing.T) {
 // TestCreateRacesWithSubscriptionDeletion: a creation that has read the subscription as Registered is rejected if the fences are
 // closed before its commit. A creation that commits earlier is visible to a list of clusters after the closing.
 func TestCreateRacesWithSubscriptionDeletion(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	if _, err := h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 1000, Count: 1}); err != nil {
@@ -207,6 +215,7 @@ func TestCreateRacesWithSubscriptionDeletion(t *testing.T) {
 // TestFaults: with faults of Cosmos DB, a request is accepted once or not at all, and the stored documents are
 // consistent.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for name, rule := range map[string]faults.Rule{
 		"lost responses":    {Operations: []string{"batch"}, DropResponse: true, Count: 2},
 		"lost requests":     {Operations: []string{"batch"}, DropRequest: true, Count: 2},
@@ -247,6 +256,7 @@ func TestFaults(t *testing.T) {
 
 // TestFastPath: committed changes reach Cluster Service without the backend, and a new incarnation has a new UID.
 func TestFastPath(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
 	y.createCluster("cluster")
@@ -268,6 +278,7 @@ func TestFastPath(t *testing.T) {
 // TestReservationsRace: of concurrent creations that need the same reservation, each in another casing, one succeeds,
 // and the others store nothing.
 func TestReservationsRace(t *testing.T) {
+	t.Parallel()
 	casing := func(text string, i int) string {
 		if i%2 == 0 {
 			return strings.ToUpper(text)
@@ -311,6 +322,7 @@ func TestReservationsRace(t *testing.T) {
 // TestConcurrentPairsForOneManagedGroup: of each pair of concurrent creations with the same managed resource group, one succeeds
 // and the other gets an error for the field. Pairs do not affect each other.
 func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
+	t.Parallel()
 	const pairs = 24
 	y := newHarness(t).newSubscription(t)
 	network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
@@ -369,6 +381,7 @@ func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
 
 // TestOneNameInAnyCasing: names of clusters are compared without case, also in concurrent creations.
 func TestOneNameInAnyCasing(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	counts := concurrently(8, func(i int) int {
 		name := []string{"cluster", "Cluster", "CLUSTER", "cLUSTER"}[i%4]
@@ -384,6 +397,7 @@ func TestOneNameInAnyCasing(t *testing.T) {
 // TestReservationsDuringDeletion: while a cluster is being deleted, others request its reservations. None succeeds before the
 // cluster is gone; then exactly one does, possibly with the same name.
 func TestReservationsDuringDeletion(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	body := y.body("cluster.json", `{"properties":{"platform":{"managedResourceGroup":"managed"}}}`)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), body)
@@ -438,6 +452,7 @@ func TestReservationsDuringDeletion(t *testing.T) {
 // TestNoClusterInAManagedGroup: no cluster may be in the managed resource group of another one, whichever is created
 // first, because the group is deleted with its cluster.
 func TestNoClusterInAManagedGroup(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	in := func(group, name string) string {
 		return strings.Replace(y.cluster(name), "/resourceGroups/group/", "/resourceGroups/"+group+"/", 1)

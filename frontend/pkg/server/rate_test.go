@@ -13,6 +13,7 @@ import (
 // TestRateOutsideOfSubscriptions sends too many requests to paths without a subscription, known and unknown, in the name of one customer.
 // Other customers and requests in subscriptions still get responses.
 func TestRateOutsideOfSubscriptions(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(0, 0)
 	h := newHarness(t, func(c *server.Config) {
 		c.Rate, c.Now = &ratelimit.Limit{Size: 2, PerSecond: 0.1}, func() time.Time { return now }

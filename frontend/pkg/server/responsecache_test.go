@@ -9,6 +9,7 @@ import (
 // TestRepeatedReads: repeated reads of an unchanged resource return the same response without a document from the store.
 // Every change is visible at once at every api-version, and so is the deletion.
 func TestRepeatedReads(t *testing.T) {
+	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	older := "?api-version=2025-12-23-preview"
