@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("another port of this machine responded %s", text)
 	}
 	transport.CloseIdleConnections()
-	p := &proxy{url: &url.URL{Host: certified}, authority: authority}
+	p := &proxy{dial: dialTCP(certified), authority: authority}
 	if _, response := p.connect(t, p.credentials(t, "plane-a"), issuer.Listener.Addr().String()); response.StatusCode != http.StatusOK {
 		t.Errorf("a client with a certificate: %s", response.Status)
 	}
