@@ -43,10 +43,10 @@ const (
 	portPause = 20 * time.Millisecond
 )
 
-// awaitPort waits until a port is free, for at most portWait. The API server of a runtime that was killed can hold its port for half a second after
-// its process cannot be found any more: the kernel closes its sockets last. It returns errStopped if stop is closed meanwhile.
-func awaitPort(port int32, stop <-chan struct{}) (free bool, err error) {
-	for deadline := time.Now().Add(portWait); !portFree(port); {
+// awaitPort waits until isFree reports that a port is free, for at most portWait. The API server of a runtime that was killed can hold its port for
+// half a second after its process cannot be found any more: the kernel closes its sockets last. It returns errStopped if stop is closed meanwhile.
+func awaitPort(isFree func() bool, stop <-chan struct{}) (free bool, err error) {
+	for deadline := time.Now().Add(portWait); !isFree(); {
 		if time.Now().After(deadline) {
 			return false, nil
 		}

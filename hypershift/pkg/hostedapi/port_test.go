@@ -3,8 +3,12 @@ package hostedapi
 import (
 	"errors"
 	"net"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 )
 
 func TestPortRange(t *testing.T) {
@@ -18,25 +22,44 @@ func TestPortRange(t *testing.T) {
 	}
 }
 
-// TestPortIsAwaited waits for a port that another process holds for a moment, and ends the wait when the server is stopped.
+// TestPortIsAwaited waits for a port that another process holds for a moment or longer, and ends the wait when the server is stopped.
 func TestPortIsAwaited(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	for name, c := range map[string]struct {
+		held, stopped time.Duration
+		free          bool
+		err           error
+		after         time.Duration
+	}{
+		"Free":           {held: 0, stopped: time.Hour, free: true, after: 0},
+		"HeldForAMoment": {held: 5 * portPause, stopped: time.Hour, free: true, after: 5 * portPause},
+		"Held":           {held: time.Hour, stopped: time.Hour, after: portWait + portPause},
+		"Stopped":        {held: time.Hour, stopped: portPause / 2, err: errStopped, after: portPause / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, stop := time.Now(), make(chan struct{})
+				timer := time.AfterFunc(c.stopped, func() { close(stop) })
+				defer timer.Stop()
+				free, err := awaitPort(func() bool { return time.Since(began) >= c.held }, stop)
+				if took := time.Since(began); free != c.free || !errors.Is(err, c.err) || took != c.after {
+					t.Errorf("%t, %v after %s; want %t, %v after %s", free, err, took, c.free, c.err, c.after)
+				}
+			})
+		})
+	}
+}
+
+func TestPortInUseIsNotFree(t *testing.T) {
+	_, port, err := net.SplitHostPort(closedport.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := int32(listener.Addr().(*net.TCPAddr).Port)
-	stop := make(chan struct{})
-	time.AfterFunc(5*portPause, func() { _ = listener.Close() })
-	if free, err := awaitPort(port, stop); !free || err != nil {
-		t.Errorf("the port was not awaited: %v", err)
-	}
-	if listener, err = net.Listen("tcp", listener.Addr().String()); err != nil {
+	held, err := strconv.ParseInt(port, 10, 32)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
-	close(stop)
-	if free, err := awaitPort(port, stop); free || !errors.Is(err, errStopped) {
-		t.Errorf("a stopped server waits for its port: %t, %v", free, err)
+	if portFree(int32(held)) {
+		t.Errorf("port %d is free although a socket is bound to it", held)
 	}
 }
 

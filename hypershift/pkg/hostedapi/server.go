@@ -322,7 +322,7 @@ func (s *server) command(etcd kubeapi.EtcdTLS) (*exec.Cmd, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	free, err := awaitPort(s.port.Load(), s.stop)
+	free, err := awaitPort(func() bool { return portFree(s.port.Load()) }, s.stop)
 	if err != nil {
 		return nil, nil, err
 	}
