@@ -166,21 +166,21 @@ func TestExternalAuthentication(t *testing.T) {
 	issuer := newIssuer(t)
 	s := m.sample(t, "oidc")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	before := s.servers(t)
 
 	s.configureOIDC(t, issuer.URL, issuer.authority)
-	s.waitCluster(t, patience, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
+	s.waitCluster(t, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: consoleSecret}, Data: map[string][]byte{"clientSecret": []byte("s")}}
 	secrets := s.hosted(t).CoreV1().Secrets("openshift-config")
 	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
+	s.waitCluster(t, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
 	if err := secrets.Delete(t.Context(), consoleSecret, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
+	s.waitCluster(t, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 
 	claims := map[string]any{"email": "ada@example.com", "groups": []string{"engineers"}, "tid": "tenant"}
 	eventually.Soon(t, "a token of the issuer is accepted", func() error {
@@ -207,7 +207,7 @@ func TestExternalAuthentication(t *testing.T) {
 	// A configuration that the API server would reject is reported, and the previous one stays in effect.
 	s.set(t, "https://westus3.oic.aro-hcp.azure.com/2qrppk0otds3rdmdcojqcqkqq8f0s591", "spec", "issuerURL")
 	s.configureOIDC(t, s.hostedCluster(t).Spec.IssuerURL, issuer.authority)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ValidHostedControlPlaneConfiguration)); c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != hc.Generation {
 			return fmt.Errorf("condition %v", c)
 		}
@@ -219,7 +219,7 @@ func TestExternalAuthentication(t *testing.T) {
 
 	delete(s.cluster.Object["spec"].(map[string]any)["configuration"].(map[string]any), "authentication")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if hc.Status.Configuration != nil {
 			return errors.New("its clients are still reported")
 		}
@@ -247,9 +247,9 @@ func TestExternalAuthenticationInStatusFidelity(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "reported-oidc")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	s.configureOIDC(t, "https://login.example.com", newIssuer(t).authority)
-	s.waitCluster(t, patience, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
+	s.waitCluster(t, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 	var secret corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: consoleSecret}, &secret); err != nil {
 		t.Fatal(err)
@@ -258,6 +258,6 @@ func TestExternalAuthenticationInStatusFidelity(t *testing.T) {
 	if err := s.client.Update(t.Context(), &secret); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
+	s.waitCluster(t, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
 	s.delete(t)
 }

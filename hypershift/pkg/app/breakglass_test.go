@@ -110,7 +110,7 @@ func (s *sample) whoAmI(t testing.TB, use func(*rest.Config)) (authenticationv1.
 func (s *sample) awaitUse(t testing.TB, fingerprint string) credentialuse.Use {
 	t.Helper()
 	var use credentialuse.Use
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		text := hc.Annotations[credentialuse.Annotation]
 		known, is := credentialuse.Decode(text)[fingerprint]
 		if use = known; !is {
@@ -144,7 +144,7 @@ func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) [
 		t.Fatal(err)
 	}
 	var order []string
-	await(t, s.client, patience, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+	await(t, s.client, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
 		func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
 			for _, c := range crr.Status.Conditions {
 				if c.Status == metav1.ConditionTrue && !slices.Contains(order, c.Type) {
@@ -172,7 +172,7 @@ func TestBreakGlass(t *testing.T) {
 	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
 	s := m.sample(t, "break-glass")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 
 	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:ada"
 	began := time.Now()
@@ -288,7 +288,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "meanwhile")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	var issued []pki.Pair
 	next := func() {
 		t.Helper()
@@ -302,15 +302,16 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); !meta.IsStatusConditionTrue(crr.Status.Conditions, certificatesv1alpha1.PreviousCertificatesRevokedType); {
-		if time.Now().After(deadline) {
-			t.Fatalf("the revocation is not done after %d requests: %v", len(issued), crr.Status.Conditions)
-		}
+	eventually.Soon(t, "the previous certificates are revoked", func() error {
 		next()
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(crr), crr); err != nil {
-			t.Fatal(err)
+			return err
 		}
-	}
+		if !meta.IsStatusConditionTrue(crr.Status.Conditions, certificatesv1alpha1.PreviousCertificatesRevokedType) {
+			return fmt.Errorf("the conditions after %d requests: %v", len(issued), crr.Status.Conditions)
+		}
+		return nil
+	})
 	next()
 	current := s.signer(t, contract.CustomerBreakGlass)
 	ofPrevious := 0
@@ -341,6 +342,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 
 // TestRevocationSurvivesKills kills the runtime when each condition of a revocation becomes true.
 func TestRevocationSurvivesKills(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed-revocation")
@@ -350,7 +352,7 @@ func TestRevocationSurvivesKills(t *testing.T) {
 	})
 
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	customer := s.certificate(t, "killed-1", s.request(t, "killed-1", contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
 
 	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "killed", Namespace: s.controlPlane()},
@@ -359,7 +361,7 @@ func TestRevocationSurvivesKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range revocationOrder {
-		await(t, s.client, patience, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+		await(t, s.client, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
 			func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
 				if !meta.IsStatusConditionTrue(crr.Status.Conditions, kind) {
 					return errors.New("not yet")
@@ -391,7 +393,7 @@ func TestBreakGlassInStatusFidelity(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "reported-access")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	var signer corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer); !apierrors.IsNotFound(err) {
 		t.Errorf("a control plane in status fidelity has signers before the first request: %v", err)

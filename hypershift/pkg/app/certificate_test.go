@@ -25,7 +25,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "renewed")
 	s.create(t)
-	hc := s.waitCluster(t, patience, available)
+	hc := s.waitCluster(t, available)
 	named := hc.Spec.Configuration.APIServer.ServingCerts.NamedCertificates[0]
 	host, endpoint := named.Names[0], hc.Status.ControlPlaneEndpoint
 	// served returns the certificate that the server presents for the name. The handshake fails without the server's

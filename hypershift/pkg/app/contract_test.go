@@ -64,8 +64,8 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 	delete(unset, "infraID")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, patience, poolReady(3))
-	hc := s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitPool(t, poolReady(3))
+	hc := s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" || hc.Status.Version.History[0].State != "Completed" {
 			return errors.New("not settled")
 		}
@@ -88,7 +88,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 
 	s.set(t, []any{"10.0.0.0/8"}, "spec", "networking", "apiServer", "allowedCIDRBlocks")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if hc.Status.Version.ObservedGeneration != hc.Generation {
 			return fmt.Errorf("observed generation %d of %d", hc.Status.Version.ObservedGeneration, hc.Generation)
 		}
@@ -127,7 +127,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 func testObjects(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "objects")
 	s.create(t)
-	hc := s.waitCluster(t, patience, available)
+	hc := s.waitCluster(t, available)
 	for key, field := range map[client.ObjectKey]string{
 		{Namespace: s.namespace, Name: hc.Status.KubeConfig.Name}:        "kubeconfig",
 		{Namespace: s.namespace, Name: hc.Status.CustomKubeconfig.Name}:  "kubeconfig",
@@ -168,12 +168,12 @@ func testUpgrade(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "upgrade")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, patience, poolReady(3))
-	s.waitCluster(t, patience, available)
+	s.waitPool(t, poolReady(3))
+	s.waitCluster(t, available)
 
 	s.setPool(t, image(t, "4.20.15"), "spec", "release", "image")
 	s.apply(t, s.pool)
-	s.waitPool(t, patience, func(pool *hyperv1.NodePool) error {
+	s.waitPool(t, func(pool *hyperv1.NodePool) error {
 		if !poolCondition(pool, hyperv1.NodePoolSupportedVersionSkewConditionType, "False") {
 			return errors.New("a node pool newer than its cluster was accepted")
 		}
@@ -181,7 +181,7 @@ func testUpgrade(t *testing.T, m *managementCluster) {
 	})
 	s.set(t, image(t, "4.20.15"), "spec", "release", "image")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		history := hc.Status.Version.History
 		if len(history) != 2 || history[0].Version != "4.20.15" || history[0].State != "Completed" {
 			return fmt.Errorf("version history %+v", history)
@@ -191,7 +191,7 @@ func testUpgrade(t *testing.T, m *managementCluster) {
 		}
 		return available(hc)
 	})
-	s.waitPool(t, patience, func(pool *hyperv1.NodePool) error {
+	s.waitPool(t, func(pool *hyperv1.NodePool) error {
 		if pool.Status.Version != "4.20.15" {
 			return fmt.Errorf("node pool is at %s: %+v", pool.Status.Version, pool.Status.NodesInfo)
 		}
@@ -208,26 +208,26 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 		t.Fatal(err)
 	}
 	s.apply(t, s.cluster)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)); c == nil || c.Status != metav1.ConditionFalse {
 			return errors.New("the missing pull secret is not reported")
 		}
 		return nil
 	})
 	s.createPrerequisites(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 
 	if err := s.client.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
 			return errors.New("the deletion of the pull secret is not reported")
 		}
 		return available(hc)
 	})
 	s.createPrerequisites(t)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
 			return errors.New("the new pull secret is not reported")
 		}
@@ -240,7 +240,7 @@ func testPaused(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "paused")
 	s.set(t, "true", "spec", "pausedUntil")
 	s.create(t)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationActive)); c == nil || c.Reason != hyperv1.ReconciliationPausedConditionReason {
 			return errors.New("not paused")
 		}
@@ -251,7 +251,7 @@ func testPaused(t *testing.T, m *managementCluster) {
 	}
 	s.set(t, "false", "spec", "pausedUntil")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	s.delete(t)
 }
 
@@ -259,7 +259,7 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "pooldel")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, patience, poolReady(3))
+	s.waitPool(t, poolReady(3))
 	if err := s.client.Delete(t.Context(), s.pool); err != nil {
 		t.Fatal(err)
 	}
@@ -290,10 +290,10 @@ func testAutoscaling(t *testing.T, m *managementCluster) {
 	spec["autoScaling"] = map[string]any{"min": int64(2), "max": int64(4)}
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitPool(t, patience, poolReady(2))
+	s.waitPool(t, poolReady(2))
 	s.pool.SetAnnotations(map[string]string{contract.AutoscaleAnnotation: "9"})
 	s.apply(t, s.pool)
-	s.waitPool(t, patience, poolReady(4))
+	s.waitPool(t, poolReady(4))
 	s.delete(t)
 }
 
@@ -331,14 +331,14 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 func testSameNameAgain(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "again")
 	s.create(t)
-	first := s.waitCluster(t, patience, available)
+	first := s.waitCluster(t, available)
 	var before corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &before); err != nil {
 		t.Fatal(err)
 	}
 	s.delete(t)
 	s.create(t)
-	second := s.waitCluster(t, patience, available)
+	second := s.waitCluster(t, available)
 	var after corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &after); err != nil {
 		t.Fatal(err)
@@ -353,7 +353,7 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "stuck")
 	s.annotate(contract.FaultAnnotation, string(contract.FaultDeleteStuck))
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}

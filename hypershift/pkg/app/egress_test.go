@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
@@ -115,10 +114,10 @@ func TestEgressPolicy(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), m.startEgressProxy(t, network)))
 	s := m.sample(t, "egress")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
 
-	s.waitCluster(t, 2*time.Minute, reportsFailure("login.example.com:443", egressreport.Address))
+	s.waitCluster(t, reportsFailure("login.example.com:443", egressreport.Address))
 	token := withToken(issuer.token(t, map[string]any{"email": "ada@example.com", "groups": []string{"engineers"}, "tid": "tenant"}))
 	if user, err := s.whoAmI(t, token); !apierrors.IsUnauthorized(err) {
 		t.Errorf("authenticated as %v, %v", user, err)
@@ -133,7 +132,7 @@ func TestEgressPolicy(t *testing.T) {
 		return err
 	})
 
-	s.waitCluster(t, patience, reportsFailure("login.example.com:443", ""))
+	s.waitCluster(t, reportsFailure("login.example.com:443", ""))
 	network.mu.Lock()
 	if network.dialed[public] == 0 || network.dialed[private] > 0 || len(network.dialed) != 1 {
 		t.Errorf("the proxy connected to %v", network.dialed)

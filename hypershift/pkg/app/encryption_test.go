@@ -62,13 +62,13 @@ func TestEncryptionKeyRotation(t *testing.T) {
 		}
 	}
 	const first, second = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
-	s.waitCluster(t, patience, available)
-	s.waitCluster(t, patience, upToDate(first))
+	s.waitCluster(t, available)
+	s.waitCluster(t, upToDate(first))
 
 	s.set(t, second, "spec", "secretEncryption", "kms", "azure", "activeKey", "keyVersion")
 	s.apply(t, s.cluster)
 	var reasons []string
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, "EtcdDataEncryptionUpToDate"); c != nil && !slices.Contains(reasons, c.Reason) {
 			reasons = append(reasons, c.Reason)
 		}
@@ -82,7 +82,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	}
 	stop()
 	m.startRuntime(t, options)
-	s.waitCluster(t, patience, upToDate(second))
+	s.waitCluster(t, upToDate(second))
 	for kind, namespace := range map[string]string{"HostedCluster": s.namespace, "HostedControlPlane": s.controlPlane()} {
 		if active, _, states := s.encryptionStatus(t, kind, namespace); active != second || len(states) != 1 || states[0] != "Completed" {
 			t.Errorf("%s: active key %s, rotations %v", kind, active, states)

@@ -49,7 +49,7 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 	s := m.sample(t, "lost-key")
 	s.awaitKind(t)
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	s.expectEncryption(t)
 	endpoint := s.hostedCluster(t).Status.ControlPlaneEndpoint
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: contract.EncryptionKeySecret}}
@@ -62,14 +62,14 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 	if err := s.client.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, keysMissing(metav1.ConditionTrue))
+	s.waitCluster(t, keysMissing(metav1.ConditionTrue))
 	expectMissing()
 	s.expectCanary(t)
 
 	runtime.Kill()
 	s.expectNothingRuns(t)
 	m.spawnRuntime(t, options)
-	s.waitCluster(t, patience, keysMissing(metav1.ConditionFalse))
+	s.waitCluster(t, keysMissing(metav1.ConditionFalse))
 	expectMissing()
 	if pids := s.servers(t); len(pids) > 0 {
 		t.Errorf("API servers run without keys: %v", pids)
@@ -87,7 +87,7 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 	if err := s.client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	s.expectCanary(t)
 	if now := s.hostedCluster(t).Status.ControlPlaneEndpoint; now != endpoint {
 		t.Errorf("the endpoint is %v, before %v", now, endpoint)

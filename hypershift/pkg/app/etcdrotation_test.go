@@ -64,7 +64,7 @@ func TestEtcdKeyRotation(t *testing.T) {
 	s := m.sample(t, "etcd-key")
 	s.awaitKind(t)
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	s.expectEncryption(t)
 	before, err := kubeapi.EncryptionKeysOf(s.encryptionKeys(t))
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
@@ -37,10 +37,6 @@ import (
 
 // thirdParty is the folder of the programs and CustomResourceDefinitions that `make third-party` builds.
 const thirdParty = "../../../.build/third-party"
-
-// patience limits the wait for what has no time of its own: only a failed test waits so long. On a machine that compiles other tests at the same time, a
-// hosted API server needs more than a minute to start.
-const patience = 3 * time.Minute
 
 // runtimeEnvironment is an environment variable that makes the test binary run as the runtime, so that tests can kill
 // it.
@@ -284,57 +280,90 @@ func (s *sample) hostedCluster(t testing.TB) *hyperv1.HostedCluster {
 }
 
 // waitCluster watches the HostedCluster until check returns nil.
-func (s *sample) waitCluster(t testing.TB, within time.Duration, check func(*hyperv1.HostedCluster) error) *hyperv1.HostedCluster {
+func (s *sample) waitCluster(t testing.TB, check func(*hyperv1.HostedCluster) error) *hyperv1.HostedCluster {
 	t.Helper()
-	return await(t, s.client, within, &hyperv1.HostedClusterList{}, s.key(), check)
+	return await(t, s.client, &hyperv1.HostedClusterList{}, s.key(), check)
 }
 
-func (s *sample) waitPool(t testing.TB, within time.Duration, check func(*hyperv1.NodePool) error) *hyperv1.NodePool {
+func (s *sample) waitPool(t testing.TB, check func(*hyperv1.NodePool) error) *hyperv1.NodePool {
 	t.Helper()
-	return await(t, s.client, within, &hyperv1.NodePoolList{}, client.ObjectKeyFromObject(s.pool), check)
+	return await(t, s.client, &hyperv1.NodePoolList{}, client.ObjectKeyFromObject(s.pool), check)
 }
 
-// await lists and watches one object until check returns nil. It begins with a list because the API server can start a watch without a
-// version from a cache that is older than the caller's last write.
-func await[T client.Object](t testing.TB, c client.WithWatch, within time.Duration, list client.ObjectList, key client.ObjectKey, check func(T) error) T {
+// await watches one object until check returns nil for one of its states.
+func await[T client.Object](t testing.TB, c client.WithWatch, list client.ObjectList, key client.ObjectKey, check func(T) error) (object T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithCancel(t.Context())
+	states := make(chan observed[T], 16)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for ctx.Err() == nil {
+			watchStates(ctx, c, list, key, states)
+		}
+	})
+	defer watching.Wait()
 	defer cancel()
-	last := error(fmt.Errorf("%s did not appear", key))
-	for ctx.Err() == nil {
-		selected := &client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
-		if last = c.List(ctx, list, selected); last != nil {
-			break
-		}
-		listed, err := meta.ExtractList(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, object := range listed {
-			if last = check(object.(T)); last == nil {
-				return object.(T)
+	last := fmt.Errorf("%s did not appear", key)
+	eventually.Soon(t, fmt.Sprintf("the condition of %T %s", object, key), func() error {
+		for {
+			select {
+			case state := <-states:
+				if last = state.err; last == nil {
+					last = check(state.object)
+				}
+				if last == nil {
+					object = state.object
+					return nil
+				}
+			default:
+				return last
 			}
 		}
-		selected.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
-		watcher, err := c.Watch(ctx, list, selected)
-		if err != nil {
-			last = err
-			break
-		}
-		for event := range watcher.ResultChan() {
-			object, ok := event.Object.(T)
-			if !ok {
-				continue
-			}
-			if last = check(object); last == nil {
-				watcher.Stop()
-				return object
-			}
+	})
+	return object
+}
+
+// observed is a state of an object, or an error of the watch.
+type observed[T client.Object] struct {
+	object T
+	err    error
+}
+
+// watchStates sends the states of one object until the watch or ctx ends. It begins with a list because the API server can start a watch
+// without a version from a cache that is older than the caller's last write.
+func watchStates[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, key client.ObjectKey, states chan<- observed[T]) {
+	send := func(state observed[T]) {
+		select {
+		case states <- state:
+		case <-ctx.Done():
 		}
 	}
-	var zero T
-	t.Fatalf("%T %s: the condition does not hold after %s: %v", zero, key, within, last)
-	return zero
+	list = list.DeepCopyObject().(client.ObjectList) // the receiver keeps the objects of the previous list
+	selected := &client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
+	if err := c.List(ctx, list, selected); err != nil {
+		send(observed[T]{err: err})
+		return
+	}
+	listed, err := meta.ExtractList(list)
+	if err != nil {
+		send(observed[T]{err: err})
+		return
+	}
+	for _, object := range listed {
+		send(observed[T]{object: object.(T)})
+	}
+	selected.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
+	watcher, err := c.Watch(ctx, list, selected)
+	if err != nil {
+		send(observed[T]{err: err})
+		return
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		if object, ok := event.Object.(T); ok {
+			send(observed[T]{object: object})
+		}
+	}
 }
 
 // delete deletes the HostedCluster and waits until all its objects are gone.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -157,8 +156,8 @@ func TestNodePoolLifecycle(t *testing.T) {
 	s.setPool(t, "0s", "spec", "nodeDrainTimeout")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitCluster(t, patience, available)
-	s.waitPool(t, patience, poolReady(2))
+	s.waitCluster(t, available)
+	s.waitPool(t, poolReady(2))
 	hosted := s.hosted(t)
 	watched := watchNodes(t, hosted)
 	nodes := watched.await(t, 2)
@@ -187,7 +186,7 @@ func TestNodePoolLifecycle(t *testing.T) {
 		return fmt.Errorf("no node is cordoned")
 	})
 
-	s.waitPool(t, 30*time.Second, poolReady(1))
+	s.waitPool(t, poolReady(1))
 	if err := watched.happened(removed, "left"); err == nil {
 		t.Error("the node was removed although a disruption budget protects its pod")
 	}
@@ -249,7 +248,7 @@ func TestNodePoolLifecycle(t *testing.T) {
 		}
 	}
 	watched.await(t, 3)
-	s.waitPool(t, 30*time.Second, func(pool *hyperv1.NodePool) error {
+	s.waitPool(t, func(pool *hyperv1.NodePool) error {
 		for _, c := range pool.Status.Conditions {
 			if c.Type == hyperv1.NodePoolAutoscalingEnabledConditionType && c.Status == corev1.ConditionTrue && pool.Status.Replicas == 3 {
 				return nil

@@ -35,7 +35,7 @@ func TestControlPlanesArePods(t *testing.T) {
 	limited.startRuntime(t, m.options(t.TempDir(), withPods))
 	s := m.sample(t, "pods")
 	s.create(t)
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.KubeAPIServerAvailable))
 		if c == nil || c.Status == metav1.ConditionTrue || hc.Status.ControlPlaneEndpoint.Host != "kube-apiserver."+s.controlPlane()+".svc" {
 			return fmt.Errorf("condition %v, endpoint %v", c, hc.Status.ControlPlaneEndpoint)

@@ -99,6 +99,7 @@ func (s *sample) expectNothingRuns(t testing.TB) {
 func withProcessFidelity(o *Options) { o.Fidelity = "process" }
 
 func TestProcessFidelity(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	stateDir := t.TempDir()
 	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
@@ -107,12 +108,12 @@ func TestProcessFidelity(t *testing.T) {
 	began := time.Now()
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
-	hc := s.waitCluster(t, patience, available)
+	hc := s.waitCluster(t, available)
 	t.Logf("Available after %s", time.Since(began))
 	if host := hc.Status.ControlPlaneEndpoint.Host; host != "127.0.0.1" {
 		t.Errorf("endpoint host %q", host)
 	}
-	s.waitPool(t, patience, poolReady(3))
+	s.waitPool(t, poolReady(3))
 	t.Logf("node pool ready after %s", time.Since(began))
 
 	nodes, err := s.nodesReady(t, 3)
@@ -140,7 +141,7 @@ func TestProcessFidelity(t *testing.T) {
 		s.setPool(t, int64(replicas), "spec", "replicas")
 		s.apply(t, s.pool)
 		eventually.Soon(t, fmt.Sprintf("%d nodes are ready", replicas), func() error { _, err := s.nodesReady(t, replicas); return err })
-		s.waitPool(t, patience, poolReady(int32(replicas)))
+		s.waitPool(t, poolReady(int32(replicas)))
 	}
 
 	stop()
@@ -180,6 +181,7 @@ func TestProcessFidelity(t *testing.T) {
 }
 
 func TestCreationAndDeletionSurviveKills(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed")
@@ -213,8 +215,8 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 		s.expectNothingRuns(t)
 		first = m.spawnRuntime(t, options)
 	}
-	s.waitCluster(t, patience, available)
-	s.waitPool(t, patience, poolReady(3))
+	s.waitCluster(t, available)
+	s.waitPool(t, poolReady(3))
 	eventually.Soon(t, "three nodes are ready", func() error { _, err := s.nodesReady(t, 3); return err })
 	if pids := s.servers(t); len(pids) != 1 {
 		t.Errorf("hosted API servers: %v", pids)
@@ -240,7 +242,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "restart")
 	s.create(t)
-	before := s.waitCluster(t, patience, available)
+	before := s.waitCluster(t, available)
 	pids := s.servers(t)
 	if len(pids) != 1 {
 		t.Fatalf("hosted API servers: %v", pids)
@@ -281,7 +283,7 @@ func TestLateNodeBecomesReady(t *testing.T) {
 	s.createPrerequisites(t)
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	eventually.Soon(t, "three nodes are ready", func() error {
 		_, err := s.nodesReady(t, 3)
 		return err
@@ -302,7 +304,7 @@ func TestHungHostedAPIServerIsRestarted(t *testing.T) {
 	s := m.sample(t, "hung")
 	s.createPrerequisites(t)
 	s.apply(t, s.cluster)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	before := s.servers(t)
 	if len(before) != 1 {
 		t.Fatalf("hosted API servers: %v", before)
@@ -310,13 +312,13 @@ func TestHungHostedAPIServerIsRestarted(t *testing.T) {
 	if err := syscall.Kill(before[0], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) {
 			return errors.New("the HostedCluster is Available")
 		}
 		return nil
 	})
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	if after := s.servers(t); len(after) != 1 || after[0] == before[0] {
 		t.Errorf("hosted API servers after the restart: %v, before: %v", after, before)
 	}

@@ -32,7 +32,7 @@ func TestReaderOnlyReads(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "readers")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	pair := s.certificate(t, "reader-1", s.requestFor(t, "reader-1", contract.SREBreakGlass, ada, clusterreader.Group))
 	user, err := s.whoAmI(t, withCertificate(pair))
 	if err != nil || user.Username != ada || !slices.Contains(user.Groups, clusterreader.Group) || slices.Contains(user.Groups, "system:masters") {
@@ -129,7 +129,7 @@ func TestRevokedAccessEndsWithItsCertificate(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "one-ends")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	others := s.certificate(t, "bob-1", s.requestFor(t, "bob-1", contract.SREBreakGlass, bob, "system:masters"))
 
 	// The operator signs for 10 minutes at least. Its signer certifies the same request for seconds.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -27,8 +26,8 @@ func (s *sample) createWithData(t *testing.T) {
 	s.setPool(t, int64(1), "spec", "replicas")
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
-	s.waitCluster(t, patience, available)
-	s.waitPool(t, patience, poolReady(1))
+	s.waitCluster(t, available)
+	s.waitPool(t, poolReady(1))
 	if _, err := s.hosted(t).CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: customersObject}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +107,7 @@ func TestRemovedNamespaceIsRebuiltEmpty(t *testing.T) {
 	if s.hasCustomersObject(t) {
 		t.Error("the new control plane has data of the removed one")
 	}
-	s.waitPool(t, patience, poolReady(1))
+	s.waitPool(t, poolReady(1))
 	s.delete(t)
 	s.expectNothingRuns(t)
 }
@@ -145,7 +144,7 @@ func TestRemovedNamespaceIsReported(t *testing.T) {
 	m.startRuntime(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "held")
 	s.create(t)
-	s.waitCluster(t, patience, available)
+	s.waitCluster(t, available)
 	controlPlane := s.controlPlaneUID(t)
 	const finalizer = "test.hcpmesh.io/held"
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "held", Finalizers: []string{finalizer}}}
@@ -155,7 +154,7 @@ func TestRemovedNamespaceIsReported(t *testing.T) {
 	if err := s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.controlPlane()}}); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded))
 		if c == nil || c.Status != metav1.ConditionFalse || meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) {
 			return fmt.Errorf("the conditions are %v", hc.Status.Conditions)
@@ -168,7 +167,7 @@ func TestRemovedNamespaceIsReported(t *testing.T) {
 	if err := s.client.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if now := s.controlPlaneUID(t); now == "" || now == controlPlane {
 			return errors.New("the control plane is not built again yet")
 		}

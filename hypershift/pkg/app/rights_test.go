@@ -73,8 +73,8 @@ func TestRightsOfTheChart(t *testing.T) {
 	s := m.sample(t, "rights")
 	s.create(t)
 	s.apply(t, s.pool)
-	s.waitCluster(t, patience, available)
-	s.waitPool(t, patience, poolReady(3))
+	s.waitCluster(t, available)
+	s.waitPool(t, poolReady(3))
 
 	const user = "system:customer-break-glass:system-admin"
 	pair := s.certificate(t, "rights-1", s.request(t, "rights-1", contract.CustomerBreakGlass, user))

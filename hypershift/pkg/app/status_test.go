@@ -64,14 +64,14 @@ func TestStatusFidelity(t *testing.T) {
 	s.createPrerequisites(t)
 	began := time.Now()
 	s.apply(t, s.cluster)
-	hc := s.waitCluster(t, patience, available)
+	hc := s.waitCluster(t, available)
 	t.Logf("Available after %s", time.Since(began))
 	if hc.Status.Version.History[0].State != "Partial" {
 		t.Errorf("version history without nodes: %+v", hc.Status.Version.History)
 	}
 	s.apply(t, s.pool)
-	s.waitPool(t, patience, poolReady(3))
-	s.waitCluster(t, patience, func(hc *hyperv1.HostedCluster) error {
+	s.waitPool(t, poolReady(3))
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if hc.Status.Version.History[0].State != "Completed" {
 			return fmt.Errorf("version history with nodes: %+v", hc.Status.Version.History)
 		}
