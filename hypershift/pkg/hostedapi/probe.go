@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/clusterreader"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -24,6 +25,8 @@ type Probes struct {
 	// NotReadyFailures is the number of consecutive failed probes after which a server is not ready, and HungFailures the number of
 	// consecutive probes without a response after which it is killed and restarted.
 	NotReadyFailures, HungFailures int
+	// Clock times the pauses and the probes; the clock of the machine if it is nil.
+	Clock clock.WithDelayedExecution
 }
 
 // DefaultProbes cost one request per server in ten seconds, over a connection that stays open.
@@ -41,10 +44,10 @@ func (s *server) watch(ctx context.Context) error {
 	defer func() { client.CloseIdleConnections() }()
 	failures, silent := 0, 0
 	for {
-		if backoff.Sleep(ctx, backoff.Jitter(probes.Interval)) != nil {
+		if !probes.pause(ctx) {
 			return nil
 		}
-		err := s.check(ctx, client, probes.Timeout)
+		err := s.check(ctx, client, probes)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -72,11 +75,29 @@ func (s *server) watch(ctx context.Context) error {
 	}
 }
 
+// pause waits until the next probe is due. It returns false if ctx ends first.
+func (p Probes) pause(ctx context.Context) bool {
+	timer := p.Clock.NewTimer(backoff.Jitter(p.Interval))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
 // check sends one probe.
-func (s *server) check(ctx context.Context, client *http.Client, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (s *server) check(ctx context.Context, client *http.Client, probes Probes) error {
+	probe, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return kubehealth.Check(ctx, client, "https://127.0.0.1:"+strconv.Itoa(int(s.port.Load())))
+	timer := probes.Clock.AfterFunc(probes.Timeout, cancel)
+	defer timer.Stop()
+	err := kubehealth.Check(probe, client, "https://127.0.0.1:"+strconv.Itoa(int(s.port.Load())))
+	if err != nil && probe.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("the API server does not respond within %s", probes.Timeout)
+	}
+	return err
 }
 
 // ensureReaders gives the group of readers its rights. It retries until ctx ends.

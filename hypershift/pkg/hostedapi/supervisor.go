@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
@@ -67,6 +69,9 @@ func NewSupervisor(options Options) (*Supervisor, error) {
 	}
 	if options.Probes == (Probes{}) {
 		options.Probes = DefaultProbes
+	}
+	if options.Probes.Clock == nil {
+		options.Probes.Clock = clock.RealClock{}
 	}
 	if options.Ports == (PortRange{}) {
 		options.Ports = DefaultPortRange
