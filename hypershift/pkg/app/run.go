@@ -58,6 +58,11 @@ type Runtime struct {
 	health  atomic.Pointer[health] // nil before Run was called
 
 	servers atomic.Pointer[hostedServers] // nil before they are run
+
+	// newCache and newQueue construct the cache and the queues of the controllers; nil are those of controller-runtime. A test can observe
+	// what the controllers have read and handled.
+	newCache cache.NewCacheFunc
+	newQueue readyourwrites.NewQueue
 }
 
 // hostedServers counts hosted API servers.
@@ -167,9 +172,10 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 		}
 	}
 	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:  scheme,
-		Logger:  logr.FromSlogHandler(r.log.Handler()),
-		Metrics: metricsserver.Options{BindAddress: "0"}, // package process serves the metrics
+		Scheme:   scheme,
+		NewCache: r.newCache,
+		Logger:   logr.FromSlogHandler(r.log.Handler()),
+		Metrics:  metricsserver.Options{BindAddress: "0"}, // package process serves the metrics
 		Controller: config.Controller{
 			SkipNameValidation: new(true), RecoverPanic: new(true),
 			// The priority queue of this version of controller-runtime deadlocks if it hands out an item during
@@ -226,7 +232,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, EgressProxy: r.options.EgressProxy != "", KubeletAuthority: kubeletAuthority, Log: r.log,
+		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, EgressProxy: r.options.EgressProxy != "", KubeletAuthority: kubeletAuthority, NewQueue: r.newQueue, Log: r.log,
 		OnRemove: func(controlPlane string) {
 			nodes.Forget(controlPlane)
 			secrets.Forget(controlPlane)
@@ -272,7 +278,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}
 	pools := &nodepool.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Nodes: nodes, Pods: pods, Log: r.log,
+		Nodes: nodes, Pods: pods, NewQueue: r.newQueue, Log: r.log,
 	}
 	if err := clusters.SetupWithManager(manager, clusterChanges); err != nil {
 		return fmt.Errorf("setting up the hosted cluster controller: %w", err)
@@ -280,11 +286,11 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	if err := pools.SetupWithManager(manager, poolChanges); err != nil {
 		return fmt.Errorf("setting up the node pool controller: %w", err)
 	}
-	signers := &breakglass.Operator{Management: management(), Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
+	signers := &breakglass.Operator{Management: management(), Probe: breakglass.APIProber{Management: manager.GetClient()}, NewQueue: r.newQueue, Log: r.log}
 	if err := signers.SetupWithManager(manager); err != nil {
 		return err
 	}
-	if err := uses.SetupWithManager(manager); err != nil {
+	if err := uses.SetupWithManager(manager, r.newQueue); err != nil {
 		return err
 	}
 	r.waitFor("the caches")

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -78,9 +79,10 @@ func (r *Reporter) Forget(controlPlane string) {
 }
 
 // SetupWithManager registers the controller that writes reports.
-func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
+func (r *Reporter) SetupWithManager(mgr ctrl.Manager, newQueue readyourwrites.NewQueue) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("break-glass-audit").
 		WatchesRawSource(source.Channel(r.changes, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{NewQueue: newQueue}).
 		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			err := r.reconcile(ctx, request.Name)
 			if apierrors.IsConflict(err) {

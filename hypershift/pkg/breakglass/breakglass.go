@@ -42,13 +42,14 @@ type Operator struct {
 	// Management reads from the cache, but nothing older than its own last write, and writes.
 	Management *readyourwrites.Client
 	Probe      Prober
+	NewQueue   readyourwrites.NewQueue
 	Log        *slog.Logger
 }
 
 // SetupWithManager registers the controllers of signers, of requests and of revocations.
 func (o *Operator) SetupWithManager(mgr ctrl.Manager) error {
 	managed := builder.WithPredicates(predicate.NewPredicateFuncs(isManagedObject))
-	concurrent := controller.Options{MaxConcurrentReconciles: concurrency}
+	concurrent := controller.Options{MaxConcurrentReconciles: concurrency, NewQueue: o.NewQueue}
 	created := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	err := ctrl.NewControllerManagedBy(mgr).Named("break-glass-signer").
 		For(&hyperv1.HostedControlPlane{}, created).

@@ -58,6 +58,7 @@ type Reconciler struct {
 	HostedSecrets HostedSecrets
 	// OnRemove is called before a control plane's API server or its certificates are removed, so that its clients stop.
 	OnRemove func(controlPlaneNamespace string)
+	NewQueue readyourwrites.NewQueue
 	Log      *slog.Logger
 
 	owners sync.Map // reconcile.Request of the HostedCluster, by control-plane namespace
@@ -78,7 +79,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToHostedClusters)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToHostedClusters)).
 		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToHostedCluster))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, LogConstructor: logConstructor(mgr)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, NewQueue: r.NewQueue, LogConstructor: logConstructor(mgr)}).
 		Complete(r)
 }
 

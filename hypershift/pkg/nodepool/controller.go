@@ -53,6 +53,7 @@ type Reconciler struct {
 	Scale      schedule.Scale
 	Nodes      Nodes
 	Pods       Pods
+	NewQueue   readyourwrites.NewQueue
 	Log        *slog.Logger
 }
 
@@ -67,7 +68,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 		For(&hyperv1.NodePool{}, builder.WithPredicates(readyourwrites.IgnoreStatusUpdates())).
 		Watches(&hyperv1.HostedCluster{}, handler.EnqueueRequestsFromMapFunc(r.hostedClusterToNodePools), builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToNodePools))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, LogConstructor: func(request *reconcile.Request) logr.Logger {
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, NewQueue: r.NewQueue, LogConstructor: func(request *reconcile.Request) logr.Logger {
 			if request == nil {
 				return mgr.GetLogger()
 			}

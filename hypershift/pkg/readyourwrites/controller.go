@@ -1,10 +1,15 @@
 package readyourwrites
 
 import (
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
+
+// NewQueue constructs the queue of a controller, as controller.Options.NewQueue does; nil is that of controller-runtime.
+type NewQueue = func(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // LockedPatch returns a patch with the differences from base that fails with a conflict if the object was written
 // since. Fields that the pinned API types do not have survive, and no update of another writer is lost.

@@ -222,3 +222,29 @@ func TestProcessIsReplacedAndKeepsRunning(t *testing.T) {
 		return count.Load() - countBefore
 	})
 }
+
+func TestIdleNeedsReportAndNoWrite(t *testing.T) {
+	p, busy := &Process{}, errors.New("busy")
+	p.Start(func() func() { return func() {} })
+	defer p.Stop()
+	for name, c := range map[string]struct {
+		report func() error
+		idle   bool
+	}{
+		"Idle":    {func() error { return nil }, true},
+		"Busy":    {func() error { return busy }, false},
+		"Writing": {func() error { return p.Point("write") }, false},
+	} {
+		if err := p.Idle(c.report); (err == nil) != c.idle {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p.During(newInjector(1, 1), func() {
+		if err := p.Idle(func() error { _ = p.Point("write"); return nil }); !errors.Is(err, ErrCrashed) {
+			t.Errorf("with a crash: %v", err)
+		}
+	})
+	if err := p.Idle(func() error { return nil }); err != nil {
+		t.Errorf("after the replacement: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package crashsweep
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -13,6 +14,7 @@ import (
 type Process struct {
 	injector atomic.Pointer[Injector] // of the current run; nil between runs
 	lastCall atomic.Int64             // when a write last began or ended, in nanoseconds since 1970
+	calls    atomic.Int64             // number of writes that have begun, and of those that have ended
 
 	mu    sync.Mutex
 	start func() (stop func())
@@ -96,8 +98,32 @@ func (p *Process) CheckIdle(quiet time.Duration) error {
 	return nil
 }
 
+// Idle returns nil if the process is running and report returns nil for it, and no write has begun or ended meanwhile. report returns why the
+// current instance is not idle: what it still has to do, or has not read yet. No instance is replaced while report runs.
+func (p *Process) Idle(report func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.calls.Load()
+	if p.Crashed() {
+		return ErrCrashed
+	}
+	if err := report(); err != nil {
+		return err
+	}
+	if p.Crashed() {
+		return ErrCrashed
+	}
+	if p.calls.Load() != before {
+		return errors.New("the process has written meanwhile")
+	}
+	return nil
+}
+
 // MarkBusy restarts the interval that CheckIdle requires, for a process that is about to write.
-func (p *Process) MarkBusy() { p.lastCall.Store(time.Now().UnixNano()) }
+func (p *Process) MarkBusy() {
+	p.lastCall.Store(time.Now().UnixNano())
+	p.calls.Add(1)
+}
 
 // KubernetesTransport returns a transport to a Kubernetes API server that intercepts every request but reads and reviews.
 // It has the signature of rest.Config.Wrap's argument.
