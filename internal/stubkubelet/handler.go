@@ -16,6 +16,7 @@ import (
 	clientremotecommand "k8s.io/client-go/tools/remotecommand"
 	"k8s.io/kubelet/pkg/cri/streaming/portforward"
 	"k8s.io/kubelet/pkg/cri/streaming/remotecommand"
+	"k8s.io/utils/clock"
 	utilexec "k8s.io/utils/exec"
 )
 
@@ -143,7 +144,7 @@ func (s *Server) withStream(serve func(ctx context.Context, st *stream, w http.R
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		defer context.AfterFunc(st.pod.ctx, func() { cancel(errPodEnded) })()
-		st.idle = newIdleTimer(s.options.IdleTimeout, func() { cancel(fmt.Errorf("no data for %s", s.options.IdleTimeout)) })
+		st.idle = newIdleTimer(s.options.Clock, s.options.IdleTimeout, func() { cancel(fmt.Errorf("no data for %s", s.options.IdleTimeout)) })
 		defer st.idle.stop()
 		if conn, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 			defer context.AfterFunc(conn.ended, func() { cancel(errClientGone) })()
@@ -158,7 +159,7 @@ func (s *Server) withStream(serve func(ctx context.Context, st *stream, w http.R
 				}
 				select {
 				case <-served:
-				case <-time.After(endGrace):
+				case <-s.options.Clock.After(endGrace):
 					_ = conn.Close()
 				}
 			})
@@ -320,11 +321,11 @@ func (st *stream) connectionTimeout() time.Duration {
 // idleTimer calls a function after a time without data.
 type idleTimer struct {
 	timeout time.Duration
-	timer   *time.Timer
+	timer   clock.Timer
 }
 
-func newIdleTimer(timeout time.Duration, expired func()) *idleTimer {
-	return &idleTimer{timeout: timeout, timer: time.AfterFunc(timeout, expired)}
+func newIdleTimer(clock clock.WithDelayedExecution, timeout time.Duration, expired func()) *idleTimer {
+	return &idleTimer{timeout: timeout, timer: clock.AfterFunc(timeout, expired)}
 }
 
 // active begins the timeout again, unless it has expired or was stopped.

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"golang.org/x/net/netutil"
 
@@ -71,7 +72,9 @@ type Options struct {
 	Certificate tls.Certificate
 	// IdleTimeout ends a stream without data; DefaultIdleTimeout if it is zero.
 	IdleTimeout time.Duration
-	Log         *slog.Logger
+	// Clock times IdleTimeout and the ends of streams; the clock of the machine if it is nil.
+	Clock clock.WithDelayedExecution
+	Log   *slog.Logger
 }
 
 // Server serves the kubelet API of the nodes of many clusters. It is safe for concurrent use.
@@ -97,6 +100,9 @@ func Listen(options Options) (*Server, error) {
 	}
 	if options.IdleTimeout == 0 {
 		options.IdleTimeout = DefaultIdleTimeout
+	}
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
 	}
 	s := &Server{options: options, port: int32(listener.Addr().(*net.TCPAddr).Port), files: &budget{limit: maxTotalFileBytes}, clusters: map[string]*cluster{}}
 	s.http = &http.Server{

@@ -1,6 +1,7 @@
 package stubkubelet_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -24,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
@@ -32,9 +34,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
-
-// timeout bounds what a busy machine may need.
-const timeout = time.Minute
 
 var shared kubeapitest.Shared
 
@@ -80,21 +79,23 @@ type result struct {
 // kubectl runs kubectl as the administrator.
 func (w *world) kubectl(t *testing.T, input io.Reader, arguments ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
 	var out, errOut bytes.Buffer
-	command := exec.CommandContext(ctx, filepath.Join(w.kube.Programs, "kubectl"), append([]string{"--kubeconfig", w.kube.Kubeconfig()}, arguments...)...)
+	command := w.command(t, arguments...)
 	command.Stdin, command.Stdout, command.Stderr = input, &out, &errOut
-	command.Env = append(os.Environ(), "HOME="+t.TempDir())
 	err := command.Run()
 	var exited *exec.ExitError
 	if err != nil && !errors.As(err, &exited) {
 		t.Fatalf("kubectl %v: %v", arguments, err)
 	}
-	if ctx.Err() != nil {
-		t.Fatalf("kubectl %v did not end: %s%s", arguments, &out, &errOut)
-	}
 	return result{out.String(), errOut.String(), command.ProcessState.ExitCode()}
+}
+
+// command returns a kubectl of the administrator that ends with the test.
+func (w *world) command(t *testing.T, arguments ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(w.kube.Programs, "kubectl"), append([]string{"--kubeconfig", w.kube.Kubeconfig()}, arguments...)...)
+	command.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return command
 }
 
 // expect runs kubectl and compares its output.
@@ -234,10 +235,8 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for protocol, executor := range map[string]remotecommand.Executor{"SPDY": spdy, "WebSocket": socket} {
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		defer cancel()
 		out := newTypist("$ ", "stty size\rexit 3\r")
-		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: out, Stdout: out, Tty: true, TerminalSizeQueue: &sizes{{Width: 91, Height: 17}}})
+		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: out, Stdout: out, Tty: true, TerminalSizeQueue: &sizes{{Width: 91, Height: 17}}})
 		if err == nil || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(out.String(), "17 91\r\n") {
 			t.Errorf("%s: %v, output %q", protocol, err, out.String())
 		}
@@ -607,9 +606,30 @@ func TestStreamsAreBounded(t *testing.T) {
 
 }
 
+// TestIdleStreamEnds executes a command that writes a line and then nothing.
 func TestIdleStreamEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *stubkubelet.Options) { o.IdleTimeout = 200 * time.Millisecond })
+	clock := clocktesting.NewFakeClock(time.Now())
+	w := newWorld(t, func(o *stubkubelet.Options) { o.Clock = clock })
 	pod := w.pod(t, "", nil)
-	w.expect(t, result{code: 137}, "", "exec", pod.Name, "--", "sleep", "1000")
+	command := w.command(t, "exec", pod.Name, "--", "sh", "-c", "echo started; sleep 1000")
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "started\n" {
+		t.Fatalf("the command wrote %q, %v", line, err)
+	}
+	clock.Step(stubkubelet.DefaultIdleTimeout)
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("the command also wrote %q, %v", rest, err)
+	}
+	_ = command.Wait()
+	if code := command.ProcessState.ExitCode(); code != 137 {
+		t.Errorf("exit code %d", code)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,9 +18,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/stubkubelet"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
-
-// timeout bounds the waits of this package.
-const timeout = time.Minute
 
 // Cluster is a cluster whose nodes are simulated.
 type Cluster struct {
