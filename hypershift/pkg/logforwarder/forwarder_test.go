@@ -20,6 +20,7 @@ import (
 )
 
 func TestCategoriesAreDeliveredToTheirContainers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.set("a", "all", to("one", customerlog.KubeAudit, customerlog.KubeAuditAdmin, customerlog.KubeAPIServer, customerlog.KubeScheduler))
@@ -54,6 +55,7 @@ func TestCategoriesAreDeliveredToTheirContainers(t *testing.T) {
 
 // TestRotationsWhileStopped: each line is delivered once, across restarts and rotations.
 func TestRotationsWhileStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.set("a", "audit", to("one", customerlog.KubeAudit))
@@ -80,6 +82,7 @@ func TestRotationsWhileStopped(t *testing.T) {
 // TestStorageFailuresLoseNothing: while the storage fails, a stream keeps its position and reports whose fault it is. Afterwards it delivers
 // everything, in order. Only a lost response repeats lines.
 func TestStorageFailuresLoseNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		rule  faults.Rule
 		fault string
@@ -132,6 +135,7 @@ func TestStorageFailuresLoseNothing(t *testing.T) {
 
 // TestOneCustomerDoesNotDelayAnother: the account of one cluster responds to nothing, and that of another was deleted. A third gets its lines.
 func TestOneCustomerDoesNotDelayAnother(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	release := make(chan struct{})
 	var hanging atomic.Int32
@@ -174,6 +178,7 @@ func TestOneCustomerDoesNotDelayAnother(t *testing.T) {
 // TestFullQueueIsTheLog: while an account refuses everything, the forwarder reads no further. The control plane removes files at last, and the
 // forwarder reports that lines are missing.
 func TestFullQueueIsTheLog(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.set("a", "audit", to("one", customerlog.KubeAudit))
@@ -213,6 +218,7 @@ func TestFullQueueIsTheLog(t *testing.T) {
 
 // TestPoisonedLinesDoNotStopTheOthers: lines that are not audit events, that are too long, or that the storage refuses permanently.
 func TestPoisonedLinesDoNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.set("a", "audit", to("one", customerlog.KubeAudit))
@@ -278,6 +284,7 @@ func TestPoisonedLinesDoNotStopTheOthers(t *testing.T) {
 
 // TestPoisonBoxIsBounded: the box keeps two files.
 func TestPoisonBoxIsBounded(t *testing.T) {
+	t.Parallel()
 	const limit = 10 * poisonContent
 	dir := t.TempDir()
 	discards := 0
@@ -336,6 +343,7 @@ func TestFullDiskOfPositions(t *testing.T) {
 
 // TestChangedSettings: a setting names another account, another category, or is deleted.
 func TestChangedSettings(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.createAccount("two")
@@ -393,6 +401,7 @@ func TestChangedSettings(t *testing.T) {
 // TestDeletedControlPlane: the control plane and its logs are removed while the account is away. The rest is delivered afterwards, and no state
 // remains. A control plane with the name of the deleted one begins after that.
 func TestDeletedControlPlane(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.set("a", "audit", to("one", customerlog.KubeAudit))
@@ -429,6 +438,7 @@ func TestDeletedControlPlane(t *testing.T) {
 
 // TestDeletedWhileStopped: the state of a control plane that was deleted while no forwarder ran is removed, and reported as a gap.
 func TestDeletedWhileStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.set("a", "audit", to("one", customerlog.KubeAudit))
@@ -447,6 +457,7 @@ func TestDeletedWhileStopped(t *testing.T) {
 
 // TestSettingsCannotBeRead: Resource Manager is away at the start, and later. Delivery begins when it is back, and continues while it is away.
 func TestSettingsCannotBeRead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	w.set("a", "audit", to("one", customerlog.KubeAudit))
@@ -484,6 +495,7 @@ func (f *forwarder) awaitSettingsFailure(t *testing.T, w *world) {
 
 // TestIdleClustersCostNothing: the forwarder sends no requests about a cluster without new lines, also when its settings are old.
 func TestIdleClustersCostNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.createAccount("one")
 	for _, name := range []string{"idle", "busy"} {

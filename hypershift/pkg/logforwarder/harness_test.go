@@ -47,7 +47,6 @@ const (
 	group        = "/subscriptions/" + subscription + "/resourceGroups/logs"
 	armAudience  = "https://management.azure.com"
 	blobAudience = "https://storage.azure.com"
-	within       = time.Minute
 )
 
 // world has an emulated Azure with a customer, and the logs of control planes.

@@ -24,6 +24,7 @@ import (
 // TestNamespacesOfControlPlanes: the forwarder delivers the logs of the control planes whose namespaces have a resource ID, with the rights that it
 // has in a local region, and no others.
 func TestNamespacesOfControlPlanes(t *testing.T) {
+	t.Parallel()
 	cluster := kubeapitest.Start(t)
 	admin := clientOf(t, cluster.Kubeconfig())
 	cluster.AgentKubeconfig(t) // applies the roles of a management cluster
