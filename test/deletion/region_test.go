@@ -69,8 +69,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	deadline = 90 * time.Second
-	shard    = "mgmt-1"
+	shard = "mgmt-1"
 	// stuckAfter is the time after which a step of a deletion counts as stuck.
 	stuckAfter = 500 * time.Millisecond
 	// timeScale reduces the ten minutes that HyperShift waits for cloud resources to three seconds.

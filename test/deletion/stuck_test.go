@@ -119,12 +119,16 @@ func TestStuckDeletions(t *testing.T) {
 }
 
 // cloudResourcesGone: HyperShift cannot destroy cloud resources because their resource group is gone. It stops waiting after
-// ten minutes, which timeScale reduces to three seconds.
+// ten minutes, which timeScale reduces to three seconds. Another fault extends the wait until the step was reported as stuck.
 func cloudResourcesGone(r *region) {
 	c := r.create("cloud")
-	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, contract.FaultCloudGone))
+	inject := func(faults string) {
+		r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, faults))
+	}
+	inject(string(contract.FaultCloudGone + "," + contract.FaultDeleteStuck))
 	c.remove()
 	c.stuckIn("hosted-cluster", "Finalizers hypershift.openshift.io/finalizer")
+	inject(string(contract.FaultCloudGone))
 	c.deleted()
 	c.nothingLeft()
 }
