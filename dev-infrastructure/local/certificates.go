@@ -103,7 +103,7 @@ func (r *Region) keepCertificates(ctx context.Context) {
 		if time.Now().Before(r.certificateStatus().Renewal) {
 			continue
 		}
-		err := r.renew(ctx)
+		err := r.RenewCertificates(ctx)
 		r.mu.Lock()
 		r.certificates.Error = ""
 		if err != nil {
@@ -128,8 +128,9 @@ func (r *Region) certificateStatus() CertificateStatus {
 	return status
 }
 
-// renew issues new certificates for all processes, which use them in their next handshakes.
-func (r *Region) renew(ctx context.Context) error {
+// RenewCertificates issues new certificates for all processes, which use them in their next handshakes. The region does so by itself after two
+// thirds of the lifetime of the certificates.
+func (r *Region) RenewCertificates(ctx context.Context) error {
 	r.files.Lock()
 	defer r.files.Unlock()
 	store, err := r.openAuthority()
