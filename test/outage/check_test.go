@@ -20,9 +20,6 @@ import (
 // work; a test of admin checks for how long admin waits.
 const inTime = 3 * time.Second
 
-// repeatLimit bounds how long a check of an explanation is repeated.
-const repeatLimit = time.Minute
-
 // try makes a component unavailable, checks all explanations, and checks that all operations succeed after the outage. It calls
 // recovered at the end.
 func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, recovered func()) {
@@ -106,55 +103,69 @@ func (r *region) awaitCode(t *testing.T, ctx context.Context, name, code string)
 
 }
 
-// checkAll requests and checks the explanations of the region and of the cluster of each operation, all at the same time.
+// checkAll requests and checks the explanations of the region and of the cluster of each operation, all at the same time. On a busy machine
+// admin may not respond, or another component may not respond to admin in time, so it requests the explanations that are not right again. With
+// -outages-all, which needs a machine without other work, it requests each once.
 func (r *region) checkAll(t *testing.T, ctx context.Context, c component, f fault, begun map[string]*operation) {
 	t.Helper()
-	var checks sync.WaitGroup
+	var pending []string
 	for _, name := range operations {
 		switch reason := c.omittedFor(name); {
 		case reason != "":
 			r.results.add(c, f, name, "not tested: "+reason, 0)
-			continue
-		case name == theMetric:
-			continue
+		case name != theMetric:
+			pending = append(pending, name)
 		}
-		cluster := quiet
-		if o := begun[name]; o != nil {
-			cluster = o.cluster
-		}
-		checks.Go(func() {
-			var items []adminv1.ExplanationItem
-			var text string
-			var took time.Duration
-			// On a busy machine admin may not respond, or another component may not respond to admin in time.
-			err := r.repeat(ctx, func() (err error) {
-				asked := time.Now()
-				items, text, err = r.explain(ctx, name, cluster)
-				took = time.Since(asked)
-				if err != nil {
-					return err
-				}
-				if err := blameless(items); err != nil {
-					t.Errorf("%s: %v:\n%s", name, err, text)
-				}
-				return named(items, c, f)
-			})
-			if err != nil {
-				t.Errorf("%s: %v:\n%s", name, err, text)
-			}
-			if len(items) == 0 {
-				return
-			}
-			r.results.add(c, f, name, fmt.Sprintf("%s %s %s %s", items[0].Code, items[0].Layer, items[0].State, items[0].Responsible), took)
-			if *all && took > inTime {
-				t.Errorf("%s: the explanation came after %s", name, took)
-			}
-		})
 	}
-	checks.Wait()
+	checkPending := func() error {
+		failed := make([]error, len(pending))
+		var checks sync.WaitGroup
+		for i, name := range pending {
+			checks.Go(func() { failed[i] = r.checkExplanation(t, ctx, c, f, name, begun[name]) })
+		}
+		checks.Wait()
+		var wrong []string
+		for i, name := range pending {
+			if failed[i] != nil {
+				wrong = append(wrong, name)
+			}
+		}
+		pending = wrong
+		return errors.Join(failed...)
+	}
+	if !*all {
+		eventually.Soon(t, "all explanations name "+c.layer, checkPending)
+	} else if err := checkPending(); err != nil {
+		t.Error(err)
+	}
 	if c.omittedFor(theMetric) == "" {
 		r.checkMetric(t, ctx, c, f)
 	}
+}
+
+// checkExplanation requests and checks the explanation of the region or of the cluster of an operation, which is nil for a cluster without one.
+func (r *region) checkExplanation(t *testing.T, ctx context.Context, c component, f fault, name string, o *operation) error {
+	cluster := quiet
+	if o != nil {
+		cluster = o.cluster
+	}
+	asked := time.Now()
+	items, text, err := r.explain(ctx, name, cluster)
+	took := time.Since(asked)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := blameless(items); err != nil {
+		t.Errorf("%s: %v:\n%s", name, err, text)
+	}
+	if *all && took > inTime {
+		t.Errorf("%s: the explanation came after %s", name, took)
+	}
+	if err := named(items, c, f); err != nil {
+		return fmt.Errorf("%s: %w:\n%s", name, err, text)
+	}
+	r.results.add(c, f, name, fmt.Sprintf("%s %s %s %s", items[0].Code, items[0].Layer, items[0].State, items[0].Responsible), took)
+	return nil
 }
 
 // checkMetric checks that admin exports the outage of a layer, and no other one. Every explanation updates the metrics.
@@ -204,17 +215,6 @@ func (r *region) explain(ctx context.Context, name, cluster string) (items []adm
 		return nil, "", err
 	}
 	return explained.Items, explained.Text(), nil
-}
-
-// repeat repeats a check of an explanation for at most repeatLimit. With -outages-all, which needs a machine without other work, the check
-// is made once.
-func (r *region) repeat(ctx context.Context, check func() error) error {
-	if *all {
-		return check()
-	}
-	ctx, cancel := context.WithTimeout(ctx, repeatLimit)
-	defer cancel()
-	return eventually.Repeat(ctx, check)
 }
 
 // named returns an error unless the first item names the component.
