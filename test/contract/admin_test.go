@@ -82,7 +82,7 @@ func TestCasesOfAdmin(t *testing.T) {
 	}
 	tokens := &engineers{next: &http.Transport{TLSClientConfig: trusted, MaxIdleConnsPerHost: 4}, tokens: h.tokens()}
 	record := servertest.New(tokens)
-	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, Timeout: patience, RetryInterval: pause,
+	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, RetryInterval: pause,
 		Headers: [][2]string{{"Content-Type", "application/json"}}}
 	for _, c := range cases {
 		if inProcess[c.Name] != "" {
@@ -317,9 +317,7 @@ func (h *adminFixture) setUp() map[string]string {
 // kubectl runs kubectl in the namespace of the cluster that is being deleted, and returns its output.
 func (h *adminFixture) kubectl(arguments ...string) string {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), patience)
-	defer cancel()
-	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, append([]string{"--namespace", h.namespace}, arguments...)...)
+	command := exec.CommandContext(context.WithoutCancel(h.t.Context()), h.region.Endpoints().Kubectl, append([]string{"--namespace", h.namespace}, arguments...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig)
 	output, err := command.CombinedOutput()
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/sources"
@@ -55,10 +54,8 @@ func start(t *testing.T) *local.Region {
 		if shared.err = os.Chmod(shared.dir, 0o755); shared.err != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-		defer cancel()
 		noDelays, freePorts := 0.0, 0
-		shared.region, shared.err = local.Start(ctx, local.Config{
+		shared.region, shared.err = local.Start(context.Background(), local.Config{
 			StateDir: shared.dir, BasePort: &freePorts, TimeScale: &noDelays, Fidelity: local.FidelityStatus, Build: true, Throwaway: true,
 			ShardKeys: []string{"mgmt-3"}, // the cases of admin register it
 			OnNote:    func(note string) { fmt.Fprintln(os.Stderr, note) },

@@ -264,8 +264,6 @@ func (r *region) histories(seed uint64, clusters int) []*history {
 
 // advance performs 1 to maxSteps steps of each history, at most 64 histories at once, and returns the first error.
 func advance(ctx context.Context, histories []*history, maxSteps int) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	errs := make(chan error, len(histories))
 	slots := make(chan struct{}, 64)
 	var group sync.WaitGroup

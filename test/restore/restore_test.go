@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -26,8 +25,6 @@ var (
 	clusters = flag.Int("restore-clusters", 6, "`number` of clusters")
 	seeds    = flag.Int("restore-seeds", 1, "`number` of random histories")
 )
-
-const patience = 8 * time.Minute
 
 // record returns a function that stores what a customer sees of a document, without the status that the fleet reports: that
 // may change during the repair, and its transition times differ afterwards.
@@ -148,35 +145,29 @@ func (r *region) difference(ctx context.Context, fleet *clusterservice.Client, r
 // awaitRepaired waits until the fleet matches Cosmos DB.
 func (r *region) awaitRepaired() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
-	defer cancel()
-	if err := r.repaired(ctx); err != nil {
-		r.t.Fatalf("the fleet differs from Cosmos DB: %v", err)
-	}
-}
-
-// repaired waits until the fleet does not differ from Cosmos DB. It returns the last difference if ctx ends first.
-func (r *region) repaired(ctx context.Context) error {
-	connection := r.connect()
-	defer func() { _ = connection.Close() }()
-	fleet, rpc := clusterservice.NewClient(connection), csv1.NewClusterServiceClient(connection)
-	return eventually.Repeat(ctx, func() error { return r.difference(ctx, fleet, rpc) })
+	r.awaitRepair("the fleet matches Cosmos DB", func(difference error) error { return difference })
 }
 
 // awaitCrash waits until the backend has crashed, or until the fleet is repaired: the repair can need fewer calls.
 func (r *region) awaitCrash(d *crash) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
-	repaired := make(chan struct{})
-	go func() {
-		defer close(repaired)
-		_ = r.repaired(ctx)
-	}()
-	select {
-	case <-d.done:
-	case <-repaired:
-	}
-	cancel()
-	<-repaired
+	r.t.Helper()
+	r.awaitRepair("the backend has crashed, or the fleet is repaired", func(difference error) error {
+		select {
+		case <-d.done:
+			return nil
+		default:
+			return difference
+		}
+	})
+}
+
+// awaitRepair waits until check returns nil for the difference between the fleet and Cosmos DB, which is nil if they match.
+func (r *region) awaitRepair(condition string, check func(difference error) error) {
+	r.t.Helper()
+	connection := r.connect()
+	defer func() { _ = connection.Close() }()
+	fleet, rpc := clusterservice.NewClient(connection), csv1.NewClusterServiceClient(connection)
+	eventually.Soon(r.t, condition, func() error { return check(r.difference(r.t.Context(), fleet, rpc)) })
 }
 
 // bundles returns the IDs of the bundles in Maestro.
@@ -209,6 +200,7 @@ func (r *region) names() map[string]bool {
 // backend runs and crashes at random calls. Afterwards the fleet must match Cosmos DB with the same bundles, and customers must
 // not see a change.
 func TestRestoreKeepsDesiredState(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(*seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := newRegion(t)
@@ -254,6 +246,7 @@ func TestRestoreKeepsDesiredState(t *testing.T) {
 
 // TestRestoreDuringRequests lets customers continue during the repair. Their requests take precedence.
 func TestRestoreDuringRequests(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.startBackend()
 	histories := r.histories(77, *clusters)

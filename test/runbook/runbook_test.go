@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,9 +30,6 @@ import (
 
 // hcpctlVariable is the environment variable that makes the test binary run as hcpctl.
 const hcpctlVariable = "HCPMESH_TEST_HCPCTL"
-
-// deadline bounds each wait and each command, on a busy machine.
-const deadline = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(hcpctlVariable) != "" {
@@ -92,9 +88,7 @@ func (r *rehearsal) follow(begins string) string {
 	if !strings.HasPrefix(next, begins) {
 		r.t.Fatalf("the next command of %s is %q, want %q", r.page, next, begins)
 	}
-	ctx, cancel := context.WithTimeout(r.t.Context(), deadline)
-	defer cancel()
-	shell := exec.CommandContext(ctx, "sh", "-e", "-c", next)
+	shell := exec.CommandContext(r.t.Context(), "sh", "-e", "-c", next)
 	shell.Env = r.environ
 	output, err := shell.CombinedOutput()
 	r.t.Logf("$ %s\n%s", next, output)
@@ -135,14 +129,12 @@ func startRegionWith(t *testing.T, config local.Config) *local.Region {
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
 	needed := []string{"-kube-apiserver", "-kube-controller-manager", "-management-audit"}
 	config.BasePort, config.Throwaway = new(int), true
 	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {
 		return name == "postgres" || name == "etcd" || slices.ContainsFunc(needed, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 	})
-	region, err := local.Start(ctx, config)
+	region, err := local.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
