@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/alertmanager"
-	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 )
 
 // alertmanagerFolder has the configurations of Alertmanager, one for each environment.
@@ -84,7 +84,7 @@ func TestAlertmanagerConfigurations(t *testing.T) {
 // TestInhibitionsNameAlerts checks that the sources and targets of inhibitions are alerts, that alerts have the labels that must be equal, and
 // that no alert about requests of customers is silenced by a cause.
 func TestInhibitionsNameAlerts(t *testing.T) {
-	linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: func(string) error { return nil }, Command: checkCommand, Dashboard: checkDashboard}
+	linter := lint.Linter{Metrics: documentedMetrics(t), Runbook: func(string) error { return nil }, Command: checkCommand, Dashboard: checkDashboard}
 	labels := map[string][]string{}
 	for _, file := range ruleFiles(t) {
 		linter.Lint(file)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/azure"
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/slo"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
@@ -62,7 +63,7 @@ func ruleFiles(t *testing.T) []rule.File {
 // TestAlertRules checks the schema of all alerts, that their runbooks exist, and that all expressions use metrics and labels of
 // docs/metrics.md.
 func TestAlertRules(t *testing.T) {
-	linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: func(name string) error { return findHeading(t, name) }, Command: checkCommand, Dashboard: checkDashboard}
+	linter := lint.Linter{Metrics: documentedMetrics(t), Runbook: func(name string) error { return findHeading(t, name) }, Command: checkCommand, Dashboard: checkDashboard}
 	alerts := 0
 	for _, file := range ruleFiles(t) {
 		alerts += len(file.Alerts())
@@ -81,11 +82,11 @@ func TestAlertRulesAreRejected(t *testing.T) {
 		return rule.Rule{Alert: "FrontendNotReady", Expr: "max by (instance) (frontend_health) < 1", Labels: map[string]string{"severity": "page"}, Annotations: map[string]string{
 			"summary": "{{ $labels.instance }} is not ready", "impact": "Customers get errors.", "command": "hcpctl explain", "runbook": "docs/operators/component-away.md", "dashboard": "region"}}
 	}
-	lint := func(rules ...rule.Rule) error {
-		linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: func(name string) error { return findHeading(t, name) }, Command: checkCommand, Dashboard: checkDashboard}
+	check := func(rules ...rule.Rule) error {
+		linter := lint.Linter{Metrics: documentedMetrics(t), Runbook: func(name string) error { return findHeading(t, name) }, Command: checkCommand, Dashboard: checkDashboard}
 		return errors.Join(linter.Lint(rule.File{Name: "a.rules.yaml", Groups: []rule.Group{{Name: "a", Rules: rules}}})...)
 	}
-	if err := lint(valid()); err != nil {
+	if err := check(valid()); err != nil {
 		t.Fatal(err)
 	}
 	for reason, change := range map[string]func(*rule.Rule){
@@ -111,24 +112,24 @@ func TestAlertRulesAreRejected(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			changed := valid()
 			change(&changed)
-			if err := lint(changed); err == nil {
+			if err := check(changed); err == nil {
 				t.Error("the rule was accepted")
 			}
 		})
 	}
-	if err := lint(valid(), valid()); err == nil {
+	if err := check(valid(), valid()); err == nil {
 		t.Error("two alerts with the same name were accepted")
 	}
 }
 
 // documentedMetrics returns the metrics of docs/metrics.md.
-func documentedMetrics(t *testing.T) rule.Metrics {
+func documentedMetrics(t *testing.T) lint.Metrics {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root(t), "docs", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := rule.ParseMetrics(string(page))
+	metrics, err := lint.ParseMetrics(string(page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestAlertsHaveTests(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, err := range rule.CheckTests(file, tests) {
+		for _, err := range lint.CheckTests(file, tests) {
 			t.Error(err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/chart"
-	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/grafana"
@@ -23,7 +23,7 @@ const (
 func dashboardChecker(t *testing.T) *dashboard.Checker {
 	t.Helper()
 	runbook := func(name string) error { return findHeading(t, name) }
-	linter := rule.Linter{Metrics: documentedMetrics(t), Runbook: runbook, Command: checkCommand, Dashboard: checkDashboard}
+	linter := lint.Linter{Metrics: documentedMetrics(t), Runbook: runbook, Command: checkCommand, Dashboard: checkDashboard}
 	for _, file := range ruleFiles(t) {
 		linter.Lint(file)
 	}

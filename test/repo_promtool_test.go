@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
@@ -110,7 +111,7 @@ func TestMutatedAlertsFail(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mutants, err := rule.Mutants(file)
+			mutants, err := lint.Mutants(file)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -200,6 +200,8 @@ func importComplaint(file goFile, imported string) string {
 		return "only internal/postgres, cluster-service and maestro may use PostgreSQL"
 	case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime") && !file.under("hypershift") && !file.under("maestro/agent") && !file.under("test") && !file.test() && !strings.HasSuffix(file.dir(), "test"):
 		return "only hypershift and maestro/agent may have a client of a management cluster"
+	case strings.HasPrefix(imported, "github.com/prometheus/prometheus/") && !file.under("tooling/alerts/pkg/lint"):
+		return "only tooling/alerts/pkg/lint may use the parser of Prometheus, which programs must not compile"
 	}
 	ours, isOurs := strings.CutPrefix(imported, modulePrefix)
 	if !isOurs {

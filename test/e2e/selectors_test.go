@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 )
@@ -114,7 +115,7 @@ func (s *series) add(name string, labels map[string]string, le string) {
 }
 
 // has reports whether a selector has selected a series.
-func (s *series) has(selector rule.Selector) bool {
+func (s *series) has(selector lint.Selector) bool {
 	for _, labels := range s.seen[selector.Name] {
 		if selector.Matches(labels) {
 			return true
@@ -163,7 +164,7 @@ func (s *series) check() error {
 
 // usedSelector is a selector and the rules and dashboards that use it.
 type usedSelector struct {
-	rule.Selector
+	lint.Selector
 	users []string
 }
 
@@ -171,7 +172,7 @@ type usedSelector struct {
 func usedSelectors() (map[string]usedSelector, error) {
 	used, recorded := map[string]usedSelector{}, map[string]bool{}
 	add := func(user, expression string) error {
-		selectors, err := rule.Selectors(expression)
+		selectors, err := lint.Selectors(expression)
 		if err != nil {
 			return fmt.Errorf("%s: %w", user, err)
 		}

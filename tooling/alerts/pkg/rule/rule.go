@@ -1,6 +1,6 @@
-// Package rule reads the Prometheus rule files of the repository and checks them. A file NAME.rules.yaml has the rules, and the file
-// NAME.tests.yaml beside it has their unit tests for promtool. Lint checks the schema of alerts, and that each expression uses metrics and
-// labels that exist. CheckTests checks that each alert has a test in which it fires and ends.
+// Package rule reads and writes the Prometheus rule files of the repository. A file NAME.rules.yaml has the rules, and the file
+// NAME.tests.yaml beside it has their unit tests for promtool. The package needs no parser of PromQL, so that programs can read the objectives
+// of a region (package slo) without it.
 package rule
 
 import (

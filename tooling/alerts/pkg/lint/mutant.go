@@ -1,4 +1,4 @@
-package rule
+package lint
 
 import (
 	"fmt"
@@ -7,22 +7,24 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
 // Mutant is a copy of the groups of a rule file with one change in an alert. The tests of the alert must notice it.
 type Mutant struct {
 	// Change describes the change.
 	Change string
-	Groups []Group
+	Groups []rule.Group
 }
 
 // Mutants returns the mutants of all alerts of a file: each number slightly larger and smaller, each comparison reversed, and one minute more
 // and less for the time that the condition must hold. Rules that record are not changed.
-func Mutants(file File) ([]Mutant, error) {
+func Mutants(file rule.File) ([]Mutant, error) {
 	var mutants []Mutant
 	for i, group := range file.Groups {
 		for j, alert := range group.Rules {
-			if alert.Alert == "" || alert.Labels["severity"] == string(Heartbeat) {
+			if alert.Alert == "" || alert.Labels["severity"] == string(rule.Heartbeat) {
 				continue
 			}
 			changed, err := mutate(alert)
@@ -32,7 +34,7 @@ func Mutants(file File) ([]Mutant, error) {
 			for _, c := range changed {
 				groups := slices.Clone(file.Groups)
 				groups[i].Rules = slices.Clone(group.Rules)
-				groups[i].Rules[j] = c.rule
+				groups[i].Rules[j] = c.alert
 				mutants = append(mutants, Mutant{fmt.Sprintf("%s %s", alert.Alert, c.change), groups})
 			}
 		}
@@ -43,10 +45,10 @@ func Mutants(file File) ([]Mutant, error) {
 // mutated is an alert with one change.
 type mutated struct {
 	change string
-	rule   Rule
+	alert  rule.Rule
 }
 
-func mutate(alert Rule) ([]mutated, error) {
+func mutate(alert rule.Rule) ([]mutated, error) {
 	node, err := parser.ParseExpr(alert.Expr)
 	if err != nil {
 		return nil, err

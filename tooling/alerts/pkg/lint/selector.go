@@ -1,4 +1,4 @@
-package rule
+package lint
 
 import (
 	promlabels "github.com/prometheus/prometheus/model/labels"
