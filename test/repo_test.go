@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -191,6 +192,13 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
+// allGroups are packages with the clients or informers of all groups of Kubernetes, or that import those. They are half of a program that needs
+// few objects, and of the time to link it.
+var allGroups = []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/client-go/dynamic/dynamicinformer", "k8s.io/client-go/metadata/metadatainformer"}
+
+// withoutAllGroups are the folders of programs without allGroups.
+var withoutAllGroups = []string{"gateway", "hypershift/pkg/logforwarder", "monitor", "tooling/hcpctl"}
+
 // importComplaint returns the import rule that an import breaks, or an empty string.
 func importComplaint(file goFile, imported string) string {
 	switch {
@@ -202,6 +210,8 @@ func importComplaint(file goFile, imported string) string {
 		return "only hypershift and maestro/agent may have a client of a management cluster"
 	case strings.HasPrefix(imported, "github.com/prometheus/prometheus/") && !file.under("tooling/alerts/pkg/lint"):
 		return "only tooling/alerts/pkg/lint may use the parser of Prometheus, which programs must not compile"
+	case slices.Contains(allGroups, imported) && slices.ContainsFunc(withoutAllGroups, file.under) && !file.test() && !strings.HasSuffix(file.dir(), "test"):
+		return "the program would link the types of all groups of Kubernetes: use the dynamic or metadata client, or the client of one group"
 	}
 	ours, isOurs := strings.CutPrefix(imported, modulePrefix)
 	if !isOurs {

@@ -10,9 +10,10 @@ import (
 	"os"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -69,7 +70,8 @@ func ServiceCluster() Cluster {
 type granter struct {
 	cluster Cluster
 	intents IntentVerifier
-	objects kubernetes.Interface
+	// objects is the client of the API server. It needs no types: those of all groups of Kubernetes would be half of the program.
+	objects dynamic.Interface
 	// server, address and authorities are those of the API server.
 	server, address, authorities string
 }
@@ -86,7 +88,7 @@ func NewGranter(config *rest.Config, cluster Cluster, intents IntentVerifier) (G
 			return nil, fmt.Errorf("reading the authority of the API server: %w", err)
 		}
 	}
-	objects, err := kubernetes.NewForConfig(config)
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating the client of the %s: %w", cluster.Kind, err)
 	}
@@ -107,15 +109,32 @@ func (g *granter) Grant(ctx context.Context, request Request) (*Grant, *intent.I
 	if err != nil {
 		return nil, nil, err
 	}
-	seconds := int64(max(time.Until(end), minToken) / time.Second)
 	account := managementaccess.SessionAccount(mode.Level())
-	issued, err := g.objects.CoreV1().ServiceAccounts(g.cluster.Namespace).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	token, err := g.createToken(ctx, account, max(time.Until(end), minToken))
 	if err != nil {
 		return nil, nil, apierror.New(apierror.Unavailable, "The API server of the %s does not issue a token for %s.", g.cluster.Kind, account).WithCause(err)
 	}
-	return &Grant{Token: issued.Status.Token, Server: g.server, Authorities: g.authorities, ExpirationTime: end, SessionID: asked.OperationID, ObjectID: asked.ObjectID,
+	return &Grant{Token: token, Server: g.server, Authorities: g.authorities, ExpirationTime: end, SessionID: asked.OperationID, ObjectID: asked.ObjectID,
 		TenantID: asked.TenantID, ElevationID: asked.Elevation.ID, Mode: mode}, asked, nil
+}
+
+// serviceAccounts is the resource of service accounts.
+var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+
+// createToken returns a token of a service account.
+func (g *granter) createToken(ctx context.Context, account string, validity time.Duration) (string, error) {
+	request := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "authentication.k8s.io/v1",
+		"kind":       "TokenRequest",
+		"metadata":   map[string]any{"name": account},
+		"spec":       map[string]any{"expirationSeconds": int64(validity / time.Second)},
+	}}
+	issued, err := g.objects.Resource(serviceAccounts).Namespace(g.cluster.Namespace).Create(ctx, request, metav1.CreateOptions{}, "token")
+	if err != nil {
+		return "", err
+	}
+	token, _, err := unstructured.NestedString(issued.Object, "status", "token")
+	return token, err
 }
 
 // check returns the mode of the session that an intent permits, and when the session ends. All replicas of the gateway present the same intent, so that the

@@ -2,12 +2,12 @@ package logforwarder
 
 import (
 	"context"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -22,11 +22,7 @@ type roster struct {
 }
 
 func newRoster(client metadata.Interface, f *Forwarder) (*roster, error) {
-	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	factory := metadatainformer.NewFilteredSharedInformerFactory(client, 0*time.Second, metav1.NamespaceAll, func(o *metav1.ListOptions) {
-		o.LabelSelector = contract.HostedControlPlaneLabel + "=true"
-	})
-	r := &roster{forwarder: f, informer: factory.ForResource(namespaces).Informer()}
+	r := &roster{forwarder: f, informer: newNamespaceInformer(client)}
 	registration, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    r.set,
 		UpdateFunc: func(_, object any) { r.set(object) },
@@ -37,6 +33,23 @@ func newRoster(client metadata.Interface, f *Forwarder) (*roster, error) {
 	}
 	r.synced = registration.HasSynced
 	return r, nil
+}
+
+// newNamespaceInformer returns an informer of the namespaces of hosted control planes. The informers of client-go's package metadatainformer
+// do the same, but link the clients, informers and types of all groups of Kubernetes into the program.
+func newNamespaceInformer(client metadata.Interface) cache.SharedIndexInformer {
+	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	const hosted = contract.HostedControlPlaneLabel + "=true"
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = hosted
+			return namespaces.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = hosted
+			return namespaces.Watch(ctx, options)
+		},
+	}, client), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 }
 
 // set adds a control plane to the forwarder. A namespace without a resource ID is not of a cluster of Azure.

@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -63,16 +63,36 @@ func NewManagement(config *rest.Config, log *slog.Logger) (*Management, error) {
 	if m.metadata, err = metadata.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
 	}
-	// Of the objects of all namespaces only those with this name are read, and may be.
-	named := func(name string) func(*metav1.ListOptions) {
-		return func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-		}
-	}
-	m.hosted = metadatainformer.NewFilteredMetadataInformer(m.metadata, hostedClusters, metav1.NamespaceAll, 0, cache.Indexers{byControlPlane: controlPlaneOf}, nil).Informer()
-	m.services = dynamicinformer.NewFilteredDynamicInformer(objects, services, metav1.NamespaceAll, 0, nil, named(managementcluster.APIServerService)).Informer()
-	m.authorities = dynamicinformer.NewFilteredDynamicInformer(objects, configMaps, metav1.NamespaceAll, 0, nil, named(managementcluster.RootAuthorityConfigMap)).Informer()
+	m.hosted = newInformer(m.metadata, m.metadata.Resource(hostedClusters), &metav1.PartialObjectMetadata{}, "", cache.Indexers{byControlPlane: controlPlaneOf})
+	m.services = newInformer(objects, objects.Resource(services), &unstructured.Unstructured{}, managementcluster.APIServerService, cache.Indexers{})
+	m.authorities = newInformer(objects, objects.Resource(configMaps), &unstructured.Unstructured{}, managementcluster.RootAuthorityConfigMap, cache.Indexers{})
 	return m, nil
+}
+
+// resource lists and watches the objects of a kind in all namespaces.
+type resource[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// newInformer returns an informer of a resource of a client. Of the objects of all namespaces only those with the name are read, and may be; an
+// empty name reads all. The informers of client-go's packages dynamicinformer and metadatainformer do the same, but link the clients, informers
+// and types of all groups of Kubernetes into the program.
+func newInformer[L runtime.Object](client any, objects resource[L], example runtime.Object, name string, indexers cache.Indexers) cache.SharedIndexInformer {
+	selector := ""
+	if name != "" {
+		selector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			return objects.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return objects.Watch(ctx, options)
+		},
+	}, client), example, 0, indexers)
 }
 
 // controlPlaneOf is the IndexFunc of byControlPlane.

@@ -9,24 +9,29 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 )
 
-// hostedClusters is the resource of HostedClusters.
-var hostedClusters = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
+// The resources of HostedClusters and of Services.
+var (
+	hostedClusters = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
+	services       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+)
 
 // validID matches IDs of clusters.
 var validID = regexp.MustCompile(`^[0-9a-z]{1,63}$`)
 
 // kubernetesResolver finds API servers at the Services that HyperShift creates in the namespaces of control planes.
 type kubernetesResolver struct {
-	hosted  metadata.Interface
-	objects kubernetes.Interface
+	hosted metadata.Interface
+	// objects reads Services. The typed client of Kubernetes would link the types of all its groups into the program.
+	objects dynamic.Interface
 }
 
 // NewResolver returns a Resolver for the clusters of a management cluster. It reads from the API server for each connection: engineers open few.
@@ -35,7 +40,7 @@ func NewResolver(config *rest.Config) (Resolver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
 	}
-	objects, err := kubernetes.NewForConfig(config)
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
 	}
@@ -55,8 +60,12 @@ func (k *kubernetesResolver) Address(ctx context.Context, clusterID string) (str
 		return "", ErrUnknownCluster
 	}
 	controlPlane := managementcluster.ControlPlaneNamespace(found.Items[0].Namespace, found.Items[0].Name)
-	service, err := k.objects.CoreV1().Services(controlPlane).Get(ctx, managementcluster.APIServerService, metav1.GetOptions{})
+	object, err := k.objects.Resource(services).Namespace(controlPlane).Get(ctx, managementcluster.APIServerService, metav1.GetOptions{})
 	if err != nil {
+		return "", fmt.Errorf("reading the Service of the API server: %w", err)
+	}
+	var service corev1.Service
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &service); err != nil {
 		return "", fmt.Errorf("reading the Service of the API server: %w", err)
 	}
 	host := service.Spec.ClusterIP

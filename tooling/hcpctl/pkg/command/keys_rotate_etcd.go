@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -108,12 +108,12 @@ func ofControlPlane(ctx context.Context, r *etcdrotation.Rotation, namespace str
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(management)
+	client, err := corev1client.NewForConfig(management)
 	if err != nil {
 		return err
 	}
-	if _, err := client.CoreV1().Secrets(namespace).Get(ctx, kubeapi.HostedEncryptionSecret, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return unknownControlPlane(ctx, client, namespace)
+	if _, err := client.Secrets(namespace).Get(ctx, kubeapi.HostedEncryptionSecret, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return unknownControlPlane(ctx, client.Namespaces(), namespace)
 	} else if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func ofControlPlane(ctx context.Context, r *etcdrotation.Rotation, namespace str
 	var current *etcdrotation.Server
 	var used []byte
 	r.Server = func(ctx context.Context) (*etcdrotation.Server, error) {
-		secret, err := client.CoreV1().Secrets(namespace).Get(ctx, hostedKubeconfigSecret, metav1.GetOptions{})
+		secret, err := client.Secrets(namespace).Get(ctx, hostedKubeconfigSecret, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("reading the kubeconfig of the hosted API server: %w", err)
 		}
@@ -144,8 +144,8 @@ func ofControlPlane(ctx context.Context, r *etcdrotation.Rotation, namespace str
 }
 
 // unknownControlPlane returns an error with the namespaces that can be named.
-func unknownControlPlane(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: controlPlaneLabel})
+func unknownControlPlane(ctx context.Context, client corev1client.NamespaceInterface, namespace string) error {
+	namespaces, err := client.List(ctx, metav1.ListOptions{LabelSelector: controlPlaneLabel})
 	if err != nil {
 		return err
 	}
