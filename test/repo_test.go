@@ -154,29 +154,39 @@ func TestPackagesHaveNoInit(t *testing.T) {
 	}
 }
 
+// TestTestsDoNotSleep checks that tests call time.Sleep only in synctest bubbles, where it advances virtual time and is exact. A function that
+// sleeps either calls package synctest or has a doc comment that says that it runs in a bubble.
 func TestTestsDoNotSleep(t *testing.T) {
 	for _, file := range goFiles(t) {
 		if !file.test() {
 			continue
 		}
-		usesSynctest := false
-		for _, imported := range file.imports {
-			usesSynctest = usesSynctest || imported == "testing/synctest"
-		}
-		if usesSynctest { // in a synctest bubble, Sleep advances virtual time and is exact
-			continue
-		}
-		ast.Inspect(file.syntax, func(node ast.Node) bool {
-			call, ok := node.(*ast.SelectorExpr)
-			if !ok {
-				return true
+		for _, declaration := range file.syntax.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if ok && len(calls(function, "synctest", "")) > 0 || ok && strings.Contains(function.Doc.Text(), "in a synctest bubble") {
+				continue
 			}
-			if name, ok := call.X.(*ast.Ident); ok && name.Name == "time" && call.Sel.Name == "Sleep" {
-				t.Errorf("%s: time.Sleep in a test: wait for a condition with a deadline", file.line(call))
+			for _, sleep := range calls(declaration, "time", "Sleep") {
+				t.Errorf("%s: time.Sleep in a test: wait for a condition with eventually.Soon, or run the test in a synctest bubble", file.line(sleep))
 			}
-			return true
-		})
+		}
 	}
+}
+
+// calls returns the selections of a name of a package in a node; an empty name stands for all names.
+func calls(in ast.Node, packageName, name string) []ast.Node {
+	var found []ast.Node
+	ast.Inspect(in, func(node ast.Node) bool {
+		selected, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if of, ok := selected.X.(*ast.Ident); ok && of.Name == packageName && (name == "" || selected.Sel.Name == name) {
+			found = append(found, selected)
+		}
+		return true
+	})
+	return found
 }
 
 // services lists the service folders. A service must not import the packages of another one.

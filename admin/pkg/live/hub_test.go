@@ -50,7 +50,7 @@ func (b *browser) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
-// Write fails at the deadline while the browser does not read.
+// Write fails at the deadline while the browser does not read. It runs in a synctest bubble.
 func (b *browser) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,8 +13,7 @@ func key(version string) *encryptionKey {
 	return &encryptionKey{Provider: "Azure", Azure: azureKey{KeyVaultName: "vault", KeyName: "key", KeyVersion: version}}
 }
 
-// rotateToEnd advances a rotation on virtual time until no step is due, and returns the reasons of the condition in
-// order.
+// rotateToEnd advances a rotation until no step is due, and returns the reasons of the condition in order. It runs in a synctest bubble.
 func rotateToEnd(t *testing.T, e encryption, desired *encryptionKey, scale schedule.Scale) (encryption, []string) {
 	t.Helper()
 	var reasons []string

@@ -141,6 +141,7 @@ func (l *decisionRun) record() {
 	l.last = now
 }
 
+// run repeats the decision until it waits for nothing. It runs in a synctest bubble.
 func (l *decisionRun) run(t *testing.T) {
 	t.Helper()
 	for range 100 {

@@ -20,7 +20,7 @@ func rolling(replicas, surge, unavailable int, version string) target {
 	return target{replicas: replicas, version: version, kubelet: "v1", maxSurge: surge, maxUnavailable: unavailable, controlPlaneReady: true}
 }
 
-// runSteps makes steps on virtual time until no change is due, and calls check after each step.
+// runSteps makes steps until no change is due, and calls check after each step. It runs in a synctest bubble.
 func runSteps(t *testing.T, machines []Machine, target target, scale schedule.Scale, newName func() string, check func([]Machine)) []Machine {
 	t.Helper()
 	for range 1000 {

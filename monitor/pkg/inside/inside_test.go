@@ -48,6 +48,7 @@ func (c *cell) fail(err error) {
 	c.failure = err
 }
 
+// Probe takes as long as its result states. It runs in a synctest bubble.
 func (c *cell) Probe(_ context.Context, target probe.Target, check fact.Check) fact.Result {
 	c.mu.Lock()
 	outcome := c.outcomes[target.Cluster]

@@ -41,6 +41,7 @@ func (s *servers) set(outcome fact.Outcome, uids ...string) {
 	}
 }
 
+// Probe takes as long as its result states. It runs in a synctest bubble.
 func (s *servers) Probe(_ context.Context, target probe.Target, check fact.Check) fact.Result {
 	s.mu.Lock()
 	outcome, kept := s.outcomes[target.Cluster], s.kept[target.Cluster]
