@@ -236,7 +236,7 @@ func (c *Config) ProcessNames() []string {
 		names = append(names, traceStoreName)
 	}
 	for _, cluster := range c.managementClusters() {
-		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-"+logForwarder, tunnelName(cluster))
+		names = append(names, cluster+"-kube-apiserver", cluster+"-controllers", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-"+logForwarder, tunnelName(cluster))
 	}
 	return names
 }

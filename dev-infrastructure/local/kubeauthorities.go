@@ -232,7 +232,7 @@ func (r *Region) distributeManagement(ctx context.Context, m *managementCluster,
 			return err
 		}
 	}
-	if !r.config.without(m.controllerManagerName()) {
+	if !r.config.without(m.controllersName()) {
 		if err := awaitServer(ctx, r.address(management(m.index, managementController)), a.trustedByClients(), nil); err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func (r *Region) distributeManagement(ctx context.Context, m *managementCluster,
 	if step == authorities.Removing {
 		return nil
 	}
-	return r.restartAll(ctx, []string{m.controllerManagerName(), m.hypershiftName(), m.agentName(), m.egressProxyName(), m.insideName(), m.logForwarderName(), tunnelName(m.name)})
+	return r.restartAll(ctx, []string{m.controllersName(), m.hypershiftName(), m.agentName(), m.egressProxyName(), m.insideName(), m.logForwarderName(), tunnelName(m.name)})
 }
 
 // restartAll restarts those of the processes that the region has, one after the other.

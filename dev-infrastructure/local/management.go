@@ -28,10 +28,8 @@ func (r *Region) managementDir(m *managementCluster) string {
 }
 
 // Names of processes.
-func (m *managementCluster) apiServerName() string { return m.name + "-kube-apiserver" }
-func (m *managementCluster) controllerManagerName() string {
-	return m.name + "-kube-controller-manager"
-}
+func (m *managementCluster) apiServerName() string   { return m.name + "-kube-apiserver" }
+func (m *managementCluster) controllersName() string { return m.name + "-controllers" }
 func (m *managementCluster) hypershiftName() string  { return m.name + "-hypershift-runtime" }
 func (m *managementCluster) agentName() string       { return m.name + "-maestro-agent" }
 func (m *managementCluster) egressProxyName() string { return m.name + "-egress-proxy" }
@@ -118,12 +116,12 @@ func (r *Region) kubeAPIServer(m *managementCluster) supervisor.Spec {
 	}
 }
 
-func (r *Region) kubeControllerManager(m *managementCluster) supervisor.Spec {
+func (r *Region) managementControllers(m *managementCluster) supervisor.Spec {
 	service := management(m.index, managementController)
 	return supervisor.Spec{
-		Name:    m.controllerManagerName(),
-		Program: r.thirdParty("bin", "kube-controller-manager"),
-		Args:    kubeapi.Server{PKI: m.pki, Port: r.port(service)}.ControllerManager(),
+		Name:    m.controllersName(),
+		Program: r.thirdParty("bin", "management-controllers"),
+		Args:    kubeapi.Server{PKI: m.pki, Port: r.port(service)}.ManagementControllers(),
 		Env:     r.garbageCollection(),
 		Needs:   []string{m.apiServerName()},
 		Ports:   map[string]int{"https": r.port(service)},

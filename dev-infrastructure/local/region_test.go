@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 // ours returns the processes of our own programs, which would have to be built; test/ runs whole regions.
 func ours() []string {
 	return slices.DeleteFunc(new(Config).ProcessNames(), func(name string) bool {
-		return name == "postgres" || name == "etcd" || strings.HasSuffix(name, "-kube-apiserver") || strings.HasSuffix(name, "-kube-controller-manager")
+		return name == "postgres" || name == "etcd" || strings.HasSuffix(name, "-kube-apiserver") || strings.HasSuffix(name, "-controllers")
 	})
 }
 
@@ -298,7 +298,7 @@ func TestHungProcessesAreRestarted(t *testing.T) {
 		switch process.Name {
 		case "postgres":
 			backends = childrenOf(process.Pid)
-		case "etcd", "mgmt-1-kube-apiserver", "mgmt-2-kube-controller-manager":
+		case "etcd", "mgmt-1-kube-apiserver", "mgmt-2-controllers":
 		default:
 			continue
 		}

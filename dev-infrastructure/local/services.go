@@ -18,7 +18,7 @@ func (c *Config) without(name string) bool { return slices.Contains(c.Without, n
 func (r *Region) specs() []supervisor.Spec {
 	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
-		specs = append(specs, r.kubeAPIServer(m), r.kubeControllerManager(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m), r.monitorInside(m))
+		specs = append(specs, r.kubeAPIServer(m), r.managementControllers(m), r.egressProxy(m), r.hypershiftRuntime(m), r.maestroAgent(m), r.managementAudit(m), r.monitorInside(m))
 		specs = slices.Concat(specs, r.logForwarders(m), r.gatewayTunnels(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.monitor(), r.gatewayAccess(), r.gatewayEgress(), r.armFrontDoor())
@@ -392,7 +392,7 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("etcd", "etcd's health and metrics", etcdOps)
 	for i, name := range r.config.managementClusters() {
 		add(name+"-kube-apiserver", name+"'s kube-apiserver", management(i, managementAPI))
-		add(name+"-kube-controller-manager", name+"'s kube-controller-manager", management(i, managementController))
+		add(name+"-controllers", name+"'s controllers", management(i, managementController))
 		add(name+"-maestro-agent", name+"'s maestro-agent's metrics", management(i, maestroAgentOps))
 		add(name+"-egress-proxy", name+"'s egress-proxy", management(i, egressPort))
 		add(name+"-egress-proxy", name+"'s egress-proxy's metrics", management(i, egressOps))

@@ -1,5 +1,5 @@
 // Package kubeapi defines how the Kubernetes programs of a management cluster are started on one machine: the flags of
-// its kube-apiserver and kube-controller-manager, and the certificates of all its servers and clients. The local region
+// its kube-apiserver and its controllers, and the certificates of all its servers and clients. The local region
 // runs the programs under its supervisor and tests with package kubeapitest, both with these flags. The package calls
 // no Kubernetes API.
 package kubeapi
@@ -121,21 +121,26 @@ func (s Server) audit() []string {
 	}
 }
 
-// ControllerManager returns the arguments of kube-controller-manager with the namespace and garbage collection
-// controllers, without which the deletion of namespaces and dependents would never finish.
-func (s Server) ControllerManager() []string {
+// ManagementControllers returns the arguments of management-controllers, the namespace and garbage collection controllers, without which the
+// deletion of namespaces and dependents would never finish.
+func (s Server) ManagementControllers() []string {
 	kubeconfig := s.PKI.Path(Controllers + ".kubeconfig")
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.Port),
 		"--tls-cert-file=" + s.PKI.Path(Serving+".crt"), "--tls-private-key-file=" + s.PKI.Path(Serving+".key"),
-		"--service-account-private-key-file=" + s.PKI.Path("sa.key"),
-		"--leader-elect=false",
-		"--controllers=namespace-controller,garbage-collector-controller",
 		"--kube-api-qps=200", "--kube-api-burst=400",
 		// Emptying a namespace takes two sequential requests for each kind of object, most of which is waiting. A much
 		// larger number of concurrent workers would slow down all of them on busy cores.
 		"--concurrent-namespace-syncs=20",
-		"--profiling=false",
 	}
+}
+
+// ControllerManager returns the arguments of kube-controller-manager with the controllers of management-controllers and those with the
+// given names.
+func (s Server) ControllerManager(controllers ...string) []string {
+	enabled := slices.Concat([]string{"namespace-controller", "garbage-collector-controller"}, controllers)
+	return append(s.ManagementControllers(),
+		"--service-account-private-key-file="+s.PKI.Path("sa.key"), "--leader-elect=false", "--profiling=false",
+		"--controllers="+strings.Join(enabled, ","))
 }

@@ -269,7 +269,7 @@ var controllerManager sync.Once
 func (r *region) runControllerManager() {
 	r.t.Helper()
 	controllerManager.Do(func() {
-		if err := management.Cluster(r.t).RunControllerManager(context.Background()); err != nil {
+		if err := management.Cluster(r.t).RunControllers(context.Background()); err != nil {
 			r.t.Fatal(err)
 		}
 	})

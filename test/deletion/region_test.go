@@ -131,7 +131,7 @@ func newRegion(t *testing.T) *region {
 		t.Fatal(err)
 	}
 	management := kubeapitest.Start(t)
-	if err := management.RunControllerManager(t.Context()); err != nil {
+	if err := management.RunControllers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.cluster = must(clientcmd.BuildConfigFromFlags("", management.Kubeconfig()))(t)

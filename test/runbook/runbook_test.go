@@ -129,7 +129,7 @@ func startRegionWith(t *testing.T, config local.Config) *local.Region {
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
-	needed := []string{"-kube-apiserver", "-kube-controller-manager", "-management-audit"}
+	needed := []string{"-kube-apiserver", "-controllers", "-management-audit"}
 	config.BasePort, config.Throwaway = new(int), true
 	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {
 		return name == "postgres" || name == "etcd" || slices.ContainsFunc(needed, func(suffix string) bool { return strings.HasSuffix(name, suffix) })

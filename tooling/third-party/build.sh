@@ -2,15 +2,19 @@
 # Builds the third-party programs of the local region from their published sources, and copies the CustomResourceDefinitions
 # that a management cluster needs. Each module is built at most once for its pins. Prints nothing if everything exists.
 #
-#   build.sh            kube-apiserver, kube-controller-manager, etcd and CustomResourceDefinitions: what a region runs
+#   build.sh            kube-apiserver, etcd, management-controllers and CustomResourceDefinitions: what a region runs
 #   build.sh kubectl    also kubectl, for tests and people
-#   build.sh node       also what Kubernetes nodes and their clusters run: kubelet, kube-proxy, kube-scheduler, containerd, the CNI
-#                       plugins and CoreDNS
+#   build.sh controllers
+#                       also kube-controller-manager with all controllers, for tests of charts
+#   build.sh node       also what Kubernetes nodes and their clusters run: all controllers, kubelet, kube-proxy, kube-scheduler,
+#                       containerd, the CNI plugins and CoreDNS
 #   build.sh maestro    also the published Maestro, with which ours is compared
 #   build.sh opentofu   also OpenTofu and its provider for Azure, for the templates of the infrastructure
 #   build.sh istio      also Istio's control plane (pilot-discovery) and istioctl, which validate and enforce the policies of the mesh
 #   build.sh observability
 #                       also Prometheus, promtool, Alertmanager and amtool, which test the alert rules
+#
+# Where KUBEBUILDER_ASSETS is a folder that has kube-apiserver or etcd at the version of the pins, that program is used and not built.
 #
 #   .build/third-party/<name>-<key>/     the result for one set of pins; <key> is a hash of go.mod, go.sum and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (KUBEBUILDER_ASSETS of the tests)
@@ -19,10 +23,12 @@
 #   .build/third-party/istio/            links to the programs of Istio
 #   .build/third-party/observability/    links to the programs of Prometheus and Alertmanager
 #
-# Programs are compiled with the same flags as ours, so that packages of the same version are compiled once for both.
+# Programs are compiled with the same flags as ours, and the modules of Kubernetes and etcd require the versions that ours require, so that a
+# package is compiled once for all (TestPackagesAreCompiledOnce).
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")"
+source ../compile.sh
 out="$(cd ../.. && pwd)/.build/third-party"
 mkdir -p "$out/bin" "$out/crds"
 exec 9>"$out/.lock" && flock 9 # two checkouts or two targets at the same time must not build the same thing twice
@@ -33,10 +39,9 @@ goversion=$(go env GOVERSION)
 # build NAME MODULE COMMAND... runs COMMAND in the folder of MODULE unless its result exists. COMMAND writes to $dir.
 build() {
 	local name=$1 module=$2 && shift 2
-	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum; } | sha256sum | cut -c1-12)
+	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*/*.go; } | sha256sum | cut -c1-12)
 	dir="$out/$name-$key"
 	[ -d "$dir" ] && return
-	echo "building $name (once for these pins; the first time takes minutes)" >&2
 	rm -rf "$dir.part" && mkdir -p "$dir.part"
 	(
 		cd "$module"
@@ -46,17 +51,30 @@ build() {
 	mv "$dir.part" "$dir"
 }
 
+# version MODULE prints the version of a module, such as v1.35.4.
+version() { go list -m -f '{{.Version}}' "$1"; }
+
+# existing PROGRAM VERSION links a program of KUBEBUILDER_ASSETS that reports the version, or fails.
+existing() {
+	local program=${KUBEBUILDER_ASSETS:-}/$1
+	[ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$program" ] && [ ! "$KUBEBUILDER_ASSETS" -ef "$out/bin" ] || return 1
+	"$program" --version 2>/dev/null | grep -qw -e "$2" || return 1
+	echo "using $1 $2 of KUBEBUILDER_ASSETS" >&2
+	ln -s "$(readlink -f "$program")" "$dir/$1"
+}
+
 # programs PACKAGE... builds main packages.
-programs() { go build -ldflags='-s -w' -o "$dir/" "$@"; }
+programs() { compile "${PWD##*/}" -ldflags='-s -w' -o="$dir/" "$@"; }
 
 # kubernetes PACKAGE... builds programs of Kubernetes, which report the version of their module: charts and kubelet compare it.
 kubernetes() {
-	local version && version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
-	go build -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$version" -o "$dir/" "$@"
+	local version && version=$(version k8s.io/kubernetes)
+	if [ "$1" = $commands/kube-apiserver ] && existing kube-apiserver "$version"; then shift; fi
+	compile kubernetes -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$version" -o="$dir/" "$@"
 }
 
 # tools builds the tools of a module.
-tools() { go build -ldflags='-s -w' -o "$dir/" $(go list tool); }
+tools() { programs $(go list tool); }
 
 # coredns builds CoreDNS with the plugins that are tools of the module. The program is for an image without libraries: it is linked
 # statically with the C library, so that packages are compiled once for all programs.
@@ -67,22 +85,25 @@ coredns() {
 		go list tool | sed 's/.*/import _ "&"/'
 		echo 'func main() { coremain.Run() }'
 	} >"$dir/main.go"
-	go build -ldflags='-s -w -linkmode external -extldflags "-static -Wl,--no-warnings"' -o "$dir/coredns" "$dir/main.go"
+	compile coredns -ldflags='-s -w -linkmode external -extldflags "-static -Wl,--no-warnings"' -o="$dir/coredns" "$dir/main.go"
 	rm "$dir/main.go"
 }
 
 # prometheus builds Prometheus and promtool with discovery from files and URLs only: the clients of clouds are half of the program.
-prometheus() { go build -tags remove_all_sd -ldflags='-s -w' -o "$dir/" $(go list tool); }
+prometheus() { compile prometheus -tags=remove_all_sd -ldflags='-s -w' -o="$dir/" $(go list tool); }
 
 # etcd builds etcd, whose main package is the root of its module and would be called v3.
-etcd() { go build -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
+etcd() {
+	local version && version=$(version go.etcd.io/etcd/server/v3)
+	existing etcd "${version#v}" || compile etcd -ldflags='-s -w' -o="$dir/etcd" go.etcd.io/etcd/server/v3
+}
 
 # provider builds the provider azapi in the layout of a mirror of OpenTofu's registry.
 provider() {
-	local version && version=$(go list -m -f '{{.Version}}' github.com/Azure/terraform-provider-azapi)
+	local version && version=$(version github.com/Azure/terraform-provider-azapi)
 	local into="$dir/providers/registry.opentofu.org/azure/azapi/${version#v}/$(go env GOOS)_$(go env GOARCH)"
 	mkdir -p "$into"
-	go build -ldflags='-s -w' -o "$into/terraform-provider-azapi_$version" github.com/Azure/terraform-provider-azapi
+	compile azapi -ldflags='-s -w' -o="$into/terraform-provider-azapi_$version" github.com/Azure/terraform-provider-azapi
 }
 
 # definitions MODULE FOLDER copies the YAML files below a folder of a module, with the folders that they are in.
@@ -97,7 +118,7 @@ definitions() {
 
 commands=k8s.io/kubernetes/cmd
 # Each on a line of its own: in a list of && the shell would continue after a failure inside build.
-build kubernetes kubernetes kubernetes $commands/kube-apiserver $commands/kube-controller-manager
+build kubernetes kubernetes kubernetes $commands/kube-apiserver ./management-controllers
 ln -sfn "$dir"/* "$out/bin/"
 build etcd etcd etcd
 ln -sfn "$dir"/* "$out/bin/"
@@ -108,8 +129,11 @@ ln -sfn "$dir" "$out/crds/work"
 for extra in "$@"; do
 	case $extra in
 	kubectl) build kubectl kubernetes kubernetes $commands/kubectl ;;
+	controllers) build kube-controller-manager kubernetes kubernetes $commands/kube-controller-manager ;;
 	node)
 		build kubernetes-node kubernetes kubernetes $commands/kube-scheduler $commands/kubelet $commands/kube-proxy
+		ln -sfn "$dir"/* "$out/bin/"
+		build kube-controller-manager kubernetes kubernetes $commands/kube-controller-manager
 		ln -sfn "$dir"/* "$out/bin/"
 		build containerd containerd tools
 		ln -sfn "$dir"/* "$out/bin/"
@@ -140,7 +164,7 @@ for extra in "$@"; do
 		ln -sfn "$dir"/* "$out/observability/"
 		continue
 		;;
-	*) echo "build.sh: unknown program $extra; it builds istio, kubectl, maestro, node, observability and opentofu on request" >&2 && exit 2 ;;
+	*) echo "build.sh: unknown program $extra; it builds controllers, istio, kubectl, maestro, node, observability and opentofu on request" >&2 && exit 2 ;;
 	esac
 	ln -sfn "$dir"/* "$out/bin/"
 done

@@ -70,7 +70,7 @@ func runtimeMain() int {
 	return 0
 }
 
-// managementCluster is a real etcd, kube-apiserver and kube-controller-manager. A runtime reconciles all objects on it,
+// managementCluster is a real etcd, kube-apiserver and its controllers. A runtime reconciles all objects on it,
 // so one test uses it at a time.
 type managementCluster struct {
 	*kubeapitest.Cluster
@@ -83,7 +83,7 @@ var clusters kubeapitest.Pool
 
 func newManagementCluster(t testing.TB) *managementCluster {
 	t.Helper()
-	m := &managementCluster{Cluster: clusters.Cluster(t, func(ctx context.Context, c *kubeapitest.Cluster) error { return c.RunControllerManager(ctx) })}
+	m := &managementCluster{Cluster: clusters.Cluster(t, func(ctx context.Context, c *kubeapitest.Cluster) error { return c.RunControllers(ctx) })}
 	var err error
 	if m.config, err = clientcmd.BuildConfigFromFlags("", m.Kubeconfig()); err != nil {
 		t.Fatal(err)

@@ -240,19 +240,24 @@ func (c *Cluster) EtcdUsers(t testing.TB) *etcdusers.Client {
 	return users
 }
 
-// RunControllerManager adds a controller manager with the namespace and garbage collection controllers and those with the
-// given names, which runs until Close.
+// RunControllers adds the namespace and garbage collection controllers, which run until Close.
+func (c *Cluster) RunControllers(ctx context.Context) error {
+	return c.runControllers(ctx, "management-controllers", kubeapi.Server.ManagementControllers)
+}
+
+// RunControllerManager adds a kube-controller-manager with the namespace and garbage collection controllers and those with the given names,
+// which runs until Close.
 func (c *Cluster) RunControllerManager(ctx context.Context, controllers ...string) error {
+	return c.runControllers(ctx, "kube-controller-manager", func(s kubeapi.Server) []string { return s.ControllerManager(controllers...) })
+}
+
+func (c *Cluster) runControllers(ctx context.Context, program string, arguments func(kubeapi.Server) []string) error {
 	if err := c.pki.Client(kubeapi.Controllers, "test", c.Server, "system:kube-controller-manager", "system:masters"); err != nil {
 		return err
 	}
-	return c.run(ctx, "kube-controller-manager", func(port int) (launch, error) {
+	return c.run(ctx, program, func(port int) (launch, error) {
 		probe, err := c.pki.TLS(kubeapi.Admin)
-		arguments := kubeapi.Server{PKI: c.pki, Port: port}.ControllerManager()
-		for _, name := range controllers {
-			arguments = append(arguments, "--controllers="+name)
-		}
-		return launch{arguments: arguments, ready: []string{"https://" + address(port) + "/healthz"}, probe: probe}, err
+		return launch{arguments: arguments(kubeapi.Server{PKI: c.pki, Port: port}), ready: []string{"https://" + address(port) + "/healthz"}, probe: probe}, err
 	})
 }
 

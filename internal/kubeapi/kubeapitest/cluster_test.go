@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		cluster, err := kubeapitest.Open(context.Background())
 		if err == nil {
-			err = cluster.RunControllerManager(context.Background())
+			err = cluster.RunControllers(context.Background())
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -61,7 +61,7 @@ func TestClusterTerminatesWithTestBinary(t *testing.T) {
 	}
 	var pids []int
 	if err := json.Unmarshal([]byte(line), &pids); err != nil || len(pids) != 3 {
-		t.Fatalf("%s: %v; want etcd, kube-apiserver and kube-controller-manager", line, err)
+		t.Fatalf("%s: %v; want etcd, kube-apiserver and the controllers", line, err)
 	}
 	eventually.Soon(t, "the processes terminate", func() error {
 		left := map[int]string{}
