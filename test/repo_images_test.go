@@ -15,6 +15,7 @@ var programsWithoutImage = map[string]string{
 	"dev-infrastructure/installation/cmd/kubernetes-region": "runs in a checkout",
 	"dev-infrastructure/kubernetes/cmd/kubernetes-node":     "starts the nodes on which images run",
 	"dev-infrastructure/kubernetes/cmd/pause":               "the nodes import it before they can pull images",
+	"dev-infrastructure/cmd/region-programs":                "has the programs of a region on one machine",
 	"hypershift/cmd/log-forwarder":                          "runs in local regions: it reads files of one folder, and cannot read the logs of pods",
 	"tooling/charts/cmd/charts":                             "runs in a checkout",
 	"tooling/configure/cmd/configure":                       "runs in a checkout",

@@ -195,9 +195,9 @@ func checkIdentity(t *testing.T, w workload.Workload, pod *corev1.PodTemplateSpe
 	}
 }
 
-// TestAgentHasItsFlags compares the names of the agent's flags with those in its main package.
+// TestAgentHasItsFlags compares the names of the flags in the agent's charts with those of its program.
 func TestAgentHasItsFlags(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(charttest.Root(t), "maestro/cmd/maestro-agent/main.go"))
+	source, err := os.ReadFile(filepath.Join(charttest.Root(t), "maestro/pkg/agentapp/main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,33 +2,6 @@
 // See package egress.
 package main
 
-import (
-	"context"
-	"errors"
-	"flag"
-	"net"
-	"os"
-	"sync/atomic"
+import "github.com/hcpmesh/hcpmesh/hypershift/pkg/egress"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/egress"
-	"github.com/hcpmesh/hcpmesh/internal/process"
-)
-
-func main() {
-	flags := flag.NewFlagSet("egress-proxy", flag.ExitOnError)
-	var common process.Options
-	var options egress.Flags
-	common.AddFlags(flags)
-	options.AddFlags(flags)
-	process.Parse(flags, os.Args[1:], options.Validate)
-	process.Run(flags.Name(), common, func(ctx context.Context, p *process.Process) error {
-		var serving atomic.Bool
-		p.Ready("listeners", func(context.Context) error {
-			if !serving.Load() {
-				return errors.New("the proxy does not listen yet")
-			}
-			return nil
-		})
-		return options.Run(ctx, p.Metrics, p.Log, func([]net.Addr) { serving.Store(true) })
-	})
-}
+func main() { egress.Main() }

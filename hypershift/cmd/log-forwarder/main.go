@@ -2,21 +2,6 @@
 // See package logforwarder.
 package main
 
-import (
-	"context"
-	"flag"
-	"os"
+import "github.com/hcpmesh/hcpmesh/hypershift/pkg/logforwarder"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/logforwarder"
-	"github.com/hcpmesh/hcpmesh/internal/process"
-)
-
-func main() {
-	flags := flag.NewFlagSet("log-forwarder", flag.ExitOnError)
-	var common process.Options
-	var options logforwarder.Flags
-	common.AddFlags(flags)
-	options.AddFlags(flags)
-	process.Parse(flags, os.Args[1:], options.Validate)
-	process.Run(flags.Name(), common, func(ctx context.Context, p *process.Process) error { return options.Run(ctx, p) })
-}
+func main() { logforwarder.Main() }

@@ -23,7 +23,7 @@ import (
 // observedControllers are the names of the controllers of a runtime.
 var observedControllers = []string{"hostedcluster", "nodepool", "break-glass-signer", "break-glass-request", "break-glass-revocation", "break-glass-audit"}
 
-// renewal is the least time after which a controller looks at an object again although nothing happened, to renew a certificate. Every shorter time is
+// renewal is the least time after which a controller reads an object again although nothing happened, to renew a certificate. Every shorter time is
 // the pause before a retry.
 const renewal = time.Hour
 

@@ -1,0 +1,20 @@
+package app
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Main is the program backend. It reads the arguments of the process.
+func Main() {
+	var options Options
+	flags := flag.NewFlagSet("backend", flag.ExitOnError)
+	options.AddFlags(flags)
+	process.Parse(flags, os.Args[1:], options.Validate)
+	process.Run("backend", options.Process, func(ctx context.Context, p *process.Process) error {
+		return Run(ctx, p, options)
+	})
+}

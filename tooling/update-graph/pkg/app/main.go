@@ -1,0 +1,93 @@
+// Package app is the program update-graph: it serves a release catalogue with the protocol of OpenShift's update service.
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/tooling/update-graph/graph"
+)
+
+// drainTimeout is the maximum time for running requests after the signal to stop.
+const drainTimeout = 5 * time.Second
+
+type options struct {
+	process        process.Options
+	listen         string
+	cert, key      string
+	catalogue      string
+	followInterval time.Duration
+}
+
+// Main is the program update-graph. It reads the arguments of the process.
+func Main() {
+	var o options
+	flags := flag.NewFlagSet("update-graph", flag.ExitOnError)
+	o.process.AddFlags(flags)
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8585", "serve the update graph on this `address`: HTTPS, or HTTP without a certificate")
+	flags.StringVar(&o.cert, "tls-cert", "", "read the server certificate from this `file`")
+	flags.StringVar(&o.key, "tls-key", "", "read the certificate's key from this `file`")
+	flags.StringVar(&o.catalogue, "release-catalog", "", "read the releases from this YAML `file`; without it the built-in catalogue is served")
+	flags.DurationVar(&o.followInterval, "follow-interval", 2*time.Second, "check the file for changes at this interval")
+	process.Parse(flags, os.Args[1:], o.validate)
+	process.Run("update-graph", o.process, o.run)
+}
+
+func (o *options) validate() error {
+	switch {
+	case (o.cert == "") != (o.key == ""):
+		return errors.New("--tls-cert and --tls-key: set both or none")
+	case o.followInterval <= 0:
+		return errors.New("--follow-interval: must be positive")
+	}
+	return nil
+}
+
+func (o *options) run(ctx context.Context, p *process.Process) error {
+	catalogue, err := release.Load(o.catalogue)
+	if err != nil {
+		return fmt.Errorf("--release-catalog: %w", err)
+	}
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if o.cert != "" {
+		pair, err := certfile.LoadPair(o.cert, o.key)
+		if err != nil {
+			listener.Close()
+			return fmt.Errorf("--tls-cert: %w", err)
+		}
+		p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
+		config := pair.ServerConfig()
+		config.NextProtos = []string{"http/1.1"}
+		listener = tls.NewListener(listener, config)
+	}
+	handler := graph.New(catalogue, p.Metrics)
+	// The process is ready as soon as the catalogue is read and the listener is open.
+	p.Ready("listener", func(context.Context) error { return nil })
+	p.Log.Info("serving update graphs", logkey.Address, listener.Addr().String(), logkey.Count, len(catalogue.Releases()))
+
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.catalogue != "" {
+		group.Go(func() { handler.Follow(ctx, o.catalogue, o.followInterval, p.Log) })
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	return process.ServeHTTP(ctx, server, listener, drainTimeout)
+}
