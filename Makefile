@@ -2,11 +2,11 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help chromium portal-assets run test test-units test-regions background-lint race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
+.PHONY: help chromium portal-assets run test test-units test-regions background-lint nightly nightly-units flakes race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
 
 bin := $(CURDIR)/.build/bin
-# The main packages of all programs, and package patterns of all modules of the workspace.
-programs = $(shell git ls-files -co --exclude-standard '*/cmd/*/main.go' | xargs -n1 dirname | sed 's|^|./|')
+# The main packages of all programs that have an image or a release, and package patterns of all modules of the workspace.
+programs = $(filter-out %/region-programs,$(shell git ls-files -co --exclude-standard '*/cmd/*/main.go' | xargs -n1 dirname | sed 's|^|./|'))
 modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
 # The modules with the longest tests start first, so that they do not run alone at the end.
 long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/deletion ./test/maestro
@@ -21,32 +21,57 @@ run: ## start a local region on this machine and create a cluster in it
 	$(MAKE) --no-print-directory -j 2 build postgresql
 	$(bin)/hcpctl region up --detach --demo
 
-# Tests wait more than they compute, so more packages and tests run at the same time than there are cores. Tests of whole
-# regions run one after the other, because load would change their timing; only lint runs beside them, with what they leave of
-# the processors. -short runs parts of the crash sweeps and skips nothing else. Go caches the results of tests that have passed. A
-# test of a whole region depends on every file of the repository, so HCPMESH_SOURCES, a hash of all files, makes it run again
-# after a change. `lint` runs go vet, and test programs need no debug information.
-test: ## run all tests and lint, crash sweeps in part (see sweeps, cascade, contract and bad-day)
-	$(MAKE) --no-print-directory -j 3 nodes postgresql chromium tools
+# Tests wait more than they compute, so more packages and tests run at the same time than there are cores. Tests of whole regions run
+# one package after the other, because outages and runbooks have a window of seconds; lint runs beside them. -short runs parts of the
+# crash sweeps; internal/testing/nightly skips what only `make nightly` runs. Go caches the results of tests that have passed. A
+# test of a whole region depends on the code of all modules and on what that code reads, so package sources makes it run again after a
+# change. `lint` runs go vet, and test programs need no debug information.
+test: ## run lint and the tests that protect a change (see nightly)
+	$(MAKE) --no-print-directory -j 3 build kubectl postgresql tools
 	status=0; \
 	$(MAKE) --no-print-directory test-units || status=1; \
 	$(MAKE) --no-print-directory --keep-going -j 2 test-regions background-lint || status=1; \
 	exit $$status
 
-test-units test-regions: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
+# digest prints a digest of the files of the repository with patterns of git.
+digest = git ls-files -co --exclude-standard -z $(1) | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1
+test-units test-regions nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
 test-units:
 	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units)
 
 test-regions:
-	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
+	export HCPMESH_SOURCES=$$($(call digest)) HCPMESH_CODE=$$($(call digest,':!*.md')); \
 	go test -vet=off -ldflags=-w -p 1 -parallel 10 -timeout 60m $(regions)
 
 background-lint:
 	nice -n 19 $(MAKE) --silent lint
 
+# The parts run one after the other, and all run also if one fails. Each is a target of its own.
+proofs = nightly-units flakes sweeps cascade contract bad-day outages rotation skew clients sdks oav peers monitor-scale infra-test istio-test alerts-test drills deploy-test fuzz
+nightly: ## prove the system: all tests completely, with real nodes, every sweep, outage, drill and rotation, and published peers (hours)
+	status=0; failed=; \
+	for proof in $(proofs); do \
+		echo "nightly: $$proof"; \
+		$(MAKE) --no-print-directory $$proof || { status=1; failed="$$failed $$proof"; }; \
+	done; \
+	[ -z "$$failed" ] || echo "nightly: failed:$$failed" >&2; \
+	exit $$status
+
+$(filter-out flakes peers fuzz,$(proofs)): export HCPMESH_NIGHTLY = 1
+nightly-units: nodes postgresql chromium
+	go test -vet=off -ldflags=-w -count=1 -short -p 2 -parallel 4 -timeout 60m $(units)
+	go test -vet=off -ldflags=-w -count=1 -p 1 -parallel 10 -timeout 120m $(regions)
+
+# Two processes that use all of the processors run beside the tests. grep selects the names of tests that fail.
+flakes: build postgresql ## run the units three times in random order on a loaded machine, and print each test that failed at least once
+	trap 'kill $$busy' EXIT; busy=; \
+	for _ in 1 2; do (while :; do :; done) & busy="$$busy $$!"; done; \
+	go test -vet=off -ldflags=-w -short -shuffle=on -count=3 -p 3 -parallel 4 -timeout 60m $(units) >.build/flakes.txt 2>&1 || true; \
+	! grep -E '^(--- FAIL|FAIL|panic:)' .build/flakes.txt
+
 # The race detector makes tests several times slower, so two packages run at the same time. -short tries each crash sweep at a
 # few of its points.
-race: nodes postgresql ## run the tests and one end-to-end test with Go's race detector (half an hour)
+race: build postgresql ## run the tests and one end-to-end test with Go's race detector (half an hour)
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
 	go test -race -short -p 2 -parallel 4 -timeout 40m $(units) || status=1; \
@@ -173,13 +198,8 @@ needs-node = if ! command -v node >/dev/null; then echo "$@: skipped: Node 20 or
 fuzz: ## run all fuzz targets for 30 s each (FUZZTIME=10m for longer)
 	tooling/fuzz.sh $(or $(FUZZTIME),30s)
 
-# The modules of our programs are downloaded while the third-party programs compile. GOGC trades memory of the compiler for
-# time. hcpctl, which builds the same programs for a region, finds them up to date.
-build: export GOGC ?= 400
-build: ## build all programs, ours and third-party
-	mkdir -p $(bin)
-	go list -deps $(programs) >/dev/null & download=$$!; tooling/third-party/build.sh; wait $$download
-	go build -o $(bin)/ $(programs)
+build: ## build the programs of a region, ours and third-party, and hcpctl
+	tooling/build.sh hcpctl
 
 # The two builds have caches of their own, so each compiles every package.
 release: ## build the programs of a commit twice, compare them, and write bills of materials and the provenance to .build/release

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
@@ -57,6 +58,7 @@ func buildImages(ctx context.Context, t *testing.T, names ...string) string {
 // nodePrograms returns the folder of the third-party programs of nodes, or skips the test on a machine where no node can run.
 func nodePrograms(t *testing.T) string {
 	t.Helper()
+	nightly.Only(t)
 	programs, err := filepath.Abs("../../.build/third-party/bin")
 	if err != nil {
 		t.Fatal(err)

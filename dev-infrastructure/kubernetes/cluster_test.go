@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
@@ -38,6 +39,7 @@ const (
 // options returns the options of a cluster whose programs are built, or skips the test where no cluster can run.
 func options(t *testing.T, nodes ...kubernetes.Node) kubernetes.Options {
 	t.Helper()
+	nightly.Only(t)
 	programs, err := filepath.Abs("../../.build/third-party/bin")
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // retried reports whether clients repeat a request by themselves: the server was not reached, ended the connection, or asked for it.
@@ -139,6 +140,7 @@ func oneCluster(dir string) Config {
 // cluster sends requests. None of these may fail in a way after which a client would not repeat it. At the end, neither side
 // accepts the other's former certificate.
 func TestKubernetesAuthoritiesAreReplacedWhileRunning(t *testing.T) {
+	nightly.Only(t)
 	ctx := testContext(t)
 	region, err := Start(ctx, oneCluster(stateDir(t)))
 	if err != nil {
@@ -241,6 +243,7 @@ func TestCommandGetsEachStep(t *testing.T) {
 
 // TestInterruptedKubernetesReplacementContinues interrupts a replacement in each step. The next call continues, and so does the next start.
 func TestInterruptedKubernetesReplacementContinues(t *testing.T) {
+	nightly.Only(t)
 	ctx := testContext(t)
 	config := oneCluster(stateDir(t))
 	region, err := Start(ctx, config)

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // start returns the shared region and starts it if necessary.
 func start(t *testing.T) *local.Region {
 	t.Helper()
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "hcpmesh-contract-"); shared.err != nil {
 			return

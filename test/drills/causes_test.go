@@ -29,7 +29,7 @@ const concernAlert = "ClustersWithConcern"
 // explanation has it, and that the timeline has the concern and the alert. All of them must end with the fault. `make drills` runs it.
 func TestAlertsNameCauses(t *testing.T) {
 	programs := observability(t)
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	if !*all {
 		t.Skip("make drills runs it; TestMonitorNamesCauses of test/e2e evaluates the alert with promtool")
 	}

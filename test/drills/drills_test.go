@@ -193,7 +193,7 @@ func (r *table) text() string {
 // TestDrills runs the drills in one region. Each begins when all alerts of the one before have fired; alerts end while the next drills run.
 func TestDrills(t *testing.T) {
 	programs := observability(t)
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	var selected []drill
 	for _, d := range drills() {
 		if *all || d.slice {

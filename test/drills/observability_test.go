@@ -20,7 +20,7 @@ import (
 // have all alerts, send what fires to Alertmanager, and answer the queries of all dashboards.
 func TestRegionWithObservability(t *testing.T) {
 	observability(t)
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	dir, freePorts := t.TempDir(), 0
 	config := local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Throwaway: true, With: []string{local.WithObservability}}
 	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {

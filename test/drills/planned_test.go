@@ -16,7 +16,7 @@ import (
 // Alertmanager, and nobody may be notified of them, until the drain is cancelled.
 func TestPlannedOperationSilencesAlerts(t *testing.T) {
 	programs := observability(t)
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	if !*all {
 		t.Skip("make drills runs it")
 	}

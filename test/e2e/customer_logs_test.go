@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
@@ -61,6 +62,7 @@ func (a *logAccount) records(category customerlog.Category, cluster string) ([]s
 // credential of the customer, and the log of the API server, arrive in the account. They contain no Secret. A condition of the cluster states whether
 // they arrive, while the account exists and while it does not.
 func TestCustomerLogs(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	const subscription, secret = "11111111-1111-1111-1111-111111111111", "hunter2hunter2"

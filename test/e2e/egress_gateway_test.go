@@ -12,11 +12,13 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // TestEgressGateway assigns a link to a cluster and connects with its ID, as Azure's private link service does. The gateway follows the links: it
 // refuses each host that the link does not have, and tries to resolve one that it has. The deletion of the cluster removes the link.
 func TestEgressGateway(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	ctx := withTimeout(t, 10*time.Minute)

@@ -12,12 +12,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // TestClosedTicketGivesNoAccess checks that the region's ticket validator is asked again when an approved request is activated, and while
 // an elevation is active. It ends the active elevation of a ticket that was closed.
 func TestClosedTicketGivesNoAccess(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	ctx := withTimeout(t, 5*time.Minute)
 	oncall, approver := engineer(t, "oncall"), engineer(t, "approver")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
@@ -29,6 +30,7 @@ const killInterval = 2 * time.Second
 // Cosmos DB returns errors and the broker drops connections. Every accepted operation must become terminal. Nothing may be
 // left over, exist twice or be mixed up between incarnations of a name.
 func TestNothingIsLostWhenProcessesDie(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	ctx := withTimeout(t, 15*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000002", "faults")

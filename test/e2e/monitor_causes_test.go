@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/hosted"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -22,6 +23,7 @@ import (
 // TestMonitorNamesCauses breaks the APIs of customers in five ways. monitor, its alert, the explanation, the journal and the timeline name the
 // cause of each, and that it ended. TestAlertsNameCauses of test/drills has the alerts of a real Prometheus.
 func TestMonitorNamesCauses(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	ctx := withTimeout(t, 12*time.Minute)

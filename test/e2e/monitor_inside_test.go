@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/hosted"
 )
 
@@ -20,6 +21,7 @@ import (
 // management cluster: while its API server works, hangs and is killed, and while the prober is stopped and killed. It then breaks the way to a
 // public cluster, which the prober still reaches.
 func TestMonitorSeesClosedClustersInside(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	ctx := withTimeout(t, 14*time.Minute)

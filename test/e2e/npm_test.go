@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/node"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
@@ -18,6 +19,7 @@ import (
 // TestClusterLifecycleByNpm runs the life cycle of a cluster with the published Azure SDK for JavaScript, at every api-version. The
 // steps and their assertions are in clients/npm/drive.mjs.
 func TestClusterLifecycleByNpm(t *testing.T) {
+	nightly.Only(t)
 	needsAnyRegion(t)
 	t.Parallel()
 	if err := node.Prepare(withTimeout(t, 10*time.Minute), npmDir); errors.Is(err, node.ErrMissing) {

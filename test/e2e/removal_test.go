@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -36,6 +37,7 @@ type lostRemoval struct {
 // again, and HyperShift builds a new, empty control plane, which becomes available. Every channel must show that the cluster has
 // lost its data, until an SRE who follows the runbook accepts the new control plane.
 func TestRemovedControlPlaneIsNeverHealthy(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	loseControlPlane(t, lostRemoval{name: "removed", subscription: "11111111-0000-0000-0000-0000000000de",
@@ -45,6 +47,7 @@ func TestRemovedControlPlaneIsNeverHealthy(t *testing.T) {
 // TestRemovedControlPlaneNamespaceIsNeverHealthy deletes only the namespace in which HyperShift runs the control plane. The
 // HostedCluster stays the same, and only the identity of that namespace shows that the data is gone.
 func TestRemovedControlPlaneNamespaceIsNeverHealthy(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	loseControlPlane(t, lostRemoval{name: "emptied", subscription: "11111111-0000-0000-0000-0000000000df",

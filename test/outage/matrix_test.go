@@ -64,14 +64,7 @@ const (
 
 // always reports whether the fault of a component is tested without -outages-all.
 func (f fault) always(c component) bool {
-	switch f {
-	case hung:
-		return slices.Contains([]string{adminv1.ComponentBackend, adminv1.ComponentAgent, adminv1.ComponentCosmosDB, adminv1.ComponentHostedAPI}, c.layer)
-	case terminated:
-		return c.layer == adminv1.ComponentClusterService
-	default:
-		return c.layer == adminv1.ComponentCosmosDB
-	}
+	return f == hung && c.layer == adminv1.ComponentBackend
 }
 
 // states returns the possible states of a component with a fault in explanations.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/sources"
@@ -81,7 +82,7 @@ func TestOutagesOfProcesses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
 	}
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	dir := t.TempDir()
 	t.Cleanup(func() {
 		// PostgreSQL runs as another user, who cannot enter the folder, so its data is elsewhere.
@@ -94,10 +95,11 @@ func TestOutagesOfProcesses(t *testing.T) {
 
 // TestOutagesOfDisks fills the disk of one database after the other. Each has a small disk of its own.
 func TestOutagesOfDisks(t *testing.T) {
+	nightly.Only(t)
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
 	}
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	smalldisk.Run(t, 512<<20, func(t *testing.T, dir string) {
 		for _, c := range components {
 			if c.disk != "" {

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/sources"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -135,10 +136,11 @@ func (l *load) awaitProgress() {
 // for the authority of the services, and renews the certificates under load. With -stores it does the same for etcd and the
 // management cluster. Then it verifies the audit.
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
+	nightly.Only(t)
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
 	}
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	dir := t.TempDir()
 	t.Cleanup(func() {
 		if err := local.Purge(dir); err != nil {

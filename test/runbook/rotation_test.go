@@ -13,10 +13,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // TestRotation replaces the authorities, and then prevents their renewal.
 func TestRotation(t *testing.T) {
+	nightly.Only(t)
 	dir := t.TempDir()
 	region := startRegionWith(t, local.Config{StateDir: dir, CertificateLifetime: "30s"})
 	identity := region.Endpoints().Identities["backend"]

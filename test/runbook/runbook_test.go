@@ -24,7 +24,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/test/sources"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
@@ -54,6 +56,7 @@ type rehearsal struct {
 // rehearse reads the commands of a page: its indented lines. replace replaces the placeholders in them.
 func rehearse(t *testing.T, page, stateDir string, replace ...string) *rehearsal {
 	t.Helper()
+	sources.DependOnAll(t)
 	text, err := os.ReadFile(filepath.Join("../../docs/operators", page))
 	if err != nil {
 		t.Fatal(err)
@@ -202,6 +205,7 @@ func TestHungProcess(t *testing.T) {
 }
 
 func TestPostgreSQLAway(t *testing.T) {
+	nightly.Only(t)
 	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	region := startRegion(t, dir)
 	var record struct{ PostgresDir string }
@@ -241,6 +245,7 @@ func TestPostgreSQLAway(t *testing.T) {
 }
 
 func TestEtcdAway(t *testing.T) {
+	nightly.Only(t)
 	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	region := startRegion(t, dir)
 	config, err := clientcmd.BuildConfigFromFlags("", region.Endpoints().Kubeconfigs["mgmt-1"])
@@ -306,6 +311,7 @@ func TestEtcdAway(t *testing.T) {
 }
 
 func TestDiskFull(t *testing.T) {
+	nightly.Only(t)
 	smalldisk.Run(t, 384<<20, func(t *testing.T, disk string) {
 		dir := filepath.Join(disk, "region")
 		region := startRegion(t, dir)

@@ -52,7 +52,7 @@ func newest(t *testing.T) (source string, release history.Release) {
 // newRegion returns a region that does not run yet, in a new state folder, which is kept if the test fails.
 func newRegion(t *testing.T) *region {
 	t.Helper()
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	source, release := newest(t)
 	dir, err := os.MkdirTemp("", "hcpmesh-skew-")
 	if err != nil {

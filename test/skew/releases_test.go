@@ -17,7 +17,7 @@ const maxData = 3 << 20
 
 // TestReleasesAreComplete checks that the commit of each release is in the history and that the captured data is small.
 func TestReleasesAreComplete(t *testing.T) {
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	source, err := local.FindSource()
 	if err != nil {
 		t.Fatal(err)

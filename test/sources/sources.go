@@ -8,9 +8,17 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable with a digest of all files, which `make test` sets. Without it, run such tests with -count=1.
-const Variable = "HCPMESH_SOURCES"
+// The environment variables with digests, which `make test` sets: of all files, and of all files but Markdown. Without them, run such
+// tests with -count=1.
+const (
+	AllVariable  = "HCPMESH_SOURCES"
+	CodeVariable = "HCPMESH_CODE"
+)
 
-// DependOnAll makes the result of the running test depend on all sources. It has a testing.TB parameter because the go command
-// does not record what TestMain reads.
-func DependOnAll(testing.TB) { _ = os.Getenv(Variable) }
+// DependOnAll makes the result of the running test depend on all files. It has a testing.TB parameter because the go command does not
+// record what TestMain reads.
+func DependOnAll(testing.TB) { _ = os.Getenv(AllVariable) }
+
+// DependOnCode makes the result of the running test depend on all files but Markdown. It is for tests that run a region and read no
+// documents.
+func DependOnCode(testing.TB) { _ = os.Getenv(CodeVariable) }

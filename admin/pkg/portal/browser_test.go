@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 var screenshots = flag.String("screenshots", "", "write screenshots of the pages into this `folder`")
@@ -39,6 +40,7 @@ type chromium struct {
 // newChromium starts Debian's headless Chromium, or skips the test.
 func newChromium(t *testing.T, h *harness) *chromium {
 	t.Helper()
+	nightly.Only(t)
 	program, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
 		t.Skip("needs chromium-headless-shell; as root on Debian, `make chromium` installs it")

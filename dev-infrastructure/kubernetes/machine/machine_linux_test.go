@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
@@ -80,6 +81,7 @@ func newContext(t *testing.T) context.Context {
 // start starts a machine, or skips the test where machines are not possible.
 func start(ctx context.Context, t *testing.T, spec Spec) *Machine {
 	t.Helper()
+	nightly.Only(t)
 	if err := Check(); err != nil {
 		kubeapitest.SkipUnlessCI(t, "machines cannot run here: "+err.Error())
 	}
@@ -283,6 +285,7 @@ func runStarter(dir string) error {
 // TestMachineTerminatesWithItsStarter checks that nothing remains of machines whose starter is killed, and that the next start removes
 // the cgroups of machines whose launcher is killed.
 func TestMachineTerminatesWithItsStarter(t *testing.T) {
+	nightly.Only(t)
 	transcript.Outcome(t, transcript.Nodes)
 	if err := Check(); err != nil {
 		kubeapitest.SkipUnlessCI(t, "machines cannot run here: "+err.Error())

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // Cluster is a running cluster.
@@ -26,9 +27,11 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// Start starts a cluster, which ends with the test.
+// Start starts a cluster, which ends with the test. Its controllers are not among the programs of a region, so only `make nightly` builds
+// them and runs the test.
 func Start(t *testing.T) *Cluster {
 	t.Helper()
+	nightly.Only(t)
 	started := kubeapitest.Start(t)
 	controllers := []string{"deployment-controller", "replicaset-controller", "statefulset-controller", "job-controller", "serviceaccount-controller"}
 	if err := started.RunControllerManager(t.Context(), controllers...); err != nil {
