@@ -29,7 +29,7 @@ const reportTime = 20 * time.Second
 
 // Soon waits until check returns nil. condition is a sentence, for example "the namespace is deleted"; the error of check describes
 // the current state. If the condition does not hold after ten minutes, or shortly before the time limit of the test program, Soon fails
-// the test with Fatalf. Soon may be called in a cleanup function.
+// the test with Fatalf. Soon may be called in a cleanup function, but not in a synctest bubble, where a test has no time limit: use Before.
 func Soon(t testing.TB, condition string, check func() error) {
 	t.Helper()
 	ctx, cancel := Context(t)
