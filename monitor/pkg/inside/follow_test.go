@@ -36,9 +36,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
-// timeout bounds each wait of the test. An outage is reported after 5 s at the earliest.
-const timeout = time.Minute
-
 // administrator changes the management cluster of a test.
 type administrator struct {
 	t       *testing.T
