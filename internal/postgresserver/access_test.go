@@ -28,7 +28,7 @@ type secured struct {
 	dir string
 }
 
-// TestAccess shares a server, because its start takes longer than the tests. Each of them has new databases.
+// TestAccess shares a server, because its start takes longer than the tests. Each of them has new databases and new identities of clients.
 func TestAccess(t *testing.T) {
 	s := newSecured(t)
 	for name, test := range map[string]func(*testing.T, *secured){
@@ -43,6 +43,7 @@ func TestAccess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.t = t
+			s.issueClients()
 			for _, database := range databases {
 				if err := s.run(t.Context(), "DROP DATABASE IF EXISTS "+database.Name+" WITH (FORCE);"); err != nil {
 					t.Fatal(err)
@@ -59,17 +60,7 @@ func TestAccess(t *testing.T) {
 func newSecured(t *testing.T) *secured {
 	t.Helper()
 	s := &secured{t: t, dir: t.TempDir()}
-	for _, trust := range []string{"local", "foreign"} {
-		authority, err := mesh.OpenAuthority(filepath.Join(s.dir, trust, "ca"), "local")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, peer := range []mesh.Peer{mesh.PostgreSQL, mesh.ClusterService, mesh.ClusterServiceMigration, mesh.MaestroServer, mesh.MaestroMigration, mesh.Frontend} {
-			if err := authority.Issue(filepath.Join(s.dir, trust, string(peer)), peer, "127.0.0.1"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	s.issue("local", mesh.PostgreSQL)
 	identity := filepath.Join(s.dir, "local", string(mesh.PostgreSQL))
 	server, err := Start(t.Context(), Options{DataDir: dataDir(t), Throwaway: true, Databases: databases, TLS: &TLS{
 		CertificateFile: filepath.Join(identity, mesh.CertificateFile), KeyFile: filepath.Join(identity, mesh.KeyFile), CAFile: filepath.Join(identity, mesh.CAFile)}})
@@ -79,6 +70,28 @@ func newSecured(t *testing.T) *secured {
 	t.Cleanup(server.Kill)
 	s.Server = server
 	return s
+}
+
+// issueClients replaces the identities of all clients.
+func (s *secured) issueClients() {
+	s.t.Helper()
+	for _, trust := range []string{"local", "foreign"} {
+		s.issue(trust, mesh.ClusterService, mesh.ClusterServiceMigration, mesh.MaestroServer, mesh.MaestroMigration, mesh.Frontend)
+	}
+}
+
+// issue writes identities of peers in a trust domain.
+func (s *secured) issue(trust string, peers ...mesh.Peer) {
+	s.t.Helper()
+	authority, err := mesh.OpenAuthority(filepath.Join(s.dir, trust, "ca"), "local")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, peer := range peers {
+		if err := authority.Issue(filepath.Join(s.dir, trust, string(peer)), peer, "127.0.0.1"); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // open returns a pool for a role of a database with the identity of a workload of a trust domain.
