@@ -11,12 +11,12 @@ import (
 )
 
 // The pauses between two checks grow from firstPause to lastPause, so that a test continues soon after the condition is
-// met. A pause is at least as long as the previous check, up to longestPause, so that checks do not slow down what they
-// wait for.
+// met. A pause is at least four times as long as the previous check, up to longestPause, so that checks do not slow down what
+// they wait for.
 const (
 	firstPause   = time.Millisecond
-	lastPause    = 20 * time.Millisecond
-	longestPause = 250 * time.Millisecond
+	lastPause    = 100 * time.Millisecond
+	longestPause = 500 * time.Millisecond
 )
 
 // patience is the time that Soon waits at most. It is far longer than any condition needs on a busy machine, because it must only end a
@@ -68,7 +68,7 @@ func Repeat(ctx context.Context, check func() error) error {
 			return nil
 		}
 		checks++
-		timer := time.NewTimer(max(pause, min(time.Since(checkStarted), longestPause)))
+		timer := time.NewTimer(max(pause, min(4*time.Since(checkStarted), longestPause)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
