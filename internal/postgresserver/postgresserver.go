@@ -28,7 +28,7 @@ import (
 const superuser = "hcpmesh"
 
 // startTimeout bounds the time until a server accepts connections, including crash recovery.
-const startTimeout = 60 * time.Second
+const startTimeout = 5 * time.Minute
 
 // shutdownTimeout bounds an immediate shutdown; the postmaster is killed after it.
 const shutdownTimeout = 10 * time.Second

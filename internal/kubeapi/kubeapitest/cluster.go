@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of a program on a busy machine.
-	startTimeout = time.Minute
+	// startTimeout bounds the start of a program. It is far longer than a start needs on a busy machine.
+	startTimeout = 10 * time.Minute
 	// probeInterval is the interval of probes of a starting program.
 	probeInterval = 20 * time.Millisecond
 )

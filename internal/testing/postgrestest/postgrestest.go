@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // owner owns the databases of tests. runtime has the rights that the owner grants it. The passwords are no secrets: the server listens
@@ -75,7 +75,7 @@ func (s *Server) Database(t testing.TB) string {
 func (s *Server) DatabaseFrom(t testing.TB, template string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", s.created.Add(1))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	if err := s.running.CopyDatabase(ctx, name, template, owner); err != nil {
 		t.Fatal(err)
