@@ -22,10 +22,10 @@ run: ## start a local region on this machine and create a cluster in it
 	$(bin)/hcpctl region up --detach --demo
 
 # Tests wait more than they compute, so more packages and tests run at the same time than there are cores. Tests of whole regions run
-# one package after the other, because outages and runbooks have a window of seconds; lint runs beside them. -short runs parts of the
-# crash sweeps; internal/testing/nightly skips what only `make nightly` runs. Go caches the results of tests that have passed. A
-# test of a whole region depends on the code of all modules and on what that code reads, so package sources makes it run again after a
-# change. `lint` runs go vet, and test programs need no debug information.
+# one package after the other, because outages and runbooks have a window of seconds; lint runs beside them. internal/testing/nightly
+# skips what only `make nightly` runs. Go caches the results of tests that have passed. A test of a whole region depends on the code of
+# all modules and on what that code reads, so package sources makes it run again after a change. `lint` runs go vet, and test programs
+# need no debug information.
 test: ## run lint and the tests that protect a change (see nightly)
 	$(MAKE) --no-print-directory -j 3 build kubectl postgresql tools
 	status=0; \
@@ -37,7 +37,7 @@ test: ## run lint and the tests that protect a change (see nightly)
 digest = git ls-files -co --exclude-standard -z $(1) | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1
 test-units test-regions nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
 test-units:
-	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units)
+	go test -vet=off -ldflags=-w -p 3 -parallel 4 -timeout 30m $(units)
 
 test-regions:
 	export HCPMESH_SOURCES=$$($(call digest)) HCPMESH_CODE=$$($(call digest,':!*.md')); \
@@ -47,7 +47,7 @@ background-lint:
 	nice -n 19 $(MAKE) --silent lint
 
 # The parts run one after the other, and all run also if one fails. Each is a target of its own.
-proofs = nightly-units flakes sweeps cascade contract bad-day outages rotation skew clients sdks oav peers monitor-scale infra-test istio-test alerts-test drills deploy-test fuzz
+proofs = nightly-units flakes cascade contract bad-day rotation clients sdks oav peers monitor-scale infra-test istio-test alerts-test drills deploy-test fuzz
 nightly: ## prove the system: all tests completely, with real nodes, every sweep, outage, drill and rotation, and published peers (hours)
 	status=0; failed=; \
 	for proof in $(proofs); do \
@@ -57,24 +57,23 @@ nightly: ## prove the system: all tests completely, with real nodes, every sweep
 	[ -z "$$failed" ] || echo "nightly: failed:$$failed" >&2; \
 	exit $$status
 
-$(filter-out flakes peers fuzz,$(proofs)): export HCPMESH_NIGHTLY = 1
+$(filter-out flakes peers fuzz,$(proofs)) sweeps restore outages skew: export HCPMESH_NIGHTLY = 1
 nightly-units: nodes postgresql chromium
-	go test -vet=off -ldflags=-w -count=1 -short -p 2 -parallel 4 -timeout 60m $(units)
+	go test -vet=off -ldflags=-w -count=1 -p 2 -parallel 4 -timeout 120m $(units)
 	go test -vet=off -ldflags=-w -count=1 -p 1 -parallel 10 -timeout 120m $(regions)
 
 # Two processes that use all of the processors run beside the tests. grep selects the names of tests that fail.
 flakes: build postgresql ## run the units three times in random order on a loaded machine, and print each test that failed at least once
 	trap 'kill $$busy' EXIT; busy=; \
 	for _ in 1 2; do (while :; do :; done) & busy="$$busy $$!"; done; \
-	go test -vet=off -ldflags=-w -short -shuffle=on -count=3 -p 3 -parallel 4 -timeout 60m $(units) >.build/flakes.txt 2>&1 || true; \
+	go test -vet=off -ldflags=-w -shuffle=on -count=3 -p 3 -parallel 4 -timeout 60m $(units) >.build/flakes.txt 2>&1 || true; \
 	! grep -E '^(--- FAIL|FAIL|panic:)' .build/flakes.txt
 
-# The race detector makes tests several times slower, so two packages run at the same time. -short tries each crash sweep at a
-# few of its points.
+# The race detector makes tests several times slower, so two packages run at the same time.
 race: build postgresql ## run the tests and one end-to-end test with Go's race detector (half an hour)
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
-	go test -race -short -p 2 -parallel 4 -timeout 40m $(units) || status=1; \
+	go test -race -p 2 -parallel 4 -timeout 40m $(units) || status=1; \
 	HCPMESH_RACE=1 go test -race -count=1 -timeout 30m -run '^TestClusterLifecycle$$' ./test/e2e || status=1; \
 	exit $$status
 
@@ -115,10 +114,10 @@ restore: postgresql ## restore Cluster Service's database to earlier states duri
 	go test -count=1 -timeout 60m -v ./test/restore -restore-clusters 100 -restore-seeds 5
 
 bad-day: kubectl postgresql restore ## kill every process of a region in turn while twenty clusters are created and deleted, and restore its fleet
-	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestRestoredFleetIsRepaired' ./test/e2e -bad-day-clusters 20 -restored-day
+	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestRestoredFleetIsRepaired' ./test/e2e -bad-day-clusters 20
 
 outages: kubectl postgresql ## make each component of a region unavailable in turn and in each way, and check what explanations name
-	go test -count=1 -timeout 60m -v ./test/outage -outages-all
+	go test -count=1 -timeout 60m -v ./test/outage
 
 rotation: kubectl postgresql ## replace all keys and authorities of a region while clusters come and go, that of the services ten times
 	go test -count=1 -timeout 60m -v ./test/rotation -rotations 10 -stores
@@ -150,7 +149,7 @@ monitor-scale: ## create and delete 500 clusters that monitor probes, and measur
 # The programs of the previous release compile for about four minutes of CPU time once, so `make test` runs only those of the checkout on the
 # captured data.
 skew: third-party postgresql ## roll a region from the previous release in releases.yaml to this checkout, back, and forward again, under load
-	go test -count=1 -timeout 60m -v ./test/skew -skew
+	go test -count=1 -timeout 60m -v ./test/skew
 
 capture: third-party postgresql ## save the data of a region of the newest release in releases.yaml as test data
 	go test -count=1 -timeout 60m -v -run '^TestCapture$$' ./test/skew -capture
@@ -184,7 +183,7 @@ deploy-test: nodes images third-party postgresql ## run the tests of deployments
 	go test -count=1 -v ./dev-infrastructure/kubernetes/machine || status=1; \
 	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all || status=1; \
 	go test -count=1 -timeout 90m -v ./dev-infrastructure/installation ./dev-infrastructure/installation/noderegion -p 1 -nodes-all || status=1; \
-	go test -count=1 -timeout 60m -v ./test/skew -skew || status=1; \
+	go test -count=1 -timeout 60m -v ./test/skew || status=1; \
 	for section in 'nodes' 'installation' 'customer and engineer' 'upgrade under load' 'drain and loss of a node' 'rollback' 'previous release' 'loss of the service cluster' 'deletion of the region'; do \
 		printf '\n%s\n' "$$section"; \
 		grep "^$$section | " .build/transcript.txt | sed 's/^[^|]*| /    /' | grep . || { echo '    nothing was shown'; status=1; }; \

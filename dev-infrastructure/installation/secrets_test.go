@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 )
 
@@ -51,6 +52,7 @@ func keepSecrets(ctx context.Context, t *testing.T) (*installation.Secrets, clie
 
 // TestSecretsFollowFiles checks that a Secret has the content of its files, and follows a file that is replaced.
 func TestSecretsFollowFiles(t *testing.T) {
+	nightly.Only(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	secrets, client := keepSecrets(ctx, t)
@@ -98,6 +100,7 @@ func TestSecretsFollowFiles(t *testing.T) {
 // TestSecretsHavePairs renews a certificate repeatedly, which replaces its key and then itself. Each version of the Secret must have a
 // certificate with its own key.
 func TestSecretsHavePairs(t *testing.T) {
+	nightly.Only(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	secrets, client := keepSecrets(ctx, t)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
@@ -47,6 +48,7 @@ func targetWithDigests(t *testing.T, name string) values.Target {
 // TestSupplierCreatesWhatChartsExpect checks that each program gets all secrets that its chart mounts. A second supply renews certificates and
 // changes no key.
 func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
+	nightly.Only(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	secrets, client := keepSecrets(ctx, t)

@@ -155,6 +155,7 @@ func trusted(t *testing.T, region *Region) int {
 
 // TestAuthorityIsReplacedWhileRunning connects to PostgreSQL after each step.
 func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
+	nightly.Only(t)
 	ctx := testContext(t)
 	region, err := Start(ctx, onlyPostgres(stateDir(t)))
 	if err != nil {
@@ -197,6 +198,7 @@ func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
 
 // TestInterruptedReplacementContinues interrupts a replacement in each step. The next call continues, and so does the next start.
 func TestInterruptedReplacementContinues(t *testing.T) {
+	nightly.Only(t)
 	ctx := testContext(t)
 	config := onlyPostgres(stateDir(t))
 	region, err := Start(ctx, config)

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
@@ -142,9 +143,7 @@ func (c *cluster) load(ctx context.Context, t *testing.T, writer int, count *ato
 // TestKeyIsReplacedWhileClientsWrite interrupts a rotation after each change of the keys, and continues it. The API server, which runs all
 // the time, loads each configuration within a minute. In the end, etcd has no value of the former key.
 func TestKeyIsReplacedWhileClientsWrite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the API server loads each of three configurations up to a minute after the change")
-	}
+	nightly.Only(t)
 	t.Parallel()
 	c := start(t)
 	users := c.EtcdUsers(t)

@@ -33,6 +33,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/stubkubelet/stubkubelettest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 var shared kubeapitest.Shared
@@ -52,9 +53,7 @@ type world struct {
 
 func newWorld(t *testing.T, change func(*stubkubelet.Options)) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real API server; run without -short")
-	}
+	nightly.Only(t)
 	if _, err := kubeapitest.Programs(); err != nil {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}

@@ -10,6 +10,7 @@ import (
 
 // The published server drops the statuses of an agent whose clock was set back.
 func TestPublishedFault_AgentClockSetBackLosesStatuses(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, agent, cs := r.withFakeAgent()
 	b := newBundle(consumer, "x")
@@ -33,6 +34,7 @@ func TestPublishedFault_AgentClockSetBackLosesStatuses(t *testing.T) {
 
 // The published server accepts a report of a deletion with any version.
 func TestDeletionIsConfirmedForItsVersionOnly(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s, consumer, agent, cs := r.withFakeAgent()
 	b := newBundle(consumer, "x")
@@ -67,6 +69,7 @@ func TestDeletionIsConfirmedForItsVersionOnly(t *testing.T) {
 
 // The published server deletes all works that it does not have, for example after its database was restored.
 func TestPublishedFault_UnknownWorksAreDeleted(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)
@@ -86,6 +89,7 @@ func TestPublishedFault_UnknownWorksAreDeleted(t *testing.T) {
 
 // The published agent creates a deleted work again when an older event arrives late.
 func TestPublishedFault_LateEventRecreatesWork(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b := newBundle(consumer, "x")
@@ -107,6 +111,7 @@ func TestPublishedFault_LateEventRecreatesWork(t *testing.T) {
 
 // The published agent hangs when a work is deleted before its finalizer was added.
 func TestPublishedFault_DeleteBeforeFinalizerHangs(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	var works []bundle
@@ -133,6 +138,7 @@ func TestPublishedFault_DeleteBeforeFinalizerHangs(t *testing.T) {
 
 // An agent may report for its own consumer only, even if its events name another.
 func TestAgentCannotReportForAnotherConsumer(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	honest, other := r.consumer(s), r.consumer(s)
@@ -156,6 +162,7 @@ func TestAgentCannotReportForAnotherConsumer(t *testing.T) {
 
 // Invalid events of agents are dropped, and the next valid event is processed.
 func TestInvalidAgentEventsAreDropped(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, agent, cs := r.withFakeAgent()
 	b := newBundle(consumer, "x")

@@ -13,6 +13,7 @@ import (
 // TestServersRegisterConfiguredConsumers starts servers with a list of consumers on an empty database at the same time. They accept works for
 // them as soon as they are ready. A server with a shorter list deletes none.
 func TestServersRegisterConfiguredConsumers(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	consumers := []string{unique("mgmt"), unique("mgmt")}
 	r.Tune = func(c *app.Config) { c.Consumers = consumers }

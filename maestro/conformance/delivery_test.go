@@ -18,6 +18,7 @@ import (
 // The published server: "on the gRPC path, resource insert, event insert and NOTIFY are separate statements; a crash
 // between loses the event".
 func TestPublishedFault_ResourceStoredButNeverDelivered(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	first := r.StartServer()
 	consumer := r.consumer(first)
@@ -46,6 +47,7 @@ func TestPublishedFault_ResourceStoredButNeverDelivered(t *testing.T) {
 
 // The published server: "a lost NOTIFY is only repaired by the 10-hour sync".
 func TestPublishedFault_LostNotificationWaitsForHours(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.SafetyPoll = 200 * time.Millisecond }
 	s := r.StartServer()
@@ -59,6 +61,7 @@ func TestPublishedFault_LostNotificationWaitsForHours(t *testing.T) {
 
 // The published server: an oversized message makes the broker close the connection, is queued again and blocks all others.
 func TestPublishedFault_OversizedMessageBlocksOthers(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s, consumer, agent, cs := r.withFakeAgent()
 	rejected := newBundle(consumer, strings.Repeat("x", 600<<10))
@@ -82,6 +85,7 @@ func TestPublishedFault_OversizedMessageBlocksOthers(t *testing.T) {
 
 // A message that makes the broker close the connection for another reason is postponed after some attempts.
 func TestPublishedFault_RejectedMessageBlocksOthers(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
 	_, consumer, agent, cs := r.withFakeAgent()
@@ -116,6 +120,7 @@ func (r *region) insert(s *maestrotest.Server, b bundle) {
 
 // The published server: a deletion whose confirmation is lost stays unfinished forever.
 func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.Resend = 100 * time.Millisecond }
 	s, consumer, agent, cs := r.withFakeAgent()
@@ -133,6 +138,7 @@ func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
 
 // The published server never sends an unacknowledged spec again before the agent reconnects.
 func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.Resend = 100 * time.Millisecond }
 	s := r.StartServer()
@@ -157,6 +163,7 @@ func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
 
 // The published server's broadcaster waits for its slowest subscriber.
 func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)
@@ -190,6 +197,7 @@ func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
 
 // A consumer whose agent never responds delays no other consumer.
 func TestConsumersAreIndependent(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	silent, responsive := r.consumer(s), r.consumer(s)
@@ -207,6 +215,7 @@ func TestConsumersAreIndependent(t *testing.T) {
 
 // Within a consumer, new work is sent in the order in which it was accepted.
 func TestDeliveryIsOrdered(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.Resend = time.Minute } // the agent confirms nothing
 	s := r.StartServer()

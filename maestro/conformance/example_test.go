@@ -80,6 +80,7 @@ func applyAndWait(ctx context.Context, service pbv1.CloudEventServiceClient, sou
 }
 
 func TestExample(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)

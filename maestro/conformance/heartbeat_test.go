@@ -32,6 +32,7 @@ func (s *source) untilHeartbeatAfter(consumer string, at time.Time) time.Time {
 // TestHeartbeatsDifferFromSilence runs an agent without works, one with a work, and one that stops. Every replica sends the last
 // heartbeats of all agents.
 func TestHeartbeatsDifferFromSilence(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	first, second := r.StartServer(), r.StartServer()
 	idle, stopped, never := r.consumer(first), r.consumer(first), r.consumer(first)

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
@@ -98,6 +99,8 @@ func (r *region) migrated(s *maestrotest.Server) bool {
 // TestServerIsKilled kills the server several times while a source publishes and the agent reports. Every accepted work is applied
 // at its newest version and deleted in the end.
 func TestServerIsKilled(t *testing.T) {
+	nightly.Only(t)
+	t.Parallel()
 	r := newRegion(t)
 	p := r.buildServer()
 	s := p.start()
@@ -205,6 +208,8 @@ func TestServerIsKilled(t *testing.T) {
 
 // TestAgentIsKilled kills the agent several times while it applies and deletes.
 func TestAgentIsKilled(t *testing.T) {
+	nightly.Only(t)
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)

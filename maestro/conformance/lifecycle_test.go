@@ -34,6 +34,7 @@ func (r *region) untilGone(name string) {
 
 // TestLifecycle creates, updates and deletes a resource.
 func TestLifecycle(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	server := r.StartServer()
 	consumer := r.consumer(server)
@@ -81,6 +82,7 @@ func TestLifecycle(t *testing.T) {
 
 // TestDeletionWaitsForTheObjects: a work is reported as deleted as soon as all its objects are deleted, and not before.
 func TestDeletionWaitsForTheObjects(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	server := r.StartServer()
 	consumer := r.consumer(server)

@@ -18,6 +18,7 @@ import (
 
 // Two replicas share the consumers. When one stops the other takes over, and statuses reach the subscribers of both.
 func TestReplicasTakeOver(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	one, two := r.StartServer(), r.StartServer()
 	var consumers []string
@@ -57,6 +58,7 @@ func TestReplicasTakeOver(t *testing.T) {
 
 // The broker closes connections periodically; all works are applied and deleted.
 func TestBrokerDropsConnections(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	stop := make(chan struct{})
@@ -103,6 +105,7 @@ func TestBrokerDropsConnections(t *testing.T) {
 
 // The published server terminates if the broker or the database is unreachable at its start. Ours waits and reports which.
 func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	address := r.BrokerAddress
 	_ = r.Broker.Close()
@@ -130,6 +133,7 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 
 // The server survives outages of the database, at its start and later.
 func TestServerSurvivesDatabaseOutages(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	database, err := url.Parse(r.Database)
 	if err != nil {

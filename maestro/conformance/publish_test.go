@@ -28,6 +28,7 @@ func reasonOf(err error) string {
 
 // TestPublish covers every response to a request.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	server := r.StartServer()
 	consumer, elsewhere := r.consumer(server), r.consumer(server)
@@ -96,6 +97,7 @@ func TestPublish(t *testing.T) {
 
 // TestUpdateWithoutVersionMeansNewest: a source that stores no versions sends 0.
 func TestUpdateWithoutVersionMeansNewest(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	server := r.StartServer()
 	cs := r.source(server, "cluster-service")
@@ -114,6 +116,7 @@ func TestUpdateWithoutVersionMeansNewest(t *testing.T) {
 
 // TestDeletionOfUnknownResourceIsConfirmed: a repeated deletion leads to the same event as the first.
 func TestDeletionOfUnknownResourceIsConfirmed(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	server := r.StartServer()
 	cs := r.source(server, "cluster-service")
@@ -125,6 +128,7 @@ func TestDeletionOfUnknownResourceIsConfirmed(t *testing.T) {
 
 // TestHeartbeats: a subscriber without statuses receives heartbeats.
 func TestHeartbeats(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	cs := r.source(r.StartServer(), "cluster-service")
 	cs.subscribe()
@@ -160,6 +164,7 @@ type page struct {
 
 // TestREST covers the REST API: schemas, stable paging, searches, rejections.
 func TestREST(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	server := r.StartServer()
 	cs := r.source(server, "cluster-service")

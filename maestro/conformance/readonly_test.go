@@ -15,6 +15,7 @@ import (
 // TestObjectThatIsOnlyRead follows an object of another client that a work only reads: it does not exist, is created, is replaced by
 // one with another identity and survives the work. Meanwhile nothing else of the work changes.
 func TestObjectThatIsOnlyRead(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b, name := newBundle(consumer, "x"), unique("foreign")

@@ -44,6 +44,7 @@ func releasing(b bundle, finalizers, namespaces string) bundle {
 // it. A deletion with the release annotations makes the agent remove the finalizer from both, but not from objects that are not
 // being deleted.
 func TestFinalizersAreReleased(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b, kept := newBundle(consumer, "x"), newBundle(consumer, "y")
@@ -85,6 +86,7 @@ func TestFinalizersAreReleased(t *testing.T) {
 
 // TestReleaseReachesARestartedAgent requests a deletion and a release while the agent is stopped: it receives both in its resync.
 func TestReleaseReachesARestartedAgent(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)
@@ -107,6 +109,7 @@ func TestReleaseReachesARestartedAgent(t *testing.T) {
 
 // TestFeedbackDuringDeletion: feedback of an object is reported until it is deleted, because it may contain what it waits for.
 func TestFeedbackDuringDeletion(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b := newBundle(consumer, "x")

@@ -76,6 +76,7 @@ var (
 
 // TestRemovedObjectIsAppliedAgain deletes an object with feedback, and one without, while the agent watches them.
 func TestRemovedObjectIsAppliedAgain(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b := newBundle(consumer, "x")
@@ -106,6 +107,7 @@ func TestRemovedObjectIsAppliedAgain(t *testing.T) {
 // TestRemovalWithFinalizerIsReported deletes an object that a finalizer keeps: the removal is reported while the object still
 // exists, and the object is applied again when it is gone.
 func TestRemovalWithFinalizerIsReported(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b := newBundle(consumer, "x")
@@ -130,6 +132,7 @@ func TestRemovalWithFinalizerIsReported(t *testing.T) {
 // longer than several attempts to apply the objects, because a finalizer keeps one of them. Both works are applied again as soon as
 // the namespace is gone.
 func TestRemovedNamespaceIsAppliedAgain(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.runControllerManager()
 	_, consumer, cs := r.withAgent()
@@ -178,6 +181,7 @@ func TestRemovedNamespaceIsAppliedAgain(t *testing.T) {
 // TestDependentIsAppliedAfterItsOwner removes an object and the object that owns it. While the owner is being deleted, its
 // dependent is not applied, because the owner's controller would delete it again and wait for that.
 func TestDependentIsAppliedAfterItsOwner(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	owner, dependent := newBundle(consumer, "x"), newBundle(consumer, "x")
@@ -221,6 +225,7 @@ func TestDependentIsAppliedAfterItsOwner(t *testing.T) {
 // TestRemovalDuringAgentOutageIsReported removes an object while the agent is stopped. The agent finds another identity than the
 // one that it applied.
 func TestRemovalDuringAgentOutageIsReported(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)
@@ -240,6 +245,7 @@ func TestRemovalDuringAgentOutageIsReported(t *testing.T) {
 
 // TestOwnDeletionsAreNotRemovals deletes an object by a new version of its work, and another one with its work.
 func TestOwnDeletionsAreNotRemovals(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b, extra := newBundle(consumer, "x"), unique("extra")

@@ -55,6 +55,7 @@ func (r *region) restoreApplied(consumer, work, configMap string) (name string) 
 // TestRestoredClusterLosesDeletedWorks: a management cluster that was restored from a backup had works again that were deleted since,
 // and neither the server nor the agent deleted them.
 func TestRestoredClusterLosesDeletedWorks(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)

@@ -13,6 +13,7 @@ import (
 
 // The published server runs a resync in its receive loop, before all other events.
 func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	// With a window of one, the resync is still running when the new work is published, also on a fast machine.
 	r.Tune = func(c *app.Config) { c.ResyncWindow = 1 }
@@ -73,6 +74,7 @@ func reportedAgain(cs *source, before map[string]int) (n int) {
 
 // A resync sends no more than its window before the agent confirms.
 func TestResyncIsBounded(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.Tune = func(c *app.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
 	s := r.StartServer()
@@ -124,6 +126,7 @@ func TestResyncIsBounded(t *testing.T) {
 // An agent repeats its request until it receives the acknowledgement. The server compares the works once, so that the requests which are
 // late do not order deliveries again that are in transit.
 func TestRepeatedResyncRequestIsAcknowledged(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s, consumer, agent, _ := r.withFakeAgent()
 	comparisons := func() (n int) {
@@ -144,6 +147,7 @@ func TestRepeatedResyncRequestIsAcknowledged(t *testing.T) {
 
 // A subscriber requests the statuses that it missed, and receives those of deleted resources.
 func TestStatusResync(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s, consumer, agent, cs := r.withFakeAgent()
 	same, changed, gone := newBundle(consumer, "x"), newBundle(consumer, "x"), newBundle(consumer, "x")

@@ -33,6 +33,7 @@ func newSecret(consumer string, strategy workv1.UpdateStrategyType) (b bundle, s
 // TestSealedSecrets sends Secrets to an agent with keys. The management cluster gets the values of those that are sealed for it, and
 // the Maestro server has them only sealed. The agent refuses all others.
 func TestSealedSecrets(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)

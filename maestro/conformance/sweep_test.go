@@ -22,9 +22,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
-// sweepTimeout bounds each wait.
-const sweepTimeout = 45 * time.Second
-
 // scenario creates a work with two objects, then changes one object, removes one and adds one, then deletes the work. The feedback of
 // an object is the value of its key.
 type scenario struct {
@@ -124,13 +121,13 @@ func (r *region) sweep(t *testing.T, m maestro, consumer string) {
 		eventually.Soon(t, "the "+s.action+" of the first work is complete", func() error { return r.complete(t, m, first, s) })
 	}
 
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 4}, func(t *testing.T, injector *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, injector *crashsweep.Injector) any {
 		l := newScenario(consumer, injector.Seed())
 		var states []any
 		m.During(injector, func() {
 			for _, s := range l.stages() {
 				eventually.Soon(t, s.action+" is accepted", func() error { return m.publish(s.action, s.work) })
-				states = append(states, injector.Checkpoint(t, sweepTimeout, "after the "+s.action, func() error { return r.complete(t, m, l, s) }, func() any { return r.state(t, l, m.lastStatus(l.work.ID)) }))
+				states = append(states, injector.Checkpoint(t, "after the "+s.action, func() error { return r.complete(t, m, l, s) }, func() any { return r.state(t, l, m.lastStatus(l.work.ID)) }))
 			}
 		})
 		return states
@@ -313,7 +310,7 @@ func withoutUIDs(value any) any {
 }
 
 // TestSweepServer crashes the server at each of its writes (commits, messages to the agent, statuses to the source). It was
-// validated with a fault: if deliveries are recorded as sent before they are sent, and are due again after an hour, -short finds
+// validated with a fault: if deliveries are recorded as sent before they are sent, and are due again after an hour, `make sweeps` finds
 // a deletion that does not arrive.
 func TestSweepServer(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,7 @@ func (r refusingTransport) RoundTrip(request *http.Request) (*http.Response, err
 // TestUnreadableObjectIsNotForgotten is a regression test. While a work was deleted, the agent could not read one of its objects, removed
 // the object from its list, and reported the work as deleted although the object existed.
 func TestUnreadableObjectIsNotForgotten(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	server := r.StartServer()
 	consumer := r.consumer(server)

@@ -64,9 +64,6 @@ var later = []string{"abort", "delete", "deregister"}
 // TestCasesOfAdmin runs admin's cases one after the other, on clusters in the states that they need. The backend and Cluster
 // Service execute the requested actions. Afterwards the test checks the logs and the audit records of the region.
 func TestCasesOfAdmin(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the whole region; run without -short")
-	}
 	h := &adminFixture{t: t, region: start(t), revoked: map[string]bool{}}
 	suite := httpcase.Suite{Dir: "../../admin/testdata"}
 	cases, err := suite.Load()

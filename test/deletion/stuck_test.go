@@ -24,6 +24,7 @@ import (
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 var (
@@ -88,6 +89,7 @@ func (c *cluster) nothingLeft() {
 // the one command that it runs. Scenarios that stop no process run in parallel after the others, because most of their time is
 // the deletion of namespaces.
 func TestStuckDeletions(t *testing.T) {
+	nightly.Only(t)
 	r := newRegion(t)
 	for _, scenario := range []struct {
 		name     string

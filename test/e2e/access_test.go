@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 // TestExternalAuthAwaitsSecret checks that the external authentication of a confidential client waits until the customer has
 // created the client's secret in the cluster. It calls Cluster Service directly, because an ARM operation would wait too.
 func TestExternalAuthAwaitsSecret(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	ctx := withTimeout(t, 5*time.Minute)

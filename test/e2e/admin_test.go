@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -37,6 +38,7 @@ func minorOf(version string) string {
 // management cluster and is audited. It does not run in parallel: other tests elevate the same engineer, who could then pause the
 // cluster without this test's elevation.
 func TestEngineerPausesCluster(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	ctx := withTimeout(t, 5*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000ad", "admin")

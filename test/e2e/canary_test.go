@@ -23,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // secretPlaces are the files in the state directory of a region that contain secrets of clusters by design, each with the reason.
@@ -86,6 +87,7 @@ func (c canary) in(content []byte) bool {
 // TestSecretsAreInNoStore creates a cluster, reads its secrets from its management cluster and searches every store, log, metric and
 // process of the region for them.
 func TestSecretsAreInNoStore(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	ctx := withTimeout(t, 8*time.Minute)

@@ -84,6 +84,7 @@ func TestClosedTicketGivesNoAccess(t *testing.T) {
 // approves their own request, that the waiting engineer is notified, that the access ends when it is ended, and that each step is
 // in the audit chain.
 func TestSecondEngineerApprovesBreakGlass(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	ctx := withTimeout(t, 3*time.Minute)
 	oncall, approver := engineer(t, "oncall"), engineer(t, "approver")

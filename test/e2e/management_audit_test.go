@@ -8,10 +8,12 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // TestEngineerOnManagementClusterIsAudited: what the engineer on call does with kubectl is in the audit, with the engineer's name.
 func TestEngineerOnManagementClusterIsAudited(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	endpoints := region.Endpoints()
 	for name, kubeconfig := range endpoints.EngineerKubeconfigs {

@@ -15,12 +15,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // TestOnlyAllowedCallsPass makes each call of each server of the region as each workload, and as invalid clients, with certificates of the
 // region's own authority. Exactly the calls that the authorization table allows pass. The requests are empty, so that an allowed call
 // fails in the server and changes nothing.
 func TestOnlyAllowedCallsPass(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
 	t.Parallel()
 	ctx := withTimeout(t, 5*time.Minute)

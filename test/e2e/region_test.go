@@ -54,10 +54,6 @@ func run(m *testing.M) int {
 		regionEndpoints = described
 		return m.Run()
 	}
-	if testing.Short() {
-		fmt.Println("-short: no region is started")
-		return m.Run()
-	}
 	dir, err := os.MkdirTemp("", "hcpmesh-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -115,7 +111,7 @@ func needsRegion(t testing.TB) {
 	t.Helper()
 	sources.DependOnCode(t)
 	if region == nil {
-		t.Skip("needs a region of processes that the tests started; run without -short and -region")
+		t.Skip("needs a region of processes that the tests started; run without -region")
 	}
 }
 

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -11,9 +10,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
-
-var restoring = flag.Bool("restored-day", false, "run TestRestoredFleetIsRepaired, as `make bad-day` does")
 
 // copyDatabase replaces a database by a copy of another one in the running server of the region. It terminates connections to
 // both.
@@ -47,10 +45,8 @@ func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
 // one was changed and one was deleted. Afterwards the same HostedClusters must exist with the same UIDs, the deleted cluster
 // must be gone again, and new changes must take effect.
 func TestRestoredFleetIsRepaired(t *testing.T) {
+	nightly.Only(t)
 	needsRegion(t)
-	if !*restoring {
-		t.Skip("runs in make bad-day only")
-	}
 	ctx := withTimeout(t, 15*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000012", "restored")
 	d := scenario{t: t, ctx: ctx, c: c, id: c.ClusterID("kept")}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/node"
 )
 
 // TestValidatorFindsViolations runs the tests of the JavaScript validator. It skips if Node is not available.
 func TestValidatorFindsViolations(t *testing.T) {
+	nightly.Only(t)
 	if err := node.Prepare(t.Context(), "."); errors.Is(err, node.ErrMissing) {
 		t.Skip(err)
 	} else if err != nil {

@@ -62,11 +62,6 @@ const (
 	diskFull fault = "disk full"
 )
 
-// always reports whether the fault of a component is tested without -outages-all.
-func (f fault) always(c component) bool {
-	return f == hung && c.layer == adminv1.ComponentBackend
-}
-
 // states returns the possible states of a component with a fault in explanations.
 func (f fault) states(c component) []adminv1.ComponentState {
 	switch f {

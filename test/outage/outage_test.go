@@ -6,7 +6,6 @@ package outage
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,8 +19,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/sources"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
-
-var all = flag.Bool("outages-all", false, "test every component with every fault, not only some, and that explanations come in time")
 
 // timeScale makes operations long enough to be in flight when a fault begins: a creation takes 3 seconds.
 const timeScale = 0.01
@@ -79,9 +76,7 @@ func startRegion(t *testing.T, ctx context.Context, dir string) *region {
 
 // TestOutagesOfProcesses makes one component after the other hang, and then terminates it and keeps it from being restarted.
 func TestOutagesOfProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the whole region; run without -short")
-	}
+	nightly.Only(t)
 	sources.DependOnCode(t)
 	dir := t.TempDir()
 	t.Cleanup(func() {
@@ -96,9 +91,6 @@ func TestOutagesOfProcesses(t *testing.T) {
 // TestOutagesOfDisks fills the disk of one database after the other. Each has a small disk of its own.
 func TestOutagesOfDisks(t *testing.T) {
 	nightly.Only(t)
-	if testing.Short() {
-		t.Skip("needs the whole region; run without -short")
-	}
 	sources.DependOnCode(t)
 	smalldisk.Run(t, 512<<20, func(t *testing.T, dir string) {
 		for _, c := range components {
@@ -118,7 +110,7 @@ func TestOutagesOfDisks(t *testing.T) {
 	})
 }
 
-// tryAll tests faults of all components, or of those that always are tested. It stops when the region does not recover, because the
+// tryAll tests faults of all components. It stops when the region does not recover, because the
 // next outage would begin in an unknown state.
 func (r *region) tryAll(t *testing.T, ctx context.Context, faults ...fault) {
 	t.Helper()
@@ -126,9 +118,6 @@ func (r *region) tryAll(t *testing.T, ctx context.Context, faults ...fault) {
 		for _, c := range components {
 			if reason := c.omitted(f); reason != "" {
 				r.results.omit(c, f, reason)
-				continue
-			}
-			if !*all && !f.always(c) {
 				continue
 			}
 			recovered := true // stays true if -run does not select the test

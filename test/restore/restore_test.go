@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 var (
@@ -246,6 +247,7 @@ func TestRestoreKeepsDesiredState(t *testing.T) {
 
 // TestRestoreDuringRequests lets customers continue during the repair. Their requests take precedence.
 func TestRestoreDuringRequests(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	r := newRegion(t)
 	r.startBackend()

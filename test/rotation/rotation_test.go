@@ -137,9 +137,6 @@ func (l *load) awaitProgress() {
 // management cluster. Then it verifies the audit.
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	nightly.Only(t)
-	if testing.Short() {
-		t.Skip("needs the whole region; run without -short")
-	}
 	sources.DependOnCode(t)
 	dir := t.TempDir()
 	t.Cleanup(func() {

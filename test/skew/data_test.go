@@ -2,12 +2,15 @@ package skew
 
 import (
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // TestCheckoutRunsOnCapturedData starts the programs of the checkout on the data of the previous release, as a region after an upgrade. The
 // operations that were in progress must end, customers must see their resources unchanged at every api-version, and they must be able to
 // change and delete them.
 func TestCheckoutRunsOnCapturedData(t *testing.T) {
+	nightly.Only(t)
 	ctx := t.Context()
 	r := newRegion(t)
 	captured := capturedViews(t, r)

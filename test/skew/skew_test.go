@@ -2,7 +2,6 @@ package skew
 
 import (
 	"context"
-	"flag"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,19 +12,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
-
-var complete = flag.Bool("skew", false, "roll the services of a region from the previous release to the checkout, back and forward again; `make skew` uses it")
 
 // TestRolloutAndRollback runs a region of the previous release on its data. It replaces the services one after the other with those of the
 // checkout, in the order of a rollout, then back in the opposite order, and forward again. Meanwhile customers read, change, create and delete
 // clusters, and an SRE acts on one. After each replacement every one of them must complete a round with the mixed releases.
 func TestRolloutAndRollback(t *testing.T) {
-	if !*complete {
-		t.Skip("builds the previous release and takes minutes; run `make skew`")
-	}
+	nightly.Only(t)
 	transcript.Outcome(t, transcript.PreviousRelease)
 	ctx := t.Context()
 	r := newRegion(t)

@@ -199,7 +199,7 @@ func TestWaitEndsWithProcess(t *testing.T) {
 // and the first activates, uses and ends it. Each repeats a request without a response. There must be one elevation with one decision.
 func TestSweepElevations(t *testing.T) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
 		var handler http.Handler

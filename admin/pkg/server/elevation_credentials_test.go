@@ -138,7 +138,7 @@ func TestEndRacesWithCredential(t *testing.T) {
 // and repeats unanswered requests. Afterwards, the elevation has ended and one operation revokes its credentials.
 func TestSweepEndOfElevation(t *testing.T) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 4, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
 		var handler http.Handler

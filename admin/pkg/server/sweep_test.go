@@ -67,7 +67,7 @@ func (h *harness) began(t *testing.T) []string {
 // The sweep was verified by hand: if the key is ignored, requests that were stored before the crash create two operations.
 func TestSweepRequests(t *testing.T) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
 		var handler http.Handler

@@ -19,14 +19,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
-// shortPoints is the number of crash points per scenario with -short.
-const shortPoints = 5
-
 // sweep runs a scenario in a region of its own. prepare, which may be nil, runs with a backend that does not crash. run
 // makes the requests of customers and engineers, and returns after all of them have ended.
 func sweep(t *testing.T, prepare, run func(r *region)) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: shortPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		r := newRegion(t)
 		r.fleet.secrets = true
 		if prepare != nil {
@@ -330,7 +327,7 @@ func TestSweepActions(t *testing.T) {
 // rejects the first one. Notifications are external writes, too, and the only ones that a crash may repeat.
 func TestSweepNotification(t *testing.T) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: shortPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		r, l := newRegion(t), newListener(t)
 		l.refusing, l.point = 1, d.Point
 		stop := r.supervise(d)

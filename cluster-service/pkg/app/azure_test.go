@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	azurearm "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -277,6 +278,7 @@ func lifecycleInAzure(t *testing.T, r *region, client func() *instance, name str
 
 // TestAzureFaultsAreTolerated makes Azure throttle, fail, respond slowly and lose responses.
 func TestAzureFaultsAreTolerated(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	half := 0.5
 	changing := []string{"PUT", "POST", "DELETE"}
@@ -346,8 +348,8 @@ func TestCrashesDuringAzureRequestsConverge(t *testing.T) {
 	}}
 	r.play()
 	stride := 1
-	if testing.Short() {
-		stride = 9
+	if !nightly.Run() {
+		stride = 30
 	}
 	passed := false
 	for n := 1; !passed; n += stride {

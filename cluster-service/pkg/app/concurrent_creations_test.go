@@ -10,13 +10,14 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // TestConcurrentCreations creates a fleet at once. No cluster may get stuck. The test prints figures.
 func TestConcurrentCreations(t *testing.T) {
 	t.Parallel()
 	clusters := 500
-	if testing.Short() {
+	if !nightly.Run() {
 		clusters = 40
 	}
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 500}, config.Shard{Name: "mgmt-2", Capacity: 500})

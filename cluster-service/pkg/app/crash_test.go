@@ -15,6 +15,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // crash terminates a process at the n-th point that it passes: from then on, its transactions fail.
@@ -111,8 +112,8 @@ func (w *survivor) end() {
 func everyPoint(t *testing.T, crash func(t *testing.T, r *region, n int) (passed bool), after func(t *testing.T, r *region)) {
 	t.Helper()
 	most := math.MaxInt
-	if testing.Short() {
-		most = 12
+	if !nightly.Run() {
+		most = lanes
 	}
 	var next atomic.Int64
 	var passed atomic.Bool

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // kim is the actor in these tests.
@@ -446,7 +447,7 @@ func TestShardChangesSurviveCrashes(t *testing.T) {
 	r := newRegion(t)
 	yes, no := true, false
 	register := &csv1.RegisterProvisionShardRequest{Capacity: 5, Actor: kim}
-	for n, passed := 1, false; !passed && (n <= 6 || !testing.Short()); n++ {
+	for n, passed := 1, false; !passed && (n <= 2 || nightly.Run()); n++ {
 		d := crashAt(n)
 		w := r.survivor(d)
 		name := fmt.Sprintf("mgmt-1%d", n)

@@ -12,20 +12,21 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // To repeat one crash, run
 //
 //	go test ./pkg/app -run TestCrashesDuringUpgradeConverge -upgrade-crash-point 17
 //
-// To repeat the selection of a run with -short, use -upgrade-crash-seed.
+// To repeat the selection of `make test`, use -upgrade-crash-seed.
 //
 //	go test ./pkg/app -run TestEveryCrashOfAnUpgradeConverges -upgrade-crash-point 17
 //
-// and the choice of a run with -short with -upgrade-crash-seed.
+// and the choice of `make test` with -upgrade-crash-seed.
 var (
-	upgradeCrashPoint = flag.Int("upgrade-crash-point", 0, "the only `point` of an upgrade at which the process crashes; 0 means all, or some with -short")
-	upgradeCrashSeed  = flag.Uint64("upgrade-crash-seed", 0, "`seed` of the points that -short takes; 0 makes one")
+	upgradeCrashPoint = flag.Int("upgrade-crash-point", 0, "the only `point` of an upgrade at which the process crashes; 0 means some, or all with HCPMESH_NIGHTLY=1")
+	upgradeCrashSeed  = flag.Uint64("upgrade-crash-seed", 0, "`seed` of the points that `make test` takes; 0 makes one")
 )
 
 // TestCrashesDuringUpgradeConverge terminates the process at each point of an upgrade over two releases with two node
@@ -45,14 +46,14 @@ func TestCrashesDuringUpgradeConverge(t *testing.T) {
 	switch {
 	case *upgradeCrashPoint > 0:
 		points = []int{*upgradeCrashPoint}
-	case testing.Short():
+	case !nightly.Run():
 		seed := *upgradeCrashSeed
 		if seed == 0 {
 			seed = uint64(time.Now().UnixNano())
 		}
 		t.Logf("-upgrade-crash-seed %d", seed)
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-		points = points[:min(4, len(points))]
+		points = points[:min(2, len(points))]
 	}
 	for _, n := range points {
 		if end, _ := r.upgradeWithCrash(t, fmt.Sprintf("p%d", n), n); !slices.Equal(end, undisturbed) {

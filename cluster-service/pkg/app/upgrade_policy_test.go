@@ -16,6 +16,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // before returns the catalogue without some releases.
@@ -47,7 +48,7 @@ var policyClusters = flag.Int("policy-clusters", 100, "how many `clusters` a pol
 func TestPolicyUpgradesFleet(t *testing.T) {
 	t.Parallel()
 	clusters := *policyClusters
-	if testing.Short() {
+	if !nightly.Run() {
 		clusters = min(clusters, 30)
 	}
 	limit := clusters / 10

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -171,7 +172,7 @@ func TestEveryOperationResumes(t *testing.T) {
 		"Failed":       {Status: 500},
 	}
 	delays := map[string]time.Duration{"Immediate": 0, "Delayed": time.Millisecond}
-	if testing.Short() {
+	if !nightly.Run() {
 		injected, delays = map[string]faults.Rule{"LostResponse": injected["LostResponse"]}, map[string]time.Duration{"Delayed": time.Millisecond}
 	}
 	for name, delay := range delays {

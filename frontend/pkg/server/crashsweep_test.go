@@ -200,7 +200,7 @@ func (l *crashingFrontend) state() (lines []string) {
 // a crash between the two leaves a reservation without an owner.
 func TestSweepRequests(t *testing.T) {
 	t.Parallel()
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 8, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		l := &crashingFrontend{injector: d}
 		l.testSubscription = newHarness(t, func(c *server.Config) { l.config = *c }).newSubscription(t)
 		l.start()

@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // hosted is the API server of the tests that need a real one.
@@ -45,9 +46,7 @@ type hostedRegion struct {
 // that they have in local regions.
 func newHostedRegion(t *testing.T) *hostedRegion {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real API server; run without -short")
-	}
+	nightly.Only(t)
 	if _, err := kubeapitest.Programs(); err != nil {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}

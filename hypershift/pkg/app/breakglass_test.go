@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // request creates a certificate signing request and its approval, as Cluster Service does, and returns the key.
@@ -283,6 +284,7 @@ func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority
 // certificates of the previous signer are rejected, however late they were issued, and all of the new signer are
 // accepted.
 func TestRequestsDuringRevocation(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
@@ -342,6 +344,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 
 // TestRevocationSurvivesKills kills the runtime when each condition of a revocation becomes true.
 func TestRevocationSurvivesKills(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), withProcessFidelity)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -20,6 +21,7 @@ import (
 // TestRenewedCertificateIsServed replaces, as SecretSync does, the Secret with the API server's serving certificate.
 // The same process serves the previous certificate until it serves the new one.
 func TestRenewedCertificateIsServed(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))

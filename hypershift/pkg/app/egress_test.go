@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // internet is the name service and the network that an egress proxy of a test uses.
@@ -104,6 +105,7 @@ func reportsFailure(target string, outcome egressreport.Outcome) func(*hyperv1.H
 // TestEgressPolicy checks that a hosted API server connects to an issuer only while the name of the issuer resolves to a public address,
 // and that the HostedCluster reports why not.
 func TestEgressPolicy(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	issuer := newIssuerWithName(t, "login.example.com")

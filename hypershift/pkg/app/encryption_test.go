@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // encryptionStatus reads status.secretEncryption, which the Go types do not have.
@@ -43,6 +45,7 @@ func (s *sample) encryptionStatus(t *testing.T, kind, namespace string) (active,
 // TestEncryptionKeyRotation checks that a new version of the key is reported step by step until all data is encrypted
 // with it, and that a restarted runtime continues the rotation.
 func TestEncryptionKeyRotation(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), func(o *Options) { o.TimeScale = 0.002 })

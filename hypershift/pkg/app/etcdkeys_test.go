@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // keysMissing requires that a HostedCluster reports the missing keys, and that it is available or not.
@@ -42,6 +43,7 @@ func (s *sample) awaitKind(t *testing.T) {
 // TestMissingKeysAreNotReplaced deletes the Secret with the keys of etcd. A new key could not decrypt what etcd has. The API server that
 // runs keeps its keys; after a restart of the runtime there is none until the Secret was restored.
 func TestMissingKeysAreNotReplaced(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), withProcessFidelity)

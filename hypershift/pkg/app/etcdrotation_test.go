@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/etcdrotation"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // interruptedStore interrupts a rotation after each of the first changes of the keys.
@@ -57,6 +58,7 @@ func (s *sample) encryptionKeys(t *testing.T) map[string][]byte {
 // TestEtcdKeyRotation replaces the key with which a hosted API server encrypts etcd. The runtime, and with it the API server, is killed after
 // the next key was added, after it was promoted, and while objects are written again. The API server loads the last change while it runs.
 func TestEtcdKeyRotation(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), withProcessFidelity)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -87,6 +88,7 @@ func follow(t testing.TB, hosted kubernetes.Interface, pod string) <-chan error 
 
 // TestSimulatedNodesHaveKubelets uses the pods of two hosted clusters of one runtime with kubectl, across a restart of the runtime.
 func TestSimulatedNodesHaveKubelets(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), withProcessFidelity)

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -182,6 +183,7 @@ func TestProcessFidelity(t *testing.T) {
 }
 
 func TestCreationAndDeletionSurviveKills(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), withProcessFidelity)
@@ -238,6 +240,7 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 // TestRestartDateRestartsTheAPIServer changes HyperShift's annotation for restarting a control plane, and expects another
 // process of the hosted API server and no report of an outage.
 func TestRestartDateRestartsTheAPIServer(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
@@ -277,6 +280,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 // TestLateNodeBecomesReady is a regression test for nodes that register before they are ready, as real ones do. The
 // manager compared a node's new status with itself and never wrote it.
 func TestLateNodeBecomesReady(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { withProcessFidelity(o); o.TimeScale = 0.005 }))
@@ -296,6 +300,7 @@ func TestLateNodeBecomesReady(t *testing.T) {
 // TestHungHostedAPIServerIsRestarted stops a hosted API server with SIGSTOP: its kernel accepts connections, and it responds to
 // nothing. The HostedCluster must not stay Available, and the server must be restarted.
 func TestHungHostedAPIServerIsRestarted(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	// The clock of the probes stands still, so that a slow server does not count as hung.

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 const ada, bob = "system:sre-break-glass:ada", "system:sre-break-glass:bob"
@@ -126,6 +127,7 @@ func signingRequest(t testing.TB, commonName, organization string) (*ecdsa.Priva
 // TestRevokedAccessEndsWithItsCertificate shows at a real hosted API server how the access of one engineer ends: a certificate that
 // is not renewed is rejected from its end on, also on a connection that is open, while another engineer's works.
 func TestRevokedAccessEndsWithItsCertificate(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))

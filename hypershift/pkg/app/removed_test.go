@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,6 +88,7 @@ func (s *sample) hasCustomersObject(t *testing.T) bool {
 // TestRemovedNamespaceIsRebuiltEmpty deletes the namespace of a control plane. The HostedCluster stays and gets a new, empty
 // control plane, as from the real operator: nothing of its own status shows that the data is gone.
 func TestRemovedNamespaceIsRebuiltEmpty(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
@@ -115,6 +117,7 @@ func TestRemovedNamespaceIsRebuiltEmpty(t *testing.T) {
 // TestRemovedHostedControlPlaneKeepsItsData deletes only the HostedControlPlane. The volumes of etcd belong to the namespace, so
 // the next one continues with the data.
 func TestRemovedHostedControlPlaneKeepsItsData(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
@@ -179,6 +182,7 @@ func TestRemovedNamespaceIsReported(t *testing.T) {
 // TestSweepRemovedNamespace crashes the runtime at each of its writes while it completes the removal of a control plane by another
 // client and builds it again.
 func TestSweepRemovedNamespace(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	var removed types.UID
 	newCrashRuntime(t).sweep(t, "n", createAndSettle, func(t *testing.T, s *sample) {

@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // sweepClusters have no controller manager. The tests themselves implement the namespace controller, because the real
@@ -115,7 +116,7 @@ func (m *crashRuntime) checkIdle() error {
 // crash. run performs the scenario, and reached returns nil when it is complete. sweep compares snapshots of the idle
 // runtime, which has nothing left to do that would change them.
 func (m *crashRuntime) sweep(t *testing.T, id string, prepare, run func(t *testing.T, s *sample), reached func(s *sample) error) {
-	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3}, func(t *testing.T, d *crashsweep.Injector) any {
+	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
 		s := m.sample(t, fmt.Sprintf("%s%d", id, d.Seed()))
 		s.createPrerequisites(t)
 		if prepare != nil {
@@ -241,6 +242,7 @@ func TestSweepCreation(t *testing.T) {
 
 // TestSweepUpgrade does the same while the control plane and then the pool are upgraded.
 func TestSweepUpgrade(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	newCrashRuntime(t).sweep(t, "u", createAndSettle, func(t *testing.T, s *sample) {
 		for _, change := range []struct {
@@ -259,6 +261,7 @@ func TestSweepUpgrade(t *testing.T) {
 // TestSweepRevocation does the same while a class of credentials is revoked of which one was issued, and one of another
 // class is issued.
 func TestSweepRevocation(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	newCrashRuntime(t).sweep(t, "r", func(t *testing.T, s *sample) {
 		createAndSettle(t, s)
@@ -291,6 +294,7 @@ func TestSweepRevocation(t *testing.T) {
 
 // TestSweepKeyRotation does the same while the encryption key of etcd's data gets a new version.
 func TestSweepKeyRotation(t *testing.T) {
+	nightly.Only(t)
 	t.Parallel()
 	const next = "fedcba9876543210fedcba9876543210"
 	newCrashRuntime(t).sweep(t, "k", createAndSettle, func(t *testing.T, s *sample) {
@@ -310,7 +314,7 @@ func TestSweepKeyRotation(t *testing.T) {
 
 // TestSweepDeletion does the same while a cluster with a node pool and a credential is deleted. It was verified with an
 // injected bug: if hostedcluster's delete calls releaseSecrets after it removes the HostedCluster's finalizer, seed 21,
-// which -short includes, finds secrets that the restarted runtime does not delete.
+// finds secrets that the restarted runtime does not delete.
 func TestSweepDeletion(t *testing.T) {
 	t.Parallel()
 	newCrashRuntime(t).sweep(t, "d", func(t *testing.T, s *sample) {

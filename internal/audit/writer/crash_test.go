@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // crashVariable is the environment variable with the folder of the process that the test kills.
@@ -88,7 +89,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	rounds := 12
-	if testing.Short() {
+	if !nightly.Run() {
 		rounds = 4
 	}
 	var acknowledged []string

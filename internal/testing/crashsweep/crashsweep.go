@@ -20,19 +20,19 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 const (
-	// defaultShortPoints is the approximate number of crash points in -short mode.
-	defaultShortPoints = 8
-	// defaultPairs is the number of runs with two crashes outside -short mode.
+	// sample is the number of crash points in `make test`, at most. They are spread evenly.
+	sample = 2
+	// defaultPairs is the number of runs with two crashes in `make nightly`.
 	defaultPairs = 4
 )
 
 // Options configure a sweep. The zero value is valid.
 type Options struct {
-	// ShortPoints is the approximate number of crash points that -short tries, spread evenly; 0 means 8.
-	ShortPoints int
 	// Parallel runs the scenarios concurrently, limited by -parallel. Each run must then build its own environment.
 	Parallel bool
 }
@@ -43,9 +43,6 @@ type Options struct {
 // objects from Injector.Seed.
 func Sweep(t *testing.T, options Options, scenario func(t *testing.T, injector *Injector) any) {
 	t.Helper()
-	if options.ShortPoints == 0 {
-		options.ShortPoints = defaultShortPoints
-	}
 	undisturbed := newInjector(0)
 	want := scenario(t, undisturbed)
 	points := undisturbed.passed()
@@ -54,7 +51,7 @@ func Sweep(t *testing.T, options Options, scenario func(t *testing.T, injector *
 	}
 	t.Logf("%d crash points: %v", len(points), points)
 	var failed atomic.Bool
-	for _, seed := range seeds(t, len(points), options.ShortPoints) {
+	for _, seed := range seeds(t, len(points)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			if options.Parallel {
 				t.Parallel()
@@ -91,21 +88,21 @@ func crashPoints(seed uint64, points int) []int {
 }
 
 // seeds returns the seeds to run after the undisturbed run.
-func seeds(t *testing.T, points, shortPoints int) []uint64 {
+func seeds(t *testing.T, points int) []uint64 {
 	t.Helper()
 	if seed := environmentNumber(t, "CRASH_SEED"); seed > 0 {
 		return []uint64{seed}
 	}
 	var list []uint64
 	step := 1
-	if testing.Short() {
-		step = max(1, (points+shortPoints-1)/shortPoints)
+	if !nightly.Run() {
+		step = max(1, (points+sample-1)/sample)
 	}
 	for at := 1; at <= points; at += step {
 		list = append(list, uint64(at))
 	}
 	pairs := environmentNumber(t, "CRASH_PAIRS")
-	if pairs == 0 && !testing.Short() {
+	if pairs == 0 && nightly.Run() {
 		pairs = defaultPairs
 	}
 	for i := range pairs {

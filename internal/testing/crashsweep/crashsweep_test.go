@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // ledger is the external state: two accounts and a transfer between them.
@@ -43,7 +45,7 @@ func (l *ledger) transfer(points Points) error {
 	return nil
 }
 
-// checkInstances checks the number of instances in the runs of a transfer with CRASH_PAIRS=20.
+// checkInstances checks the number of instances in the runs of a transfer at all points, with CRASH_PAIRS=20.
 func checkInstances(t *testing.T, instances []int) {
 	t.Helper()
 	if instances[0] != 1 || slices.Contains(instances[1:7], 1) || !slices.Contains(instances[7:], 3) {
@@ -52,9 +54,10 @@ func checkInstances(t *testing.T, instances []int) {
 }
 
 func TestSweepCrashesAtEveryPoint(t *testing.T) {
+	t.Setenv(nightly.Variable, "1")
 	t.Setenv("CRASH_PAIRS", "20")
 	var instances []int
-	Sweep(t, Options{ShortPoints: 6}, func(t *testing.T, injector *Injector) any {
+	Sweep(t, Options{}, func(t *testing.T, injector *Injector) any {
 		l, started := &ledger{from: 10}, 1
 		for l.transfer(injector) != nil {
 			if !injector.Crashed() {
@@ -71,9 +74,10 @@ func TestSweepCrashesAtEveryPoint(t *testing.T) {
 }
 
 func TestSuperviseReplacesCrashedInstances(t *testing.T) {
+	t.Setenv(nightly.Variable, "1")
 	t.Setenv("CRASH_PAIRS", "20")
 	var instances []int
-	Sweep(t, Options{ShortPoints: 6}, func(t *testing.T, injector *Injector) any {
+	Sweep(t, Options{}, func(t *testing.T, injector *Injector) any {
 		l, started, completed := &ledger{from: 10}, 0, make(chan struct{})
 		stop := injector.Supervise(func() func() {
 			started++
@@ -99,9 +103,10 @@ func TestSuperviseReplacesCrashedInstances(t *testing.T) {
 }
 
 func TestServerRetriesRequestsWithoutResponse(t *testing.T) {
+	t.Setenv(nightly.Variable, "1")
 	t.Setenv("CRASH_PAIRS", "20")
 	var instances []int
-	Sweep(t, Options{ShortPoints: 6}, func(t *testing.T, injector *Injector) any {
+	Sweep(t, Options{}, func(t *testing.T, injector *Injector) any {
 		l, started := &ledger{from: 10}, 0
 		server := StartServer(t, injector, func() (http.Handler, func()) {
 			started++
@@ -126,7 +131,10 @@ func TestServerRetriesRequestsWithoutResponse(t *testing.T) {
 type failures struct {
 	testing.TB
 	count int
+	end   time.Time // of the test program; zero for none
 }
+
+func (f *failures) Deadline() (time.Time, bool) { return f.end, !f.end.IsZero() }
 
 func (f *failures) Helper() {}
 
@@ -136,20 +144,21 @@ func TestCheckpointWaitsForUndisturbedState(t *testing.T) {
 	ready := func() error { return nil }
 	undisturbed := newInjector(0)
 	for _, state := range []string{"one", "two"} {
-		undisturbed.Checkpoint(t, time.Minute, "undisturbed", ready, func() any { return state })
+		undisturbed.Checkpoint(t, "undisturbed", ready, func() any { return state })
 	}
 	injector, observed := newInjector(1), &failures{TB: t}
 	injector.reference = undisturbed.states
 	calls := 0
 	count := func() any { calls++; return [...]string{"zero", "one"}[min(calls, 2)-1] }
-	if got := injector.Checkpoint(observed, time.Minute, "first", ready, count); got != "one" || calls != 2 || observed.count != 0 {
+	if got := injector.Checkpoint(observed, "first", ready, count); got != "one" || calls != 2 || observed.count != 0 {
 		t.Errorf("got %v after %d calls with %d errors, want one after 2 calls", got, calls, observed.count)
 	}
-	if got := injector.Checkpoint(observed, time.Millisecond, "second", ready, count); got != "one" || observed.count != 1 {
+	observed.end = time.Now()
+	if got := injector.Checkpoint(observed, "second", ready, count); got != "one" || observed.count != 1 {
 		t.Errorf("a state that is not reached: got %v with %d errors, want 1 error", got, observed.count)
 	}
 	blocked := func() error { return errors.New("busy") }
-	if got := injector.Checkpoint(observed, time.Millisecond, "third", blocked, count); got != "one" || observed.count != 2 {
+	if got := injector.Checkpoint(observed, "third", blocked, count); got != "one" || observed.count != 2 {
 		t.Errorf("a process that is never ready: got %v with %d errors, want 2 errors", got, observed.count)
 	}
 }
@@ -162,12 +171,13 @@ func TestSeedDeterminesCrashPoints(t *testing.T) {
 		}
 	}
 	t.Setenv("CRASH_SEED", "17")
-	if got := seeds(t, 10, 1); !slices.Equal(got, []uint64{17}) {
+	if got := seeds(t, 10); !slices.Equal(got, []uint64{17}) {
 		t.Errorf("with CRASH_SEED=17 the seeds are %v", got)
 	}
 }
 
 func TestProcessIsReplacedAndKeepsRunning(t *testing.T) {
+	t.Setenv(nightly.Variable, "1")
 	t.Setenv("CRASH_PAIRS", "20")
 	var count, target, instances atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,12 +1,10 @@
 package crashsweep
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -115,11 +113,11 @@ func (i *Injector) Supervise(start func() (stop func())) (stop func()) {
 
 // Checkpoint waits until ready returns nil and observe returns the same state as in the undisturbed run, and returns the
 // state. Checkpoints of a run are numbered in the order of their calls, so all runs must reach the same checkpoints. If
-// that takes longer than timeout, Checkpoint reports an error that begins with name and returns the current state. It must
-// not be called concurrently.
-func (i *Injector) Checkpoint(t testing.TB, timeout time.Duration, name string, ready func() error, observe func() any) any {
+// that takes longer than eventually.Soon waits, Checkpoint reports an error that begins with name and returns the current state.
+// It must not be called concurrently.
+func (i *Injector) Checkpoint(t testing.TB, name string, ready func() error, observe func() any) any {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
+	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	checkpoint := len(i.states)
 	var state any

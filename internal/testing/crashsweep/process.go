@@ -2,18 +2,15 @@ package crashsweep
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Process is a process that several runs share: it crashes during runs and keeps running between them. Its external writes
 // pass Point, which does nothing between runs.
 type Process struct {
 	injector atomic.Pointer[Injector] // of the current run; nil between runs
-	lastCall atomic.Int64             // when a write last began or ended, in nanoseconds since 1970
 	calls    atomic.Int64             // number of writes that have begun, and of those that have ended
 
 	mu    sync.Mutex
@@ -74,7 +71,7 @@ func (p *Process) During(injector *Injector, do func()) {
 
 // Point implements Points. It returns nil between runs.
 func (p *Process) Point(name string) error {
-	p.MarkBusy()
+	p.calls.Add(1)
 	if injector := p.injector.Load(); injector != nil {
 		return injector.Point(name)
 	}
@@ -85,17 +82,6 @@ func (p *Process) Point(name string) error {
 func (p *Process) Crashed() bool {
 	injector := p.injector.Load()
 	return injector != nil && injector.Crashed()
-}
-
-// CheckIdle returns nil if the process is running and no write has begun or ended within the last quiet.
-func (p *Process) CheckIdle(quiet time.Duration) error {
-	if p.Crashed() {
-		return ErrCrashed
-	}
-	if since := time.Since(time.Unix(0, p.lastCall.Load())); since < quiet {
-		return fmt.Errorf("the last write of the process was %s ago", since)
-	}
-	return nil
 }
 
 // Idle returns nil if the process is running and report returns nil for it, and no write has begun or ended meanwhile. report returns why the
@@ -119,19 +105,13 @@ func (p *Process) Idle(report func() error) error {
 	return nil
 }
 
-// MarkBusy restarts the interval that CheckIdle requires, for a process that is about to write.
-func (p *Process) MarkBusy() {
-	p.lastCall.Store(time.Now().UnixNano())
-	p.calls.Add(1)
-}
-
 // KubernetesTransport returns a transport to a Kubernetes API server that intercepts every request but reads and reviews.
 // It has the signature of rest.Config.Wrap's argument.
 func (p *Process) KubernetesTransport(next http.RoundTripper) http.RoundTripper {
 	intercepted := transport{points: p, next: next, write: kubernetesWrite}
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if kubernetesWrite(request) != "" {
-			defer p.MarkBusy()
+			defer p.calls.Add(1)
 		}
 		return intercepted.RoundTrip(request)
 	})

@@ -19,11 +19,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -37,13 +35,6 @@ type Case struct {
 	// Reason is the behaviour that the case tests, from its README.md.
 	Reason string
 	Steps  []Step
-}
-
-// ExpectsAcceptance reports whether a step expects that a change is accepted.
-func (c Case) ExpectsAcceptance() bool {
-	return slices.ContainsFunc(c.Steps, func(s Step) bool {
-		return s.Method != http.MethodGet && s.Method != http.MethodHead && strings.HasPrefix(s.Status, "2")
-	})
 }
 
 // Step is one request and its expected response.

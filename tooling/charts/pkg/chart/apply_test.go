@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
@@ -88,6 +89,7 @@ func (s *server) apply(t *testing.T, object *unstructured.Unstructured, dryRun b
 
 // TestRealAPIServer applies the charts to a real API server.
 func TestRealAPIServer(t *testing.T) {
+	nightly.Only(t)
 	s, targets := startServer(t), charttest.Targets(t)
 	t.Run("accepts every object of every chart for every region and stamp", func(t *testing.T) { s.acceptAll(t, targets) })
 	t.Run("refuses mistakes", func(t *testing.T) { s.refuseBroken(t, target(t, reference), target(t, referenceStamp)) })

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/baseimage"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
@@ -111,6 +112,7 @@ func (r repository) build(into string, names ...string) map[string]imagelist.Ima
 }
 
 func TestImageOfACommitIsReproducible(t *testing.T) {
+	nightly.Only(t)
 	first, second := newRepository(t), newRepository(t)
 	first.commit(sources())
 	second.commit(sources())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
 )
@@ -67,6 +68,7 @@ func applyPolicies(t *testing.T, client dynamic.Interface, objects []runtime.Obj
 
 // TestRealAPIServerAcceptsPolicies applies the printed policies to a real API server, which rejects unknown fields and values.
 func TestRealAPIServerAcceptsPolicies(t *testing.T) {
+	nightly.Only(t)
 	_, client := istioAPIServer(t)
 	for _, workload := range options().Workloads {
 		createNamespace(t, client, string(workload))
@@ -76,6 +78,7 @@ func TestRealAPIServerAcceptsPolicies(t *testing.T) {
 
 // TestRealAPIServerRefusesWrongPolicies shows that the test above can fail.
 func TestRealAPIServerRefusesWrongPolicies(t *testing.T) {
+	nightly.Only(t)
 	_, client := istioAPIServer(t)
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.ClusterService}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
@@ -203,8 +204,8 @@ func TestCrashes(t *testing.T) {
 			want, points := scenario(t, c.releases, c.killed, 0)
 			t.Logf("%d points; the outcome is %v", points, want)
 			step := 1
-			if testing.Short() {
-				step = 7
+			if !nightly.Run() {
+				step = 30
 			}
 			for at := 1; at <= points; at += step {
 				got, _ := scenario(t, c.releases, c.killed, at)

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
 )
 
 // TestProgramIsReproducible builds the smallest program of the repository with the cache of this machine and without a cache. `make
 // release` builds all programs, each time without a cache.
 func TestProgramIsReproducible(t *testing.T) {
+	nightly.Only(t)
 	into := t.TempDir()
 	o := rebuild.Options{Source: "../../../..", Flags: rebuild.Flags(), Caches: [2]string{cache(t), ""}}
 	programs, err := rebuild.Twice(t.Context(), o, into, "./tooling/configure/cmd/configure")
