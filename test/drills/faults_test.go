@@ -153,6 +153,10 @@ func drills() []drill {
 			during: []expected{alert("CommandsNotRecorded", "cause", "disk")},
 		},
 		{
+			fault: "the document of an access session is rewritten", inject: rewriteSession,
+			during: []expected{alert("AccessSessionForged", "reason", "changed")},
+		},
+		{
 			fault: "an engineer acts in an emergency", inject: emergency,
 			during: []expected{alert("EmergencyElevation")},
 		},

@@ -55,8 +55,9 @@ type facts struct {
 
 // verdict is the state that a session must have.
 type verdict struct {
-	// end is the reason why it ends; empty if it does not end now.
-	end string
+	// end is the reason why it ends; empty if it does not end now. forged is set if the reason is that the credential or the token authorizes another session.
+	end    string
+	forged bool
 	// deadline is when it ends by time.
 	deadline time.Time
 	// endpoint is set when it is ready, with certificate and fingerprint for a cluster, or token for a management cluster.
@@ -66,8 +67,9 @@ type verdict struct {
 	token       string
 }
 
-// judge decides about a session. open opens the private keys of the session, and is called only when its certificate was issued.
-func judge(document *database.AccessSessionDocument, f facts, open func(sealed []byte) ([]byte, error)) verdict {
+// judge decides about a session for a cluster. It compares s, which the requests of the session use, with the credential. The document contributes only its
+// deadlines and its keys. open opens the private keys of the session, and is called only when its certificate was issued.
+func judge(s *Session, document *database.AccessSessionDocument, f facts, open func(sealed []byte) ([]byte, error)) verdict {
 	v := verdict{deadline: document.ElevationExpirationTime}
 	limit := func(at time.Time) {
 		if at.Before(v.deadline) {
@@ -75,8 +77,8 @@ func judge(document *database.AccessSessionDocument, f facts, open func(sealed [
 		}
 	}
 	switch {
-	case adminv1.AccessMode(document.Mode).Level() == "":
-		v.end = fmt.Sprintf("the gateway does not support the mode %q", document.Mode)
+	case s.Mode.Level() == "":
+		v.end = fmt.Sprintf("the gateway does not support the mode %q", s.Mode)
 		return v
 	case f.cluster == nil && f.known:
 		v.end = "the cluster does not exist"
@@ -110,7 +112,16 @@ func judge(document *database.AccessSessionDocument, f facts, open func(sealed [
 		v.end = "the control plane did not issue its certificate"
 		return v
 	}
-	certificate, err := certificateOf(document, f.credential, open)
+	leaf, err := leafOf(f.credential)
+	if err != nil {
+		v.end = err.Error()
+		return v
+	}
+	if v.end = difference(s, f.credential, leaf); v.end != "" {
+		v.forged = true
+		return v
+	}
+	certificate, err := withKey(leaf, document.SealedKeys, open)
 	if err != nil {
 		v.end = err.Error()
 		return v
@@ -133,28 +144,39 @@ var levels = map[clusterservicev1.BreakGlassLevel]adminv1.Level{
 	clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN:  adminv1.LevelAdmin,
 }
 
-// certificateOf returns the certificate of a credential with its private key, if both belong to the session. Errors name the difference and
-// contain no part of a key.
-func certificateOf(document *database.AccessSessionDocument, c *credential, open func(sealed []byte) ([]byte, error)) (*tls.Certificate, error) {
+// leafOf returns the certificate of a credential. Errors contain no part of it.
+func leafOf(c *credential) (*x509.Certificate, error) {
 	block, _ := pem.Decode([]byte(c.certificate))
 	if block == nil {
 		return nil, errors.New("its certificate cannot be read")
 	}
-	level := adminv1.AccessMode(document.Mode).Level()
 	leaf, err := x509.ParseCertificate(block.Bytes)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, errors.New("its certificate cannot be read")
-	case c.cluster != document.ClusterUID:
-		return nil, errors.New("its credential is for another cluster")
-	case c.elevation != document.Owner.ElevationID:
-		return nil, errors.New("its credential was requested with another elevation")
-	case levels[c.level] != level, !slices.Equal(leaf.Subject.Organization, []string{level.Organization()}):
-		return nil, errors.New("its credential has another level")
-	case leaf.Subject.CommonName != credentialuse.EngineerPrefix+document.Owner.ObjectID:
-		return nil, errors.New("its certificate names another engineer")
 	}
-	for _, sealed := range document.SealedKeys {
+	return leaf, nil
+}
+
+// difference returns how a session differs from what its credential and the certificate authorize, for people; empty if they agree. Cluster Service has verified
+// both with the signed intent of the engineer.
+func difference(s *Session, c *credential, leaf *x509.Certificate) string {
+	level := s.Mode.Level()
+	switch {
+	case c.cluster != s.ClusterUID:
+		return "its credential is for another cluster"
+	case c.elevation != s.Owner.ElevationID:
+		return "its credential was requested with another elevation"
+	case levels[c.level] != level, !slices.Equal(leaf.Subject.Organization, []string{level.Organization()}):
+		return "its credential has another level"
+	case leaf.Subject.CommonName != credentialuse.EngineerPrefix+s.Owner.ObjectID:
+		return "its certificate names another engineer"
+	}
+	return ""
+}
+
+// withKey returns a certificate with its private key, which is one of the sealed ones. Errors contain no part of a key.
+func withKey(leaf *x509.Certificate, sealedKeys [][]byte, open func(sealed []byte) ([]byte, error)) (*tls.Certificate, error) {
+	for _, sealed := range sealedKeys {
 		opened, err := open(sealed)
 		if err != nil {
 			continue

@@ -77,6 +77,7 @@ type Registry struct {
 	options  Options
 	follower *clusterservice.Follower
 	gauge    *prometheus.GaugeVec
+	forged   *prometheus.CounterVec
 	// changed is signaled when a document must be written.
 	changed chan struct{}
 
@@ -93,6 +94,8 @@ type Registry struct {
 	removeAt int
 	// ended has the reasons of ended sessions, for the responses to their owners.
 	ended map[string]string
+	// refused has the forged sessions until they can have no valid credential. Other versions of their documents do not open them.
+	refused map[string]time.Time
 	// writes are the changes of documents that are not written yet.
 	writes map[string]write
 	// requests are those for tokens.
@@ -101,9 +104,12 @@ type Registry struct {
 
 // entry is a session with what it was made of.
 type entry struct {
+	// key is where the document is stored, whatever it contains.
+	key      database.Key
 	document database.AccessSessionDocument
-	session  *Session
-	timer    clock.Timer
+	// session is that of the first version of the document.
+	session *Session
+	timer   clock.Timer
 	// target is what the session's backend connects to.
 	target target
 	// requesting is set while the token of a session is requested, and grant when it was issued.
@@ -126,17 +132,22 @@ type write struct {
 	at          time.Time
 }
 
-// NewRegistry returns an empty Registry. It registers its metric.
+// NewRegistry returns an empty Registry. It registers its metrics.
 func NewRegistry(options Options) *Registry {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
 	options.MaxBytes = cmp.Or(options.MaxBytes, MaxBytes)
 	r := &Registry{options: options, changed: make(chan struct{}, 1), entries: map[string]*entry{}, credentials: map[string]*credential{}, clusters: map[string]*cluster{},
-		unseen: map[string]bool{}, ended: map[string]string{}, writes: map[string]write{},
-		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_access_sessions", Help: "Open access sessions by state: preparing or ready."}, []string{"state"})}
+		unseen: map[string]bool{}, ended: map[string]string{}, refused: map[string]time.Time{}, writes: map[string]write{},
+		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_access_sessions", Help: "Open access sessions by state: preparing or ready."}, []string{"state"}),
+		forged: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_access_sessions_forged_total",
+			Help: "Access sessions that ended because their document was forged, by reason: changed (a field that never changes) or unverified (the credential or the token is for another session)."}, []string{"reason"})}
 	r.follower = clusterservice.NewFollower(options.Fleet, r, options.Log)
-	options.Metrics.MustRegister(r.gauge)
+	options.Metrics.MustRegister(r.gauge, r.forged)
+	for _, reason := range []string{forgedChanged, forgedUnverified} {
+		r.forged.WithLabelValues(reason)
+	}
 	r.count()
 	return r
 }
@@ -198,7 +209,7 @@ func (r *Registry) followDocuments(ctx context.Context) {
 	for {
 		since := r.options.Clock.Now().Add(-feedOverlap)
 		err := r.options.Database.EachAccessSession(ctx, database.AccessSessionFilter{OpenOnly: true}, func(item *database.Item[database.AccessSessionDocument]) error {
-			r.setDocument(&item.Value)
+			r.setDocument(item)
 			return nil
 		})
 		if err == nil {
@@ -233,14 +244,17 @@ func (r *Registry) takeChanges(ctx context.Context, changes []database.Change) e
 			r.options.Log.ErrorContext(ctx, "an access session cannot be decoded; ignoring", logkey.Error, err)
 			continue
 		}
-		r.setDocument(&item.Value)
+		r.setDocument(item)
 	}
 	return nil
 }
 
-func (r *Registry) setDocument(document *database.AccessSessionDocument) {
+// setDocument handles a version of a document. The first one defines the session, which a credential or a token must confirm before it is ready. Later versions
+// contribute only what the programs of the region change.
+func (r *Registry) setDocument(item *database.Item[database.AccessSessionDocument]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	document := &item.Value
 	id := document.SessionID
 	e := r.entries[id]
 	switch {
@@ -248,11 +262,16 @@ func (r *Registry) setDocument(document *database.AccessSessionDocument) {
 		delete(r.writes, id)
 		r.forget(id, e, document.EndReason)
 		return
-	case r.ended[id] != "":
-		return // an older version than what ended it here
+	case r.ended[id] != "", !r.refused[id].IsZero():
+		return // an older version than what ended it here, or a forged one
 	case e == nil:
-		e = &entry{session: newSession(document, r.options.MaxBytes)}
+		e = &entry{key: item.Key, session: newSession(document, r.options.MaxBytes)}
 		r.entries[id] = e
+	default:
+		if fields := changedFields(&e.document, document); len(fields) > 0 {
+			r.refuse(id, e, forgedChanged, "its document was changed: "+strings.Join(fields, ", "))
+			return
+		}
 	}
 	e.document = *document
 	r.judge(id, e)
@@ -262,7 +281,11 @@ func (r *Registry) setDocument(document *database.AccessSessionDocument) {
 func (r *Registry) judge(id string, e *entry) {
 	now := r.options.Clock.Now()
 	v := r.verdict(id, e, now)
-	if v.end != "" {
+	switch {
+	case v.forged:
+		r.refuse(id, e, forgedUnverified, v.end)
+		return
+	case v.end != "":
 		r.end(id, e, v.end)
 		return
 	}
@@ -292,24 +315,24 @@ func (r *Registry) judge(id string, e *entry) {
 		r.options.Log.Info("an access session is ready", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Shard, e.document.Shard, logkey.Fingerprint, v.fingerprint)
 	}
 	if e.document.State != database.AccessSessionReady {
-		r.write(id, write{key: e.document.Key(), fingerprint: v.fingerprint, expiration: v.deadline, at: now})
+		r.write(id, write{key: e.key, fingerprint: v.fingerprint, expiration: v.deadline, at: now})
 	}
 	r.count()
 }
 
 // verdict returns the state that a session must have.
 func (r *Registry) verdict(id string, e *entry, now time.Time) verdict {
-	if e.document.Shard != "" {
-		return judgeToken(&e.document, e.grant, now)
+	if e.session.Shard != "" {
+		return judgeToken(e.session, &e.document, e.grant, now)
 	}
-	return judge(&e.document, facts{credential: r.credentials[id], cluster: r.clusters[e.document.ClusterUID], known: r.known, now: now}, func(sealed []byte) ([]byte, error) {
+	return judge(e.session, &e.document, facts{credential: r.credentials[id], cluster: r.clusters[e.session.ClusterUID], known: r.known, now: now}, func(sealed []byte) ([]byte, error) {
 		return r.options.Keys.Open(e.document.KeyPurpose(), sealed)
 	})
 }
 
 // end ends a session on this replica and in its document.
 func (r *Registry) end(id string, e *entry, reason string) {
-	r.write(id, write{key: e.document.Key(), end: reason, at: r.options.Clock.Now()})
+	r.write(id, write{key: e.key, end: reason, at: r.options.Clock.Now()})
 	r.forget(id, e, reason)
 }
 
@@ -470,7 +493,7 @@ func (r *Registry) setCluster(c *clusterservicev1.Cluster) {
 			restricted: api.GetVisibility() == clusterservicev1.Visibility_VISIBILITY_PRIVATE || len(api.GetAuthorizedCidrs()) > 0}}
 	}
 	for id, e := range r.entries {
-		if e.document.ClusterUID == uid {
+		if e.session.ClusterUID == uid {
 			r.judge(id, e)
 		}
 	}

@@ -62,7 +62,7 @@ func TestRestartedWatchForgetsMissingClusters(t *testing.T) {
 	r.Restarted()
 	for _, cluster := range []string{"one", "two"} {
 		send(cluster)
-		r.setDocument(&database.AccessSessionDocument{SessionID: "session-of-" + cluster, ClusterUID: cluster, Mode: "read", State: database.AccessSessionRequested,
+		setDocument(r, &database.AccessSessionDocument{SessionID: "session-of-" + cluster, ClusterUID: cluster, Mode: "read", State: database.AccessSessionRequested,
 			RequestExpirationTime: clock.Now().Add(time.Minute), ElevationExpirationTime: clock.Now().Add(time.Hour)})
 	}
 	r.CaughtUp()

@@ -1,9 +1,12 @@
 // Package session knows the access sessions of a region and their connections to hosted API servers.
 //
 // A Registry follows two sources: the documents of sessions in Cosmos DB, and the clusters and break-glass credentials of Cluster Service.
-// A document authorizes nothing by itself. A session for a cluster is ready when Cluster Service has issued the certificate of its credential, the certificate
-// names the owner of the session, and its key is one of those that admin sealed for the gateway. A session for a management cluster or for the
-// service cluster is ready when a program there has issued a token for the signed intent of its owner.
+// A document authorizes nothing by itself. A session for a cluster is ready when Cluster Service has issued the certificate of its credential, both agree with the
+// owner, the elevation, the cluster and the mode of the session, and the key is one of those that admin sealed for the gateway. A session for a management cluster or
+// for the service cluster is ready when a program there has issued a token for the signed intent of its owner.
+//
+// What a session permits never changes. A document that differs in it from the version that the gateway has read first, or from the credential or token, is forged:
+// the session ends, and no later version opens it.
 //
 // Each session has a context, which ends with the session: when its document is ended, its credential is revoked or expires, its elevation
 // ends or its cluster is deleted. All requests of the session end with it.
@@ -33,7 +36,8 @@ const (
 	MaxBytes = 1 << 30
 )
 
-// Session is an open access session.
+// Session is an open access session. Its exported fields never change. They are claims of the document until it has a Backend, which it gets only if the credential
+// or the token of the session agrees with them.
 type Session struct {
 	ID string
 	// ClusterUID and ResourceID identify the cluster. Shard is the provision shard of the management cluster, or service-cluster; empty for a cluster.

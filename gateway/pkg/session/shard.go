@@ -32,17 +32,18 @@ const (
 	lastGrantPause  = 5 * time.Second
 )
 
-// judgeToken decides about a session for a management cluster or for the service cluster. issued is nil until this replica has a token.
-func judgeToken(document *database.AccessSessionDocument, issued *grant.Grant, now time.Time) verdict {
+// judgeToken decides about a session for a management cluster or for the service cluster, as judge does for a cluster. issued is nil until this replica has a
+// token. Then it determines the end: the document may contain another one.
+func judgeToken(s *Session, document *database.AccessSessionDocument, issued *grant.Grant, now time.Time) verdict {
 	v := verdict{deadline: document.Deadline()}
-	if issued != nil && document.ExpirationTime == nil {
+	if issued != nil {
 		v.deadline = document.DeadlineOf(issued.ExpirationTime)
 	}
 	switch {
-	case adminv1.AccessMode(document.Mode).Level() == "":
-		v.end = fmt.Sprintf("the gateway does not support the mode %q", document.Mode)
-	case issued != nil && !belongs(issued, document):
-		v.end = "its token was issued for another session, engineer, elevation or mode"
+	case s.Mode.Level() == "":
+		v.end = fmt.Sprintf("the gateway does not support the mode %q", s.Mode)
+	case issued != nil && !belongs(issued, s):
+		v.end, v.forged = "its token was issued for another session, engineer, elevation or mode", true
 	case now.Before(v.deadline):
 	case issued == nil && document.ExpirationTime == nil:
 		v.end = "its token was not issued in time"
@@ -52,23 +53,23 @@ func judgeToken(document *database.AccessSessionDocument, issued *grant.Grant, n
 	if v.end == "" && issued != nil {
 		v.token = issued.Token
 		v.endpoint = endpoint{url: issued.Server, authorities: issued.Authorities}
-		if document.Shard != adminv1.ServiceCluster {
-			v.endpoint.managementCluster, v.endpoint.clusterID = document.Shard, tunnel.APIServer
+		if s.Shard != adminv1.ServiceCluster {
+			v.endpoint.managementCluster, v.endpoint.clusterID = s.Shard, tunnel.APIServer
 		}
 	}
 	return v
 }
 
 // belongs reports whether a token was issued for a session. Whoever can write documents could otherwise use the intent of another engineer.
-func belongs(issued *grant.Grant, document *database.AccessSessionDocument) bool {
-	return issued.SessionID == document.SessionID && issued.ObjectID == document.Owner.ObjectID && issued.TenantID == document.Owner.TenantID &&
-		issued.ElevationID == document.Owner.ElevationID && string(issued.Mode) == document.Mode
+func belongs(issued *grant.Grant, s *Session) bool {
+	return issued.SessionID == s.ID && issued.ObjectID == s.Owner.ObjectID && issued.TenantID == s.Owner.TenantID && issued.ElevationID == s.Owner.ElevationID &&
+		issued.Mode == s.Mode
 }
 
 // requestGrant requests the token of a session for a management cluster or for the service cluster, until it is issued or refused, or the session has ended. It
 // does nothing for another session, and for one without an intent.
 func (r *Registry) requestGrant(id string, e *entry) {
-	shard := e.document.Shard
+	shard := e.session.Shard
 	if shard == "" || e.document.Intent == "" || e.requesting {
 		return
 	}
@@ -116,7 +117,7 @@ func (r *Registry) setGrant(id string, e *entry, issued *grant.Grant, refusal er
 	}
 	if refusal != nil {
 		refuser := "the management cluster"
-		if e.document.Shard == adminv1.ServiceCluster {
+		if e.session.Shard == adminv1.ServiceCluster {
 			refuser = "the service cluster"
 		}
 		r.end(id, e, refuser+" has refused a token: "+apierror.As(refusal).Message)

@@ -54,6 +54,9 @@ func access() *dashboard.Dashboard {
 					dashboard.From(1), "docs/operators/access-sessions.md#runbook-commands-cannot-be-recorded"),
 			}},
 			{Title: "Session gateway", Panels: []dashboard.Panel{
+				bad(graph("Forged sessions", "Access sessions within an hour that ended because their document was forged.", chart.Count,
+					query(`sum by (reason) (increase(gateway_access_sessions_forged_total[1h]))`, "{{reason}}")),
+					dashboard.From(1), "docs/operators/access-sessions.md#runbook-an-access-session-is-forged"),
 				bad(graph("Tunnels", "Tunnels of each management cluster to a replica of the session gateway.", chart.Count,
 					query(`min by (shard, instance) (gateway_access_tunnels)`, "{{shard}} {{instance}}")),
 					dashboard.Below(1), "docs/operators/access-sessions.md#runbook-a-tunnel-is-missing"),
