@@ -51,9 +51,9 @@ func (c *Converter[R, S]) Decode(body *wire.Body, base *R, defaults bool) *R {
 	resource := *base
 	v := reflect.ValueOf(&resource).Elem()
 	if c.newest != nil && v.FieldByName("Properties").IsZero() {
-		c.newest.read(nil, v, true)
+		c.newest.read(nil, v, reflect.Value{}, true)
 	}
-	c.root.read(&body.Object, v, defaults)
+	c.root.read(&body.Object, v, reflect.Value{}, defaults)
 	return &resource
 }
 
@@ -85,8 +85,16 @@ func (n *node) in(v reflect.Value) reflect.Value {
 	return v
 }
 
+// isCollection reports whether a body can set the node and it has entries: a list, a map, or a list or map of strings.
+func (n *node) isCollection() bool {
+	return n.kind == list || n.kind == mapping || n.kind == value && (n.typ.Kind() == reflect.Slice || n.typ.Kind() == reflect.Map)
+}
+
 func bind(f Field, typ, status reflect.Type, hubPath string) *node {
 	n := &node{Field: f, typ: typ, hub: hubPath, label: quoted(f.name) + ":"}
+	if n.isCollection() && n.atMost <= 0 {
+		panic(fmt.Sprintf("shape: %s can have any number of entries; limit it with AtMost", hubPath))
+	}
 	n.defaultValue, n.implied = constant(f, typ, f.defaultValue), constant(f, typ, f.implied)
 	switch f.kind {
 	case object:

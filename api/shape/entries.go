@@ -20,6 +20,8 @@ type Entry struct {
 	Default string
 	// ReadOnly is set for fields that are written and never read, Implied for fields that are neither written nor read.
 	ReadOnly, Implied bool
+	// AtMost is the most entries of a list or a map that a body can set; 0 for all other fields.
+	AtMost int
 	// Notes list further properties, such as "immutable at this version".
 	Notes []string
 }
@@ -36,6 +38,10 @@ func (n *node) entries(within string, all *[]Entry) {
 		path := join(within, field.name)
 		entry := Entry{Path: path, Type: field.typeName(), Enum: field.enum, Implied: field.kind == implied}
 		entry.ReadOnly = field.kind == readOnly || field.kind == reported || field.kind == state
+		if field.isCollection() {
+			entry.AtMost = field.atMost
+			entry.Notes = append(entry.Notes, fmt.Sprintf("at most %d entries", field.atMost))
+		}
 		if field.Field.defaultValue != nil {
 			entry.Default = fmt.Sprint(field.Field.defaultValue)
 		}

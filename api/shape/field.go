@@ -24,6 +24,7 @@ type Field struct {
 	from           string
 	kind           kind
 	enum           []string
+	atMost         int
 	supported      []string
 	defaultValue   any
 	implied        any
@@ -102,6 +103,10 @@ func (f Field) OneOf(values ...string) Field { f.enum = values; return f }
 // Supported lists the values of OneOf that the service supports. Any other value in a body is a problem of the body, except
 // the stored one: a resource that has such a value keeps it.
 func (f Field) Supported(values ...string) Field { f.supported = values; return f }
+
+// AtMost sets the most entries of a list or a map. If a body has more, decoding ends before it reads them, unless the stored
+// value has as many. Bind requires it for each list and map that a body can set.
+func (f Field) AtMost(entries int) Field { f.atMost = entries; return f }
 
 // Mandatory makes the empty string in a body a missing value too, in addition to a value that OneOf does not list.
 func (f Field) Mandatory() Field { f.mandatory = true; return f }

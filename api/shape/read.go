@@ -8,25 +8,49 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
-// read stores the fields of the body's object o in v. o is nil if the object is absent.
-func (n *node) read(o *wire.Object, v reflect.Value, defaults bool) {
+// read stores the fields of the body's object o in v. o is nil if the object is absent. stored is a slice of the stored values
+// of v if v is a new element of a list, and else invalid.
+func (n *node) read(o *wire.Object, v, stored reflect.Value, defaults bool) {
 	for _, field := range n.fields {
 		switch field.kind {
 		case value:
-			field.readValue(o, field.in(v), defaults)
+			field.readValue(field.limit(o, v, stored), field.in(v), defaults)
 		case object:
 			if field.readOnly {
 				continue
 			}
 			field.readObject(o, field.in(v), defaults)
 		case list:
-			field.readList(o, field.in(v))
+			field.readList(field.limit(o, v, stored), field.in(v))
 		case mapping:
-			field.readMap(o, field.in(v))
+			field.readMap(field.limit(o, v, stored), field.in(v))
 		case implied:
 			field.imply(v)
 		}
 	}
+}
+
+// limit returns o, or an object with fewer entries if the body has too many for the list or map n, which is a problem of the
+// body. An update may keep as many entries as are stored. An element of a list has no stored value of its own: it may have as
+// many as any stored element.
+func (n *node) limit(o *wire.Object, v, stored reflect.Value) *wire.Object {
+	if n.atMost == 0 || o.Len(n.name) <= n.atMost {
+		return o
+	}
+	count := o.Len(n.name)
+	if n.kind == value && n.typ.Kind() == reflect.Map {
+		count = o.LenOfStrings(n.name, n.dropEmpty)
+	}
+	most := max(n.atMost, n.in(v).Len())
+	if stored.IsValid() {
+		for i := range stored.Len() {
+			most = max(most, n.in(stored.Index(i)).Len())
+		}
+	}
+	if count <= most {
+		return o
+	}
+	return o.Limit(n.name, count, n.atMost)
 }
 
 // imply sets an implied field that is not set.
@@ -47,7 +71,7 @@ func (n *node) readObject(o *wire.Object, v reflect.Value, defaults bool) {
 		return
 	}
 	if v.Kind() != reflect.Pointer {
-		n.read(inner, v, defaults)
+		n.read(inner, v, reflect.Value{}, defaults)
 		return
 	}
 	if inner == nil {
@@ -59,7 +83,7 @@ func (n *node) readObject(o *wire.Object, v reflect.Value, defaults bool) {
 	if !v.IsNil() {
 		copied.Elem().Set(v.Elem())
 	}
-	n.read(inner, copied.Elem(), defaults)
+	n.read(inner, copied.Elem(), reflect.Value{}, defaults)
 	v.Set(copied)
 }
 
@@ -71,7 +95,7 @@ func (n *node) readList(o *wire.Object, v reflect.Value) {
 	}
 	values := reflect.MakeSlice(n.typ, len(elements), len(elements))
 	for i, element := range elements {
-		n.read(element, values.Index(i), true)
+		n.read(element, values.Index(i), v, true)
 	}
 	v.Set(values)
 }
@@ -87,7 +111,7 @@ func (n *node) readMap(o *wire.Object, v reflect.Value) {
 		if before, ok := stored[hub.Key(key)]; ok {
 			entry.Set(before)
 		}
-		n.read(element, entry, true)
+		n.read(element, entry, reflect.Value{}, true)
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(n.typ))
 		}

@@ -38,8 +38,9 @@ type properties struct {
 }
 
 type within struct {
-	A string `json:"a"`
-	B string `json:"b"`
+	A    string   `json:"a"`
+	B    string   `json:"b"`
+	List []string `json:"list,omitempty"`
 }
 
 func inner(a, b shape.Field) shape.Field { return shape.Resource(shape.Object("properties", a, b)) }
@@ -58,8 +59,8 @@ func TestReadAndShow(t *testing.T) {
 	}{
 		"every type": {
 			reason: "decoding and encoding are inverse",
-			table: shape.Resource(shape.Object("properties", value("word"), value("count"), value("flag"), value("maybe"), value("texts"), value("named"),
-				shape.Object("within", value("a")), shape.Object("pointed", value("a")), shape.List("many", value("a")), shape.Map("byId", value("a")))),
+			table: shape.Resource(shape.Object("properties", value("word"), value("count"), value("flag"), value("maybe"), value("texts").AtMost(9), value("named").AtMost(9),
+				shape.Object("within", value("a")), shape.Object("pointed", value("a")), shape.List("many", value("a")).AtMost(9), shape.Map("byId", value("a")).AtMost(9))),
 			body: `{"properties":{"word":"w","count":1,"flag":true,"maybe":2,"texts":["<&>","é"],"named":{"b":"2","a":"1"},"within":{"a":"x"},"pointed":{"a":"y"},"many":[{"a":"z"},{}],"byId":{"/X":{"a":"v"}}}}`,
 			want: properties{Word: "w", Count: 1, Flag: true, Maybe: &two, Texts: []string{"<&>", "é"}, Named: map[string]string{"a": "1", "b": "2"},
 				Within: within{A: "x"}, Pointed: &within{A: "y"}, Many: []within{{A: "z"}, {}}, ByID: map[string]within{"/X": {A: "v"}}},
@@ -67,7 +68,7 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"empty": {
 			reason: "empty values are omitted, with the objects that contain nothing else",
-			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a")), shape.Object("pointed", value("a")), value("texts"), value("count"))),
+			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a")), shape.Object("pointed", value("a")), value("texts").AtMost(9), value("count"))),
 			stored: properties{Pointed: &within{}, Texts: []string{}},
 			body:   `{"properties":{"pointed":{}}}`,
 			want:   properties{Pointed: &within{}},
@@ -102,7 +103,7 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"map": {
 			reason: "keys of a map are compared without case",
-			table:  shape.Resource(shape.Object("properties", shape.Map("byId", value("a").KeepIfAbsent()))),
+			table:  shape.Resource(shape.Object("properties", shape.Map("byId", value("a").KeepIfAbsent()).AtMost(9))),
 			stored: properties{ByID: map[string]within{"/X": {A: "1", B: "2"}, "/Y": {A: "3"}}},
 			body:   `{"properties":{"byId":{"/x":null}}}`,
 			want:   properties{ByID: map[string]within{"/x": {A: "1", B: "2"}}},
@@ -129,7 +130,7 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"default in a patch": {
 			reason: "in a PATCH, a default applies only to elements of lists",
-			table:  inner(value("word").Default("d"), shape.List("many", value("a").Default("e"))),
+			table:  inner(value("word").Default("d"), shape.List("many", value("a").Default("e")).AtMost(9)),
 			patch:  true, body: `{"properties":{"many":[{}]}}`,
 			want: properties{Many: []within{{A: "e"}}}, shown: `{"properties":{"many":[{"a":"e"}]}}`,
 		},
@@ -232,7 +233,7 @@ func TestReadAndShow(t *testing.T) {
 		"shown from the status": {
 			reason: "the value of a body is read, and that of the status is written",
 			table: shape.Resource(shape.Object("properties", shape.State("state"),
-				shape.Map("byId", shape.ShownFromStatus(shape.Value("a"), func(s *status, key string) any { return s.ByID[key] }), shape.Value("b")))),
+				shape.Map("byId", shape.ShownFromStatus(shape.Value("a"), func(s *status, key string) any { return s.ByID[key] }), shape.Value("b")).AtMost(9))),
 			body:  `{"properties":{"byId":{"x":{"a":"1"},"y":{"a":"2","b":"3"}}}}`,
 			want:  properties{ByID: map[string]within{"x": {A: "1"}, "y": {A: "2", B: "3"}}},
 			shown: `{"properties":{"state":"Succeeded","byId":{"x":{"a":"of x"},"y":{"b":"3"}}}}`,
@@ -242,6 +243,32 @@ func TestReadAndShow(t *testing.T) {
 			table: shape.Resource(shape.ReadOnly("id"), shape.Object("properties", shape.State("state"),
 				shape.FromStatus("url", func(s *status) any { return s.URL }), shape.FromStatus("nothing", func(*status) any { return (*within)(nil) }))),
 			body: `{"id":"other","properties":{"state":"Failed","url":"u"}}`, shown: `{"properties":{"state":"Succeeded","url":"https://u"}}`,
+		},
+		"too many": {
+			reason: "a field with too many entries is one problem, whatever its entries are; the first ones of a list stay for rules of other fields",
+			table: shape.Resource(shape.Object("properties", value("texts").AtMost(1), value("named").AtMost(1),
+				shape.List("many", value("a")).AtMost(1), shape.Map("byId", value("a")).AtMost(1))),
+			body:  `{"properties":{"texts":["t",2],"named":{"b":2,"a":1},"many":[{"a":"z"},3],"byId":{"/X":1,"/Y":2}}}`,
+			want:  properties{Texts: []string{"t"}, Named: map[string]string{}, Many: []within{{A: "z"}}},
+			shown: `{"properties":{"texts":["t"],"many":[{"a":"z"}]}}`,
+			problems: []string{"properties.texts: Too many: 2: must have at most 1 items", "properties.named: Too many: 2: must have at most 1 items",
+				"properties.many: Too many: 2: must have at most 1 items", "properties.byId: Too many: 2: must have at most 1 items"},
+		},
+		"as many as stored": {
+			reason: "an update may keep too many entries; its entries are decoded",
+			table:  shape.Resource(shape.Object("properties", value("texts").AtMost(1), value("named").AtMost(1), shape.List("many", value("a"), value("list").AtMost(1)).AtMost(1))),
+			stored: properties{Texts: []string{"1", "2"}, Named: map[string]string{"a": "1", "b": "2"}, Many: []within{{List: []string{"1", "2"}}, {A: "2"}}},
+			body:   `{"properties":{"texts":["1","3"],"named":{"a":"1","b":"3"},"many":[{"a":"3"},{"list":["1",2]}]}}`,
+			want:   properties{Texts: []string{"1", "3"}, Named: map[string]string{"a": "1", "b": "3"}, Many: []within{{A: "3"}, {List: []string{"1"}}}},
+			shown:  `{"properties":{"texts":["1","3"],"named":{"a":"1","b":"3"},"many":[{"a":"3"},{"list":["1"]}]}}`,
+
+			problems: []string{"properties.many[1].list[1]: Invalid value: 2: must be a string"},
+		},
+		"entries without a value": {
+			reason: "entries that are ignored do not count",
+			table:  inner(value("named").DropEmpty().AtMost(1), value("word")),
+			body:   `{"properties":{"named":{"a":"1","b":"","c":null}}}`,
+			want:   properties{Named: map[string]string{"a": "1"}}, shown: `{"properties":{"named":{"a":"1"}}}`,
 		},
 	}
 	for name, tc := range cases {
@@ -306,8 +333,8 @@ func TestEdits(t *testing.T) {
 
 // TestPath: hub paths are converted to wire paths, including indices and keys.
 func TestPath(t *testing.T) {
-	converter := shape.Bind[thing, status](shape.Resource(shape.Value("tags"), shape.Object("properties",
-		shape.Object("group", shape.Value("title").From("word")).Inline(), shape.List("many", shape.Value("a")), shape.Implied("count", 1))))
+	converter := shape.Bind[thing, status](shape.Resource(shape.Value("tags").AtMost(9), shape.Object("properties",
+		shape.Object("group", shape.Value("title").From("word")).Inline(), shape.List("many", shape.Value("a")).AtMost(9), shape.Implied("count", 1))))
 	for hubPath, want := range map[string]string{
 		"tags[a.b].c]":         "tags[a.b].c]",
 		"properties.word":      "properties.group.title",
@@ -343,6 +370,7 @@ func TestInvalidTablesPanic(t *testing.T) {
 	for reason, make := range map[string]func(){
 		"a field that the hub does not have": func() { shape.Bind[thing, status](shape.Resource(shape.Value("nothing"))) },
 		"a default of another type":          func() { shape.Bind[thing, status](inner(shape.Value("count").Default("1"), shape.Value("word"))) },
+		"a list of any length":               func() { shape.Bind[thing, status](shape.Resource(shape.Value("tags"))) },
 		"an object for a string":             func() { shape.Bind[thing, status](shape.Resource(shape.Object("location", shape.Value("a")))) },
 		"a value for a struct":               func() { shape.Bind[thing, status](shape.Resource(shape.Value("properties"))) },
 		"a function of another status": func() {
@@ -350,7 +378,7 @@ func TestInvalidTablesPanic(t *testing.T) {
 		},
 		"an entry shown from another status": func() {
 			shown := shape.ShownFromStatus(shape.Value("a"), func(*hub.ClusterStatus, string) any { return nil })
-			shape.Bind[thing, status](shape.Resource(shape.Object("properties", shape.Map("byId", shown))))
+			shape.Bind[thing, status](shape.Resource(shape.Object("properties", shape.Map("byId", shown).AtMost(9))))
 		},
 		"an edit of what is not there":  func() { shape.Resource().With("properties", shape.Value("a")) },
 		"taking away what is not there": func() { shape.Resource(shape.Value("location")).Without("", "tags") },
@@ -372,7 +400,7 @@ func TestInvalidTablesPanic(t *testing.T) {
 
 func TestUnknownField(t *testing.T) {
 	table := shape.Resource(shape.ReadOnly("name").Holding(shape.ReadOnly("inner")), shape.Object("properties",
-		shape.Value("word"), shape.Implied("count", int32(1)), shape.List("many", shape.Value("a")), shape.Object("pointed", shape.Value("a"))))
+		shape.Value("word"), shape.Implied("count", int32(1)), shape.List("many", shape.Value("a")).AtMost(9), shape.Object("pointed", shape.Value("a"))))
 	converter := shape.Bind[thing, status](table)
 	for body, want := range map[string]string{
 		`{}`: "",

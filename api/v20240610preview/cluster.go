@@ -35,7 +35,7 @@ func cluster() shape.Field {
 			shape.FromStatus("url", func(s *hub.ClusterStatus) any { return s.APIURL }),
 			// The service provides no private APIs yet.
 			shape.Value("visibility").OneOf("Public", "Private").Supported("Public").Mandatory().Default("Public").DefaultIfNull(),
-			shape.Value("authorizedCidrs"),
+			shape.Value("authorizedCidrs").AtMost(hub.MaxAuthorizedCIDRs),
 		),
 		platform(),
 		shape.Object("autoscaling",
@@ -63,8 +63,8 @@ func platform() shape.Field {
 		shape.Object("operatorsAuthentication",
 			shape.Object("userAssignedIdentities",
 				// The contract requires both in responses, even if they are empty.
-				shape.Value("controlPlaneOperators").WriteZero().DropEmpty(),
-				shape.Value("dataPlaneOperators").WriteZero().DropEmpty(),
+				shape.Value("controlPlaneOperators").AtMost(hub.MaxOperators).WriteZero().DropEmpty(),
+				shape.Value("dataPlaneOperators").AtMost(hub.MaxOperators).WriteZero().DropEmpty(),
 				shape.Value("serviceManagedIdentity"),
 			),
 		),

@@ -1,6 +1,9 @@
 package v20240610preview
 
-import "github.com/hcpmesh/hcpmesh/api/shape"
+import (
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/shape"
+)
 
 func nodePool() shape.Field {
 	// The service does not read the identities of node pools.
@@ -32,12 +35,12 @@ func nodePool() shape.Field {
 		shape.List("labels",
 			shape.Value("key"),
 			shape.Value("value"),
-		),
+		).AtMost(hub.MaxLabels),
 		shape.List("taints",
 			shape.Value("key"),
 			shape.Value("value"),
 			shape.Value("effect").OneOf("NoSchedule", "PreferNoSchedule", "NoExecute"),
-		),
+		).AtMost(hub.MaxTaints),
 		shape.Value("nodeDrainTimeoutMinutes"),
 	)
 }

@@ -3,6 +3,7 @@
 package v20240610preview
 
 import (
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
 	"github.com/hcpmesh/hcpmesh/api/version"
 )
@@ -29,13 +30,13 @@ func tracked(identityIDs []shape.Field, properties ...shape.Field) shape.Field {
 		shape.ReadOnly("name"),
 		shape.ReadOnly("type"),
 		shape.Value("location"),
-		shape.Value("tags").KeepIfAbsent().KeepIfNull(),
+		shape.Value("tags").AtMost(hub.MaxTags).KeepIfAbsent().KeepIfNull(),
 		systemData(),
 		shape.Object("identity",
 			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned").Mandatory(),
 			shape.ReadOnly("principalId"),
 			shape.ReadOnly("tenantId"),
-			shape.Map("userAssignedIdentities", identityIDs...),
+			shape.Map("userAssignedIdentities", identityIDs...).AtMost(hub.MaxIdentities),
 		),
 		shape.Object("properties", properties...),
 	)

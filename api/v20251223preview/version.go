@@ -3,6 +3,7 @@
 package v20251223preview
 
 import (
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
 	"github.com/hcpmesh/hcpmesh/api/v20240610preview"
 	"github.com/hcpmesh/hcpmesh/api/version"
@@ -19,8 +20,8 @@ func API() version.Version {
 		With("properties", shape.Value("nodeDrainTimeoutMinutes").WriteZero()).
 		With("properties", shape.List("imageDigestMirrors",
 			shape.Value("source"),
-			shape.Value("mirrors"),
-		)).
+			shape.Value("mirrors").AtMost(hub.MaxMirrors),
+		).AtMost(hub.MaxImageDigestMirrors)).
 		With("properties.platform", shape.Value("vnetIntegrationSubnetId")).
 		// The vault has a field beside the key and may be private.
 		With("properties.etcd.dataEncryption.customerManaged.kms",

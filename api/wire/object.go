@@ -26,7 +26,12 @@ type Problem struct {
 	Decoded bool
 }
 
-// Body is a request's content: a JSON object with the problems that were found while decoding it.
+// MaxProblems is the most problems that a Body records. It is one more than the problems that a response lists, so that the
+// response can state that there are more.
+const MaxProblems = 101
+
+// Body is a request's content: a JSON object with the problems that were found while decoding it. It records the first
+// MaxProblems problems, so that the work for a malformed body does not depend on how many problems it has.
 type Body struct {
 	Object
 	problems []Problem
@@ -41,6 +46,16 @@ func NewBody(fields map[string]any) *Body {
 
 // Problems returns the problems found so far, in the order of decoding.
 func (b *Body) Problems() []Problem { return b.problems }
+
+// Full reports whether the body has MaxProblems problems or more. Fields that were decoded afterwards may have others.
+func (b *Body) Full() bool { return len(b.problems) >= MaxProblems }
+
+// record adds a problem unless the body is full.
+func (b *Body) record(p Problem) {
+	if !b.Full() {
+		b.problems = append(b.problems, p)
+	}
+}
 
 // Malformed reports whether a field has a value that could not be decoded.
 func (b *Body) Malformed() bool {
@@ -58,8 +73,11 @@ type Object struct {
 	fields map[string]any
 }
 
-// path returns the path of the field name of o. It is computed for problems only.
+// path returns the path of the field name of o. It is computed for problems only, and is empty if the body records no more.
 func (o *Object) path(name string) string {
+	if o.body.Full() {
+		return ""
+	}
 	var steps []*Object
 	for at := o; at.parent != nil; at = at.parent {
 		steps = append(steps, at)
@@ -86,12 +104,10 @@ func (o *Object) path(name string) string {
 	return path.String()
 }
 
-func (o *Object) problem(field, format string, args ...any) {
-	o.body.problems = append(o.body.problems, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
-}
-
 func (o *Object) wrongType(field string, value any, want string) {
-	o.problem(field, "Invalid value: %s: must be %s", FormatValue(value), want)
+	if !o.body.Full() {
+		o.body.record(Problem{Field: field, Message: fmt.Sprintf("Invalid value: %s: must be %s", FormatValue(value), want)})
+	}
 }
 
 // get returns the value of a field, or nil if it is absent or null.
@@ -114,9 +130,53 @@ func (o *Object) Has(name string) bool {
 // HasValue reports whether the field is present and not null.
 func (o *Object) HasValue(name string) bool { return o.get(name) != nil }
 
+// Len returns the number of entries of a field that is an array or an object, and 0 for any other value.
+func (o *Object) Len(name string) int {
+	switch value := o.get(name).(type) {
+	case []any:
+		return len(value)
+	case map[string]any:
+		return len(value)
+	}
+	return 0
+}
+
+// LenOfStrings is Len for a field that StringMap reads: entries with the value null do not count, and if dropEmpty is set, those
+// with the empty string do not either.
+func (o *Object) LenOfStrings(name string, dropEmpty bool) int {
+	entries, isObject := o.get(name).(map[string]any)
+	if !isObject {
+		return 0
+	}
+	count := 0
+	for _, value := range entries {
+		if value != nil && (value != "" || !dropEmpty) {
+			count++
+		}
+	}
+	return count
+}
+
+// TooMany returns the message for an array or an object with more entries than it may have.
+func TooMany(count, most int) string {
+	return fmt.Sprintf("Too many: %d: must have at most %d items", count, most)
+}
+
+// Limit records the problem of a field that has count entries, more than most. They are not decoded: Limit returns an object in which the
+// field has fewer entries and whose problems are not recorded: the first entries of an array, because rules of other fields
+// use them, and none of an object, because its entries have no order.
+func (o *Object) Limit(name string, count, most int) *Object {
+	var kept any = map[string]any{}
+	if values, isArray := o.get(name).([]any); isArray {
+		kept = values[:most]
+	}
+	o.AddProblem(name, TooMany(count, most))
+	return &Object{body: &Body{}, index: -1, fields: map[string]any{name: kept}}
+}
+
 // AddProblem records a problem of a field.
 func (o *Object) AddProblem(name, message string) {
-	o.body.problems = append(o.body.problems, Problem{Field: o.path(name), Message: message})
+	o.body.record(Problem{Field: o.path(name), Message: message})
 }
 
 // String returns a string field, or absent if it is absent or not a string.
@@ -156,7 +216,7 @@ func (o *Object) MandatoryEnum(name, absent string, supported ...string) string 
 
 // decoded records a problem of a field whose value was decoded.
 func (o *Object) decoded(name, message string) {
-	o.body.problems = append(o.body.problems, Problem{Field: o.path(name), Message: message, Decoded: true})
+	o.body.record(Problem{Field: o.path(name), Message: message, Decoded: true})
 }
 
 // UnsupportedValue returns the message for a value that is not one of the supported ones.
@@ -247,6 +307,9 @@ func (o *Object) Children(name string) []*Object {
 	for i, value := range values {
 		fields, ok := value.(map[string]any)
 		if !ok && value != nil {
+			if o.body.Full() {
+				break
+			}
 			o.wrongType(fmt.Sprintf("%s[%d]", o.path(name), i), value, "an object")
 			continue
 		}
@@ -265,6 +328,9 @@ func (o *Object) Strings(name string) []string {
 	for i, value := range values {
 		text, ok := value.(string)
 		if !ok {
+			if o.body.Full() {
+				break
+			}
 			o.wrongType(fmt.Sprintf("%s[%d]", o.path(name), i), value, "a string")
 			continue
 		}
@@ -300,6 +366,9 @@ func (o *Object) StringMap(name string) map[string]string {
 		}
 		text, ok := value.(string)
 		if !ok {
+			if o.body.Full() {
+				break
+			}
 			o.wrongType(o.path(name)+"["+key+"]", value, "a string")
 			continue
 		}
@@ -320,6 +389,9 @@ func (o *Object) EachObject(read func(key string, value *Object)) {
 		value := o.fields[key]
 		fields, ok := value.(map[string]any)
 		if !ok && value != nil {
+			if o.body.Full() {
+				break
+			}
 			o.wrongType(strings.TrimSuffix(o.path(""), ".")+"["+key+"]", value, "an object")
 			continue
 		}

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -143,4 +144,37 @@ func FuzzMergePatch(f *testing.F) {
 			t.Errorf("after one patch %s, after two %s", first, second)
 		}
 	})
+}
+
+// TestProblemsAreLimited decodes a body with 100,000 malformed entries. Neither the problems nor the work for them grow with it.
+func TestProblemsAreLimited(t *testing.T) {
+	body := func(entries int) map[string]any {
+		object, texts, objects := map[string]any{}, make([]any, entries), make([]any, entries)
+		for i := range entries {
+			object[fmt.Sprintf("key-%d", i)], texts[i], objects[i] = json.Number("1"), json.Number("2"), json.Number("3")
+		}
+		return map[string]any{"object": object, "texts": texts, "objects": objects}
+	}
+	for name, decode := range map[string]func(*wire.Body){
+		"objects in an object": func(b *wire.Body) { b.Child("object").EachObject(func(string, *wire.Object) {}) },
+		"texts in an object":   func(b *wire.Body) { b.StringMap("object") },
+		"texts":                func(b *wire.Body) { b.Strings("texts") },
+		"objects":              func(b *wire.Body) { b.Children("objects") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			allocations := func(fields map[string]any) float64 {
+				return testing.AllocsPerRun(1, func() {
+					body := wire.NewBody(fields)
+					decode(body)
+					if !body.Full() || !body.Malformed() || len(body.Problems()) != wire.MaxProblems {
+						t.Errorf("%d problems are recorded, want %d", len(body.Problems()), wire.MaxProblems)
+					}
+				})
+			}
+			// A problem needs several allocations. Those of the slice of keys and of the map of results are few.
+			if many := allocations(body(100_000)); many > 2000 {
+				t.Errorf("100,000 entries need %.0f allocations", many)
+			}
+		})
+	}
 }

@@ -9,6 +9,8 @@ package apierror
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -95,10 +97,32 @@ func New(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// InvalidFields returns an Invalid error with the violations, or nil if there are none.
+// MaxViolations is the most invalid fields that an error lists. Code that collects violations ends when it has one more.
+const MaxViolations = 100
+
+// maxField is the most bytes of the path of an invalid field. Paths contain keys of maps as the caller wrote them. A valid key has
+// 2048 characters at most.
+const maxField = 4096
+
+// moreViolations is the last violation of an error with more than MaxViolations of them. It has no field.
+var moreViolations = Violation{Message: fmt.Sprintf("There are more errors than these %d. Correct these, then repeat the request.", MaxViolations)}
+
+// InvalidFields returns an Invalid error with the violations, or nil if there are none. It lists the first MaxViolations, and if
+// there are more, one without a field that states so. It shortens long paths, so that the size of the error is limited.
 func InvalidFields(violations []Violation) error {
 	if len(violations) == 0 {
 		return nil
+	}
+	if len(violations) > MaxViolations {
+		violations = append(slices.Clone(violations[:MaxViolations]), moreViolations)
+	}
+	if long := func(v Violation) bool { return len(v.Field) > maxField }; slices.ContainsFunc(violations, long) {
+		violations = slices.Clone(violations)
+		for i, v := range violations {
+			if long(v) {
+				violations[i].Field = strings.ToValidUTF8(v.Field[:maxField], "") + "…"
+			}
+		}
 	}
 	return &Error{Kind: Invalid, Message: violations[0].Message, Target: violations[0].Field, Violations: violations}
 }

@@ -3,8 +3,10 @@ package apierror
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -89,5 +91,26 @@ func TestErrorText(t *testing.T) {
 		if err.Error() != want {
 			t.Errorf("got %q, want %q", err.Error(), want)
 		}
+	}
+}
+
+// TestInvalidFieldsIsLimited: an error lists the first violations and states that there are more. Keys in paths are shortened.
+func TestInvalidFieldsIsLimited(t *testing.T) {
+	all := make([]Violation, 100_000)
+	for i := range all {
+		all[i] = Violation{Field: fmt.Sprintf("tags[%d]", i), Message: "Invalid value: 1: must be a string"}
+	}
+	for count, want := range map[int]int{1: 1, MaxViolations: MaxViolations, MaxViolations + 1: MaxViolations + 1, len(all): MaxViolations + 1} {
+		got := As(InvalidFields(all[:count])).Violations
+		if len(got) != want || got[want-1].Field == "" != (count > MaxViolations) {
+			t.Errorf("%d violations give %d, the last is %+v", count, len(got), got[len(got)-1])
+		}
+	}
+	if all[MaxViolations].Field == "" {
+		t.Error("the caller's violations were changed")
+	}
+	long := []Violation{{Field: "tags[" + strings.Repeat("é", 1<<20) + "]", Message: "Invalid value"}}
+	if e := As(InvalidFields(long)); len(e.Target) > maxField+len("…") || len(e.Violations[0].Field) > maxField+len("…") || !utf8.ValidString(e.Target) || len(long[0].Field) < 1<<20 {
+		t.Errorf("a path of 2 MiB became one of %d bytes", len(e.Target))
 	}
 }

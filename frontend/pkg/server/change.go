@@ -72,7 +72,10 @@ func matchCasing(stored, patch map[string]any, path []string) {
 			continue
 		}
 		for storedKey, value := range stored {
-			if _, inPatch := patch[storedKey]; !inPatch && strings.EqualFold(storedKey, key) {
+			if !strings.EqualFold(storedKey, key) {
+				continue
+			}
+			if _, inPatch := patch[storedKey]; !inPatch {
 				delete(stored, storedKey)
 				stored[key] = value
 				break
@@ -145,10 +148,16 @@ func mergeProblems(problems []wire.Problem, violations ...[]apierror.Violation) 
 // version does not have: the service or a request at another version set these values, and they were validated then.
 func (rq *request) atVersion(resourceType string, violations ...[]apierror.Violation) []apierror.Violation {
 	var said []apierror.Violation
-	for _, v := range slices.Concat(violations...) {
+	all := slices.Concat(violations...)
+	for _, v := range all {
 		path, ok := rq.version.Path(resourceType, v.Field)
-		if !ok {
+		switch {
+		case ok:
+		case len(all) <= apierror.MaxViolations:
 			continue
+		default:
+			// The rules ended at the limit, so that violations of other fields may be missing: the request must be rejected.
+			path = v.Field
 		}
 		said = append(said, apierror.Violation{Field: path, Message: v.Message})
 	}

@@ -95,7 +95,11 @@ func (s *Server) validateDeployment(ctx context.Context, rq *request) (*errorDet
 	})
 	d := &deployment{clusters: map[string]*plannedCluster{}, reserved: map[database.Key]database.ReservationDocument{}, created: map[string]int{}}
 	var refusals []rejection
+	violations := 0
 	for _, i := range order {
+		if violations >= apierror.MaxViolations {
+			return summary(refusals, true), nil
+		}
 		target, known, err := s.validatePlanned(ctx, rq, d, resources[i])
 		if !known {
 			continue
@@ -111,18 +115,25 @@ func (s *Server) validateDeployment(ctx context.Context, rq *request) (*errorDet
 			return nil, err
 		}
 		refusals = append(refusals, rejection{target, e})
+		violations += max(1, len(e.Violations))
 	}
-	return summary(refusals), nil
+	return summary(refusals, false), nil
 }
 
-// summary returns the error of a deployment: that of its rejected resource, or an error with a detail for each of several.
-func summary(refusals []rejection) *errorDetail {
+// summary returns the error of a deployment: that of its rejected resource, or an error with a detail for each of several. ended
+// is set if the errors of the first resources reached the limit, so that the others were not validated.
+func summary(refusals []rejection, ended bool) *errorDetail {
 	if len(refusals) == 0 {
 		return nil
 	}
 	all := errorDetail{Code: multipleErrors, Message: fmt.Sprintf("%d resources of the deployment are invalid", len(refusals))}
 	for _, r := range refusals {
 		all.Details = append(all.Details, r.describe())
+	}
+	if ended {
+		all.Message = fmt.Sprintf("At least %d resources of the deployment are invalid", len(refusals))
+		all.Details = append(all.Details, errorDetail{Code: multipleErrors,
+			Message: fmt.Sprintf("The other resources were not validated, because these have %d errors or more.", apierror.MaxViolations)})
 	}
 	if len(all.Details) == 1 {
 		return &all.Details[0]

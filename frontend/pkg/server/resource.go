@@ -227,6 +227,9 @@ func decodeNew[D, R any](s *Server, ctx context.Context, rq *request, t resource
 	if unknown := unknownField(rq, t.name(), p.fields); unknown != nil {
 		return resource, unknown, nil
 	}
+	if body.Full() {
+		return resource, mergeProblems(body.Problems()), nil
+	}
 	common := t.common(resource)
 	clearIdentityIDs(common.Identity, nil)
 	common.SystemData = rq.systemDataOf(nil, now)
@@ -256,6 +259,9 @@ func decodeChanged[D, R any](s *Server, ctx context.Context, rq *request, t reso
 	resource := t.decode(rq.version, body, before, !p.patch)
 	if unknown := unknownField(rq, t.name(), fields); unknown != nil {
 		return resource, unknown, nil
+	}
+	if body.Full() {
+		return resource, mergeProblems(body.Problems()), nil
 	}
 	t.common(resource).SystemData = rq.systemDataOf(stored.SystemData, now)
 	if tags := s.Rules.ApplyExperiments(t.common(resource), stored, rq.subscription); len(tags) > 0 && !body.Malformed() {

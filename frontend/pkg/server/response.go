@@ -87,6 +87,9 @@ func describe(e *apierror.Error) errorDetail {
 	if len(e.Violations) > 1 {
 		detail.Code, detail.Target = multipleErrors, ""
 		detail.Message = fmt.Sprintf("%d errors occurred", len(e.Violations))
+		if len(e.Violations) > apierror.MaxViolations {
+			detail.Message = fmt.Sprintf("More than %d errors occurred", apierror.MaxViolations)
+		}
 		for _, v := range e.Violations {
 			detail.Details = append(detail.Details, errorDetail{Code: e.Kind.ARMCode(), Message: v.Message, Target: v.Field})
 		}

@@ -271,3 +271,27 @@ func TestStoredListSizesAreRatcheted(t *testing.T) {
 		t.Errorf("found %v, want a violation at the first audience", found)
 	}
 }
+
+// TestManyViolationsAreLimited: the rules end after one violation more than an error lists. Violations of the stored resource do
+// not count, however many they are.
+func TestManyViolationsAreLimited(t *testing.T) {
+	with := func(count int, cidr string) *hub.Cluster {
+		c := validCluster()
+		for range count {
+			c.Properties.API.AuthorizedCIDRs = append(c.Properties.API.AuthorizedCIDRs, cidr)
+		}
+		return c
+	}
+	if found := rules(t).Cluster(validation.ClusterChange{New: with(400, "none"), Subscription: &hub.Subscription{}}); len(found) != apierror.MaxViolations+1 {
+		t.Errorf("a new cluster has %d violations, want %d", len(found), apierror.MaxViolations+1)
+	}
+	old, now := with(400, "none"), with(400, "none")
+	if found := rules(t).Cluster(validation.ClusterChange{New: now, Old: old, Subscription: &hub.Subscription{}}); len(found) != 0 {
+		t.Errorf("an unchanged cluster has %d violations", len(found))
+	}
+	now.Properties.API.AuthorizedCIDRs[399] = "other"
+	found := rules(t).Cluster(validation.ClusterChange{New: now, Old: old, Subscription: &hub.Subscription{}})
+	if len(found) != 1 || found[0].Field != "properties.api.authorizedCidrs[399]" {
+		t.Errorf("found %v, want the violation of the changed address", found)
+	}
+}

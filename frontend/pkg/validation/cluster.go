@@ -113,7 +113,7 @@ func authorizedCIDRs(report *report, cidrs []string) {
 	if len(cidrs) == 0 {
 		report.invalid(field, "[]", "must have at least one item; leave it out to allow all addresses")
 	}
-	if report.tooMany(field, len(cidrs), 500) {
+	if report.tooMany(field, len(cidrs), hub.MaxAuthorizedCIDRs) {
 		return
 	}
 	for i, cidr := range cidrs {
@@ -162,7 +162,7 @@ const maxMirrorBytes = 128 << 10
 
 func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 	const field = "properties.imageDigestMirrors"
-	if report.tooMany(field, len(mirrors), 240) {
+	if report.tooMany(field, len(mirrors), hub.MaxImageDigestMirrors) {
 		return
 	}
 	size := 0
@@ -183,10 +183,13 @@ func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 		case len(mirror.Mirrors) == 0:
 			report.invalid(fmt.Sprintf("%s[%d].mirrors", field, i), "[]", "must have at least one item")
 		}
-		if len(mirror.Mirrors) > 255 && report.tooMany(fmt.Sprintf("%s[%d].mirrors", field, i), len(mirror.Mirrors), 255) {
+		if len(mirror.Mirrors) > hub.MaxMirrors && report.tooMany(fmt.Sprintf("%s[%d].mirrors", field, i), len(mirror.Mirrors), hub.MaxMirrors) {
 			continue
 		}
 		for j, name := range mirror.Mirrors {
+			if report.full() {
+				return
+			}
 			repository(report, func() string { return fmt.Sprintf("%s[%d].mirrors[%d]", field, i, j) }, name)
 		}
 	}

@@ -35,14 +35,10 @@ func (r *Rules) ExternalAuth(change ExternalAuthChange) []apierror.Violation {
 
 // The limits of an external authentication.
 const (
-	maxAudiences       = 10
-	maxClients         = 20
-	maxScopes          = 20
-	maxValidationRules = 20
-	maxIssuerURL       = 512
-	maxIssuerCA        = 64 << 10
-	maxClaimName       = 256
-	maxNamespace       = 63
+	maxIssuerURL = 512
+	maxIssuerCA  = 64 << 10
+	maxClaimName = 256
+	maxNamespace = 63
 )
 
 func (r *Rules) externalAuth(report *report, auth *hub.ExternalAuth) {
@@ -66,7 +62,7 @@ func audiences(report *report, field string, audiences []string) {
 	case len(audiences) == 0:
 		report.invalid(field, "[]", "must have at least one item")
 	}
-	if report.tooMany(field, len(audiences), maxAudiences) {
+	if report.tooMany(field, len(audiences), hub.MaxAudiences) {
 		return
 	}
 	seen := map[string]bool{}
@@ -153,7 +149,7 @@ var consoleComponent = hub.ExternalAuthComponent{Name: "console", AuthClientName
 
 func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []string) {
 	const field = "properties.clients"
-	if report.tooMany(field, len(clients), maxClients) {
+	if report.tooMany(field, len(clients), hub.MaxClients) {
 		return
 	}
 	seen := map[hub.ExternalAuthComponent]bool{}
@@ -170,7 +166,7 @@ func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []s
 			report.invalid(in("clientId"), client.ClientID, "must be one of the issuer's audiences")
 		}
 		oidcClientType(report, in("type"), client)
-		if report.tooMany(in("extraScopes"), len(client.ExtraScopes), maxScopes) {
+		if report.tooMany(in("extraScopes"), len(client.ExtraScopes), hub.MaxExtraScopes) {
 			continue
 		}
 		for j, scope := range client.ExtraScopes {
@@ -211,7 +207,7 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 		report.text(mappings+"groups.prefix", groups.Prefix, maxShort)
 	}
 	const rules = "properties.claim.validationRules"
-	if report.tooMany(rules, len(claim.ValidationRules), maxValidationRules) {
+	if report.tooMany(rules, len(claim.ValidationRules), hub.MaxValidationRules) {
 		return
 	}
 	for i, rule := range claim.ValidationRules {

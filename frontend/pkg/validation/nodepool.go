@@ -185,12 +185,6 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	}
 }
 
-// The most labels of a pool, and the most taints that HyperShift accepts.
-const (
-	maxLabels = 256
-	maxTaints = 50
-)
-
 // The labels that determine a machine's role are reserved for the service.
 var (
 	forbiddenLabels = []string{"node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
@@ -201,7 +195,7 @@ var (
 // labels validates the labels of the nodes. Their form is in the message of the whole list, because a malformed key is not
 // part of a path.
 func labels(report *report, labels []hub.Label) {
-	if report.tooMany("properties.labels", len(labels), maxLabels) {
+	if report.tooMany("properties.labels", len(labels), hub.MaxLabels) {
 		return
 	}
 	for _, label := range labels {
@@ -222,7 +216,7 @@ func labels(report *report, labels []hub.Label) {
 }
 
 func taints(report *report, taints []hub.Taint) {
-	if report.tooMany("properties.taints", len(taints), maxTaints) {
+	if report.tooMany("properties.taints", len(taints), hub.MaxTaints) {
 		return
 	}
 	seen := make(map[[2]string]bool, len(taints))

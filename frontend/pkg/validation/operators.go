@@ -25,7 +25,7 @@ func (r *Rules) operatorIdentities(found *report, cluster *hub.Cluster) {
 	needed := r.roleSet(cluster.Properties.Version.ID)
 
 	uses := map[string]*identityUse{}
-	if cluster.Identity != nil && (found.allItems || len(cluster.Identity.UserAssigned) <= maxIdentities) {
+	if cluster.Identity != nil && (found.allItems || len(cluster.Identity.UserAssigned) <= hub.MaxIdentities) {
 		for id := range cluster.Identity.UserAssigned {
 			uses[hub.Key(id)] = &identityUse{assigned: id}
 		}
@@ -86,7 +86,7 @@ func operators(report *report, field string, ids map[string]string, needed []con
 		report.required(field)
 		return nil
 	}
-	if report.tooMany(field, len(ids), maxOperators) {
+	if report.tooMany(field, len(ids), hub.MaxOperators) {
 		return nil
 	}
 	for _, operator := range needed {

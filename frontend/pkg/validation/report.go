@@ -30,11 +30,20 @@ type finding struct {
 // index matches the index of a list's item in a path.
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
+// maxFindings is the most findings of a report: one more than an error lists, so that it can state that there are more.
+const maxFindings = apierror.MaxViolations + 1
+
 // report collects findings.
 type report struct {
 	findings []finding
 	// allItems makes the rules validate the items of lists that have too many.
 	allItems bool
+	// unlimited removes the limit of maxFindings. It is set for a stored resource, of which ratchet needs all findings.
+	unlimited bool
+	// kept counts the findings of the stored resource, without indices, that the requested one may have too. keptItems is set if
+	// one of them that the requested resource has is a list with skipped items.
+	kept      map[finding]int
+	keptItems bool
 }
 
 // validate returns the findings of a requested resource without those that the stored one has too. stored is nil for a new
@@ -45,24 +54,53 @@ func validate(now, stored func(*report)) *report {
 	if stored == nil || len(found.findings) == 0 {
 		return found
 	}
-	old := &report{}
-	stored(old)
-	if !found.ratchet(old) {
-		return found
+	if found = ratchet(now, stored, false); found.keptItems {
+		// The stored list has the same number of items, which is too many. That stays allowed, but the items must be validated.
+		found = ratchet(now, stored, true)
 	}
-	// The stored list has the same number of items, which is too many. That stays allowed, but the items must be validated.
-	found, old = &report{allItems: true}, &report{allItems: true}
-	now(found)
-	stored(old)
-	found.ratchet(old)
 	return found
 }
 
+// ratchet returns the findings of now that stored does not have with the same value. It ignores indices of lists, because an
+// item may have moved, and compares the number of equal findings.
+func ratchet(now, stored func(*report), allItems bool) *report {
+	old := &report{allItems: allItems, unlimited: true}
+	stored(old)
+	found := &report{allItems: allItems, kept: make(map[finding]int, len(old.findings))}
+	for _, f := range old.findings {
+		found.kept[f.withoutIndices()]++
+	}
+	now(found)
+	found.kept = nil
+	return found
+}
+
+// full reports whether the report has maxFindings. Rules that may have many findings then end.
+func (r *report) full() bool { return !r.unlimited && len(r.findings) >= maxFindings }
+
 func (r *report) add(field, value, message string) {
-	r.findings = append(r.findings, finding{Violation: apierror.Violation{Field: field, Message: message}, value: value})
+	r.record(finding{Violation: apierror.Violation{Field: field, Message: message}, value: value})
+}
+
+// record adds a finding unless the report is full or the stored resource has the finding too.
+func (r *report) record(f finding) {
+	if r.full() {
+		return
+	}
+	if len(r.kept) > 0 {
+		if key := f.withoutIndices(); r.kept[key] > 0 {
+			r.kept[key]--
+			r.keptItems = r.keptItems || f.skippedItems
+			return
+		}
+	}
+	r.findings = append(r.findings, f)
 }
 
 func (r *report) invalid(field string, value any, format string, args ...any) {
+	if r.full() {
+		return
+	}
 	text := wire.FormatValue(value)
 	r.add(field, text, fmt.Sprintf("Invalid value: %s: %s", text, fmt.Sprintf(format, args...)))
 }
@@ -84,8 +122,7 @@ func (r *report) tooMany(field string, count, most int) bool {
 	if count <= most {
 		return false
 	}
-	r.add(field, fmt.Sprint(count), fmt.Sprintf("Too many: %d: must have at most %d items", count, most))
-	r.findings[len(r.findings)-1].skippedItems = !r.allItems
+	r.record(finding{Violation: apierror.Violation{Field: field, Message: wire.TooMany(count, most)}, value: fmt.Sprint(count), skippedItems: !r.allItems})
 	return !r.allItems
 }
 
@@ -151,25 +188,6 @@ func (r *report) text(field, value string, most int) {
 	case strings.ContainsFunc(value, unicode.IsControl):
 		r.invalid(field, value, "must not contain control characters")
 	}
-}
-
-// ratchet removes the findings that old has too, with the same value. It ignores indices of lists, because an item may have
-// moved, and compares the number of equal findings. It returns whether it removed a finding with skipped items.
-func (r *report) ratchet(old *report) (skippedItems bool) {
-	left := make(map[finding]int, len(old.findings))
-	for _, f := range old.findings {
-		left[f.withoutIndices()]++
-	}
-	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool {
-		key := f.withoutIndices()
-		if left[key] == 0 {
-			return false
-		}
-		left[key]--
-		skippedItems = skippedItems || f.skippedItems
-		return true
-	})
-	return skippedItems
 }
 
 // withoutIndices returns the finding without the indices of lists in its path.

@@ -56,7 +56,6 @@ func (r *Rules) Location(location string) string {
 
 // ARM's limits of tags.
 const (
-	maxTags     = 50
 	maxTagKey   = 512
 	maxTagValue = 256
 )
@@ -75,7 +74,7 @@ func (r *Rules) resource(report *report, resource *hub.Resource) {
 
 // tags validates the limits of ARM. ApplyExperiments validates experimental tags.
 func tags(report *report, tags map[string]string) {
-	if report.tooMany("tags", len(tags), maxTags) {
+	if report.tooMany("tags", len(tags), hub.MaxTags) {
 		return
 	}
 	seen := make(map[string]string, len(tags))
@@ -98,13 +97,9 @@ func tags(report *report, tags map[string]string) {
 	}
 }
 
-// Limits that the published contract does not set. Every list and string needs one, because an accepted resource must fit
-// into one document of Cosmos DB and one message to a management cluster.
-const (
-	maxIdentities = 128
-	maxOperators  = 64
-	maxShort      = 256
-)
+// maxShort is a limit that the published contract does not set. Every string needs one, because an accepted resource must fit into
+// one document of Cosmos DB and one message to a management cluster. hub.MaxTags and others are the limits of lists and maps.
+const maxShort = 256
 
 const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
@@ -128,7 +123,7 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 	default:
 		report.unsupported("identity.type", identity.Type, "None", "UserAssigned")
 	}
-	if report.tooMany("identity.userAssignedIdentities", len(identity.UserAssigned), maxIdentities) {
+	if report.tooMany("identity.userAssignedIdentities", len(identity.UserAssigned), hub.MaxIdentities) {
 		return
 	}
 	seen := make(map[string]bool, len(identity.UserAssigned))
