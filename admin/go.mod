@@ -23,6 +23,7 @@ require (
 	golang.org/x/sync v0.22.0
 	google.golang.org/grpc v1.78.0
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
+	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 )
 
 require (

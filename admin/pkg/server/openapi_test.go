@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "rewrite the OpenAPI document and the li
 const routesPage = `# Routes of admin
 
 Paths are below ` + "`/admin/v1`" + `. The [OpenAPI document](../openapi/admin-v1.json) has parameters and bodies. ` + "`{cluster}`" + ` is any identifier
-that matches one cluster. A route that is not a GET requires an active elevation for the class of its action, except those of elevations and silences. This
-page is generated: ` + "`go test ./admin/pkg/server -run Documents -update`" + `.
+that matches one cluster. A route that is not a GET requires an active elevation for the class of its action, except those of elevations and silences.
+A body is rejected if a field is unknown, has another casing or is given twice. This page is generated: ` + "`go test ./admin/pkg/server -run Documents -update`" + `.
 
 `
 

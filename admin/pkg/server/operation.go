@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	strictjson "sigs.k8s.io/json"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
@@ -22,28 +22,36 @@ import (
 // maxBody is the maximum size of a request body in bytes.
 const maxBody = 64 << 10
 
-// decodeBody decodes the request body. It rejects unknown fields by name.
+// decodeBody decodes the request body strictly: it rejects unknown fields, fields whose name has another casing, and fields that are
+// given twice. The error names the fields. The audit and the caller then agree on what was requested.
 func (rq *request) decodeBody(into any) error {
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if err != nil {
 		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or incomplete.", maxBody).WithCause(err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	rejected, err := strictjson.UnmarshalStrict(content, into)
+	if err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
 			return apierror.InvalidFields([]apierror.Violation{{Field: wrong.Field, Message: "Invalid value: must be of type " + wrong.Type.String()}})
 		}
-		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return apierror.InvalidFields([]apierror.Violation{{Field: strings.Trim(name, `"`), Message: "Forbidden: unknown field"}})
-		}
 		return apierror.New(apierror.Invalid, "The body is not a valid JSON object for this request.").WithCause(err)
 	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return apierror.New(apierror.Invalid, "The body has data after its JSON object.")
+	var violations []apierror.Violation
+	for _, r := range rejected {
+		var field strictjson.FieldError
+		if !errors.As(r, &field) {
+			return apierror.New(apierror.Invalid, "The body is not a valid JSON object for this request.").WithCause(r)
+		}
+		path := field.FieldPath()
+		field.SetFieldPath("")
+		message := "Forbidden: unknown field"
+		if strings.HasPrefix(field.Error(), "duplicate field") {
+			message = "Duplicate value: the field is given more than once"
+		}
+		violations = append(violations, apierror.Violation{Field: path, Message: message})
 	}
-	return nil
+	return apierror.InvalidFields(violations)
 }
 
 // noBody rejects a body on routes without one. An empty object is allowed.

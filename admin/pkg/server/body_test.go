@@ -1,0 +1,65 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+)
+
+// TestBodiesAreStrict sends bodies that other parsers would read differently. Each is refused, and the error names the fields.
+func TestBodiesAreStrict(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	if answer := ask(handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"bodies are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
+		t.Fatalf("an elevation: %d %s", answer.Code, answer.Body)
+	}
+	const unknown, twice = "Forbidden: unknown field", "Duplicate value: the field is given more than once"
+	for name, tc := range map[string]struct {
+		path, body string
+		want       map[string]string
+	}{
+		"given twice":             {"/elevations", `{"class":"operate","reason":"harmless reason","class":"break-glass","ticket":"INC-1","duration":"1h"}`, map[string]string{"class": twice}},
+		"in another casing":       {"/elevations", `{"class":"operate","Class":"break-glass","reason":"harmless reason","ticket":"INC-1","duration":"1h"}`, map[string]string{"Class": unknown}},
+		"only in another casing":  {"/elevations", `{"CLASS":"break-glass","reason":"harmless reason","ticket":"INC-1","duration":"1h"}`, map[string]string{"CLASS": unknown}},
+		"several":                 {"/elevations", `{"class":"operate","class":"operate","REASON":"x","other":1}`, map[string]string{"class": twice, "REASON": unknown, "other": unknown}},
+		"key of a map":            {"/silences", `{"alert":"Alert","labels":{"shard":"a","shard":"b"},"duration":"1h","reason":"harmless reason","ticket":"INC-1"}`, map[string]string{"labels.shard": twice}},
+		"of an action":            {"/clusters/" + uid + "/pause", `{"duration":"1h","duration":"24h"}`, map[string]string{"duration": twice}},
+		"of an action, in casing": {"/clusters/" + uid + "/pause", `{"duration":"1h","Duration":"24h"}`, map[string]string{"Duration": unknown}},
+		"wrong type":              {"/elevations", `{"class":1}`, map[string]string{"class": "Invalid value: must be of type adminv1.AccessClass"}},
+		"a second object":         {"/elevations", `{"class":"operate"}{"class":"break-glass"}`, map[string]string{"": "The body is not a valid JSON object for this request."}},
+		"Cluster Service's field": {"/clusters/" + uid + "/retry", `{"uid":"a"}`, map[string]string{"uid": "Forbidden: the path and the caller's elevation determine it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := ask(handler, "oncall", "", http.MethodPost, tc.path, tc.body)
+			var failure adminv1.Failure
+			if err := json.Unmarshal(answer.Body.Bytes(), &failure); err != nil {
+				t.Fatal(err)
+			}
+			details := failure.Error.Details
+			if len(details) == 0 {
+				details = []adminv1.FailureDetail{failure.Error}
+			}
+			got := map[string]string{}
+			for _, d := range details {
+				got[d.Target] = d.Message
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" || answer.Code != http.StatusBadRequest {
+				t.Errorf("status %d (-want +got):\n%s", answer.Code, diff)
+			}
+		})
+	}
+	// Protobuf's JSON form has two spellings of a field, which are one field.
+	for _, body := range []string{`{"step":"a","step":"b"}`, `{"Step":"a"}`} {
+		answer := ask(handler, "oncall", "", http.MethodPost, "/clusters/"+uid+"/retry", body)
+		if answer.Code != http.StatusBadRequest || !strings.Contains(strings.ToLower(answer.Body.String()), `step`) {
+			t.Errorf("%s: status %d: %s", body, answer.Code, answer.Body)
+		}
+	}
+}
