@@ -27,7 +27,7 @@ type Config struct {
 	// AppRoles maps each role to the values of the app roles that have it. A caller has the highest role that a group or an app role
 	// gives.
 	AppRoles map[adminv1.Role][]string `yaml:"appRoles"`
-	// Conditions maps a role to what the token of a caller must show who elevates to it or acts with it.
+	// Conditions maps a role to what the token of a caller must show at each use of the role.
 	Conditions map[adminv1.Role]Condition `yaml:"conditions"`
 	// AuthorizationURI is where a person signs in again who lacks claims. Empty means Entra's.
 	AuthorizationURI string `yaml:"authorizationURI"`

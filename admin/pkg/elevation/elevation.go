@@ -19,6 +19,19 @@ import (
 type Person struct {
 	Name, ObjectID, TenantID string
 	Roles                    []adminv1.Role
+	// CheckClaims returns an error unless the engineer's token has the claims that a role requires; nil if no role requires any.
+	CheckClaims func(role adminv1.Role) error
+}
+
+// use returns refused unless the person has a role, and then the error of the claims that the role requires, if any is missing.
+func (p Person) use(role adminv1.Role, refused error) error {
+	switch {
+	case !p.has(role):
+		return refused
+	case p.CheckClaims == nil:
+		return nil
+	}
+	return p.CheckClaims(role)
 }
 
 // has reports whether the person has a role.
@@ -82,12 +95,14 @@ func start(e *database.ElevationDocument, now time.Time) {
 
 // Decide records the approval or the denial of a request by a second person. It reports whether it changed the elevation.
 func (p *Policy) Decide(e *database.ElevationDocument, by Person, approved bool, reason string, now time.Time) (changed bool, err error) {
-	role := p.approverRole(e)
-	switch {
-	case by.is(e.Actor):
+	if by.is(e.Actor) {
 		return false, apierror.New(apierror.PermissionDenied, "Nobody decides about their own request: another engineer must.")
-	case !by.has(role):
-		return false, apierror.New(apierror.PermissionDenied, "Deciding about elevations of the class %s requires the role %s.", e.Class, role)
+	}
+	role := p.approverRole(e)
+	if err := by.use(role, apierror.New(apierror.PermissionDenied, "Deciding about elevations of the class %s requires the role %s.", e.Class, role)); err != nil {
+		return false, err
+	}
+	switch {
 	case e.Decision != nil && e.Decision.ObjectID == by.ObjectID && e.Decision.TenantID == by.TenantID && e.Decision.Approved == approved:
 		return false, nil
 	case e.Decision != nil:
@@ -105,12 +120,15 @@ func (p *Policy) Decide(e *database.ElevationDocument, by Person, approved bool,
 
 // CheckActivation returns an error unless the person may activate the elevation now. needed is false if it is active already.
 func (p *Policy) CheckActivation(e *database.ElevationDocument, by Person, now time.Time) (needed bool, err error) {
+	if !by.is(e.Actor) {
+		return false, apierror.New(apierror.PermissionDenied, "Only the engineer who requested an elevation activates it.")
+	}
+	role := adminv1.AccessClass(e.Class).Role()
+	if err := by.use(role, apierror.New(apierror.PermissionDenied, "None of your groups gives the role %s any more.", role)); err != nil {
+		return false, err
+	}
 	class := p.Classes[adminv1.AccessClass(e.Class)]
 	switch state := StateAt(e, now); {
-	case !by.is(e.Actor):
-		return false, apierror.New(apierror.PermissionDenied, "Only the engineer who requested an elevation activates it.")
-	case !by.has(adminv1.AccessClass(e.Class).Role()):
-		return false, apierror.New(apierror.PermissionDenied, "None of your groups gives the role %s any more.", adminv1.AccessClass(e.Class).Role())
 	case state == adminv1.ElevationActive:
 		return false, nil
 	case state != adminv1.ElevationApproved:
@@ -133,8 +151,10 @@ func (p *Policy) Activate(e *database.ElevationDocument, by Person, now time.Tim
 
 // End ends an active elevation or withdraws a request. Everybody may end their own; the role break-glass ends those of others.
 func End(e *database.ElevationDocument, by Person, now time.Time) (changed bool, err error) {
-	if !by.is(e.Actor) && !by.has(adminv1.BreakGlass) {
-		return false, apierror.New(apierror.PermissionDenied, "Ending the elevation of another engineer requires the role %s.", adminv1.BreakGlass)
+	if !by.is(e.Actor) {
+		if err := by.use(adminv1.BreakGlass, apierror.New(apierror.PermissionDenied, "Ending the elevation of another engineer requires the role %s.", adminv1.BreakGlass)); err != nil {
+			return false, err
+		}
 	}
 	if !Open(e, now) {
 		return false, nil
@@ -157,14 +177,17 @@ func EndForTicket(e *database.ElevationDocument, reason string, now time.Time) (
 
 // Review closes the review of an emergency elevation that is over.
 func (p *Policy) Review(e *database.ElevationDocument, by Person, justified bool, comment string, now time.Time) (changed bool, err error) {
-	role := p.approverRole(e)
 	switch {
 	case !e.Emergency:
 		return false, apierror.New(apierror.Conflict, "Only emergency elevations are reviewed.")
 	case by.is(e.Actor):
 		return false, apierror.New(apierror.PermissionDenied, "Nobody reviews their own emergency: another engineer must.")
-	case !by.has(role):
-		return false, apierror.New(apierror.PermissionDenied, "Reviewing elevations of the class %s requires the role %s.", e.Class, role)
+	}
+	role := p.approverRole(e)
+	if err := by.use(role, apierror.New(apierror.PermissionDenied, "Reviewing elevations of the class %s requires the role %s.", e.Class, role)); err != nil {
+		return false, err
+	}
+	switch {
 	case e.Review != nil && e.Review.ObjectID == by.ObjectID && e.Review.TenantID == by.TenantID && e.Review.Justified == justified && e.Review.Comment == comment:
 		return false, nil
 	case e.Review != nil:

@@ -237,6 +237,11 @@ func (s *Server) endAccessSession(ctx context.Context, rq *request) (any, error)
 	if !own && !access.Includes(rq.roles[len(rq.roles)-1], adminv1.BreakGlass) {
 		return nil, apierror.New(apierror.PermissionDenied, "Ending the session of another engineer requires the role %s.", adminv1.BreakGlass)
 	}
+	if !own {
+		if err := rq.checkClaims(adminv1.BreakGlass); err != nil {
+			return nil, err
+		}
+	}
 	ended, err := s.endSession(ctx, found.Key(), rq.caller.Name, "ended by "+rq.caller.Name)
 	if err != nil {
 		return nil, err

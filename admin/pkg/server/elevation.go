@@ -29,14 +29,14 @@ const (
 
 // person returns the caller as one who changes elevations.
 func (rq *request) person() elevation.Person {
-	return elevation.Person{Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Roles: rq.roles}
+	return elevation.Person{Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Roles: rq.roles, CheckClaims: rq.checkClaims}
 }
 
 // elevationFor returns the newest active elevation of the caller that permits actions of a class on the cluster in the path. On a
 // path without a cluster, only an elevation for the whole region permits them. The caller's token must have the claims that the role
 // of the class requires.
 func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.AccessClass) (*database.ElevationDocument, error) {
-	if err := s.Access.CheckClaims(rq.caller, class.Role()); err != nil {
+	if err := rq.checkClaims(class.Role()); err != nil {
 		return nil, err
 	}
 	open, err := s.openElevations(ctx, rq)
@@ -104,7 +104,7 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Access.CheckClaims(rq.caller, asked.Class.Role()); err != nil {
+	if err := rq.checkClaims(asked.Class.Role()); err != nil {
 		return nil, err
 	}
 	target := database.AdminTarget{Kind: database.TargetRegion, ID: database.TargetRegion}

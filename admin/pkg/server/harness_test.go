@@ -67,7 +67,7 @@ type harness struct {
 	sealing    *seal.PublicKeys
 }
 
-// engineers authenticates callers: the token is the name of the engineer.
+// engineers authenticates callers: the token is the name of the engineer, and after a + the authentication method of the sign-in.
 type engineers struct{}
 
 func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
@@ -75,7 +75,12 @@ func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller,
 	if !ok {
 		return authn.Caller{}, &authn.ChallengeError{Response: apierror.New(apierror.Unauthenticated, "The request carries no token."), Challenge: "Bearer"}
 	}
-	return authn.Caller{TenantID: "tenant", ObjectID: "object-of-" + name, Name: name + "@example.com", Groups: []string{"group-of-" + name}}, nil
+	name, method, signedIn := strings.Cut(name, "+")
+	var methods []string
+	if signedIn {
+		methods = []string{method}
+	}
+	return authn.Caller{AuthenticationMethods: methods, TenantID: "tenant", ObjectID: "object-of-" + name, Name: name + "@example.com", Groups: []string{"group-of-" + name}}, nil
 }
 
 func (engineers) Ready(context.Context) error { return nil }

@@ -58,7 +58,11 @@ func RouteTable(routes []Route) string {
 	var table strings.Builder
 	table.WriteString("| route | name | role | purpose |\n|---|---|---|---|\n")
 	for _, r := range routes {
-		fmt.Fprintf(&table, "| `%s %s` | `%s` | %s | %s |\n", r.Method, strings.TrimPrefix(r.Path, adminv1.Root), r.Name, r.Role, r.Summary)
+		role := string(r.Role)
+		if r.WithoutClaims != "" {
+			role += ", without its claims: " + r.WithoutClaims
+		}
+		fmt.Fprintf(&table, "| `%s %s` | `%s` | %s | %s |\n", r.Method, strings.TrimPrefix(r.Path, adminv1.Root), r.Name, role, r.Summary)
 	}
 	return table.String()
 }

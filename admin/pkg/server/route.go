@@ -21,6 +21,9 @@ type Route struct {
 	// class of its action.
 	Role    adminv1.Role
 	Mutates bool
+	// WithoutClaims is the reason why the caller's token need not have the claims that Role requires; empty for a route that checks
+	// them. A handler that needs a further role, which depends on the object, checks the claims of that role in any case.
+	WithoutClaims string
 	// Repeatable is set for a route that does not Mutate and nevertheless accepts an idempotency key.
 	Repeatable bool
 	// Sensitive is set for reads that are audited: they return what every layer holds of a customer's cluster, or who has access to it.

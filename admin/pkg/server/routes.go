@@ -214,6 +214,9 @@ func of(noun string) []Parameter {
 	return append([]Parameter{{Name: "actor", Type: "string", Description: "Only " + noun + " of the caller with this object ID."}}, paging...)
 }
 
+// endsOwnAccess is the Route.WithoutClaims of the routes that end access.
+const endsOwnAccess = "engineers can always end their own access; ending that of others requires the claims of break-glass"
+
 // elevationRoutes returns the routes of elevations. The access policy decides who may use those of a second person.
 func (s *Server) elevationRoutes() []Route {
 	const elevations, one = adminv1.Root + "/elevations", adminv1.Root + "/elevations/{elevation}"
@@ -245,6 +248,7 @@ func (s *Server) elevationRoutes() []Route {
 			Method: http.MethodDelete, Path: one, Name: "elevations.end",
 			Summary: "End an elevation at once and revoke its credentials, or withdraw a request: the caller's own, or any with the role break-glass.",
 			Role:    adminv1.Operator, Response: adminv1.Elevation{}, Status: http.StatusOK, handle: s.endElevation,
+			WithoutClaims: endsOwnAccess,
 		},
 	}
 }
@@ -270,6 +274,7 @@ func (s *Server) accessSessionRoutes() []Route {
 			Method: http.MethodDelete, Path: one, Name: "accessSessions.end",
 			Summary: "End an access session: the gateway closes its connections and forgets its key. The caller's own, or any with the role break-glass. The end of its elevation ends it too.",
 			Role:    adminv1.Operator, Response: adminv1.AccessSession{}, Status: http.StatusOK, handle: s.endAccessSession,
+			WithoutClaims: endsOwnAccess,
 		},
 	}
 }

@@ -196,6 +196,8 @@ type request struct {
 	route  *Route
 	caller authn.Caller
 	roles  []adminv1.Role
+	// checkClaims returns an error unless the caller's token has the claims that a role requires.
+	checkClaims func(role adminv1.Role) error
 	// elevation authorizes an action; nil for a read.
 	elevation *database.ElevationDocument
 	// operation is the ID of the operation and digest identifies the request, if it has an idempotency key; else both are empty.
@@ -252,12 +254,18 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		return nil, authn.LimitFailure(s.failures, rq.http.RemoteAddr, err)
 	}
 	rq.caller, rq.roles = caller, s.Access.Roles(caller)
+	rq.checkClaims = func(role adminv1.Role) error { return s.Access.CheckClaims(caller, role) }
 	required, err := s.rules.Engineer(rq.route.pattern())
 	if err != nil {
 		return nil, err
 	}
 	if len(rq.roles) == 0 || !access.Includes(rq.roles[len(rq.roles)-1], adminv1.Role(required.Role)) {
 		return nil, s.Access.Refusal(caller, adminv1.Role(required.Role))
+	}
+	if rq.route.WithoutClaims == "" {
+		if err := rq.checkClaims(adminv1.Role(required.Role)); err != nil {
+			return nil, err
+		}
 	}
 	if err := rq.rejectUnknownParameters(); err != nil {
 		return nil, err
