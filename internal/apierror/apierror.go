@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 // Kind classifies an error for the caller.
@@ -98,7 +100,7 @@ func New(kind Kind, format string, args ...any) *Error {
 }
 
 // MaxViolations is the most invalid fields that an error lists. Code that collects violations ends when it has one more.
-const MaxViolations = 100
+const MaxViolations = wire.MaxProblems - 1
 
 // maxField is the most bytes of the path of an invalid field. Paths contain keys of maps as the caller wrote them. A valid key has
 // 2048 characters at most.
