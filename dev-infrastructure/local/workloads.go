@@ -198,3 +198,12 @@ func (e *Endpoints) Credential(service string) (azcore.TokenCredential, error) {
 	options.Transport = &http.Client{Transport: transport}
 	return azidentity.NewWorkloadIdentityCredential(options)
 }
+
+// OpenStore opens Cosmos DB with the credential of a service. The caller closes it.
+func (e *Endpoints) OpenStore(ctx context.Context, service string) (*database.DB, error) {
+	credential, err := e.Credential(service)
+	if err != nil {
+		return nil, err
+	}
+	return database.Open(ctx, database.Options{Endpoint: e.Cosmos, Credential: credential, CAFile: e.CAFile})
+}

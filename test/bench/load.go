@@ -116,11 +116,7 @@ func fetch(ctx context.Context, client *http.Client, url, token string) error {
 // measureStore measures writes and reads of the Cosmos DB emulator with the published client, through internal/database.
 func measureStore(ctx context.Context, region *local.Region, _ options, report *report) error {
 	endpoints := region.Endpoints()
-	credential, err := endpoints.Credential("backend")
-	if err != nil {
-		return err
-	}
-	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
+	db, err := endpoints.OpenStore(ctx, "backend")
 	if err != nil {
 		return err
 	}

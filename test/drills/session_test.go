@@ -12,11 +12,7 @@ func rewriteSession(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	session := r.openSession(t, ctx)
 	endpoints := r.Endpoints()
-	credential, err := endpoints.Credential("backend")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
+	db, err := endpoints.OpenStore(ctx, "backend")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -248,11 +248,7 @@ func accessInClusterService(ctx context.Context, client clusterservicev1.Cluster
 // terminal.
 func inCosmos(ctx context.Context, subscription string) ([]string, error) {
 	endpoints := region.Endpoints()
-	credential, err := endpoints.Credential("backend")
-	if err != nil {
-		return nil, err
-	}
-	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
+	db, err := endpoints.OpenStore(ctx, "backend")
 	if err != nil {
 		return nil, err
 	}

@@ -27,11 +27,7 @@ import (
 func storeAs(t *testing.T, service string) *database.DB {
 	t.Helper()
 	endpoints := region.Endpoints()
-	credential, err := endpoints.Credential(service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := database.Open(t.Context(), database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
+	db, err := endpoints.OpenStore(t.Context(), service)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -122,11 +121,7 @@ func (r *region) start(t *testing.T, ctx context.Context) {
 func (r *region) awaitConsistent(t *testing.T, ctx context.Context) {
 	t.Helper()
 	endpoints := r.Endpoints()
-	credential, err := endpoints.Credential("backend")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, Credential: credential, CAFile: endpoints.CAFile})
+	db, err := endpoints.OpenStore(ctx, "backend")
 	if err != nil {
 		t.Fatal(err)
 	}
