@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 var (
@@ -85,10 +86,10 @@ type region struct {
 	t testing.TB
 }
 
-// newRegion creates a database and starts a broker. The test starts servers and agents.
+// newRegion creates a migrated database and starts a broker. The test starts servers and agents.
 func newRegion(t testing.TB) *region {
 	t.Helper()
-	return &region{maestrotest.New(t, database.Database(t), logger(t)), t}
+	return &region{maestrotest.New(t, database.Migrated(t, store.Migrations()), logger(t)), t}
 }
 
 func logger(t testing.TB) *slog.Logger {

@@ -139,7 +139,7 @@ func newRegion(t testing.TB, shards ...config.Shard) *region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules(), componentsAfter: time.Hour, log: slog.Default()}
+	r := &region{t: t, url: databases.Migrated(t, store.Migrations()), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules(), componentsAfter: time.Hour, log: slog.Default()}
 	t.Cleanup(server.Stop)
 	return r
 }
@@ -204,7 +204,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := database.Migrate(ctx); err != nil {
+	if err := database.CheckMigrated(ctx); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := database.ConfigureShards(ctx, r.shards); err != nil {

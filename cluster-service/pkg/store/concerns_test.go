@@ -114,7 +114,7 @@ func TestConcernsAreFoundByAge(t *testing.T) {
 // finds those of clusters that an earlier release wrote.
 func TestConcernsFollowClusterChanges(t *testing.T) {
 	ctx := t.Context()
-	url := databases.Database(t)
+	url := databases.Migrated(t, store.Migrations())
 	s := open(t, store.Options{URL: url})
 	uid := uuid.NewString()
 	check := func(want string, change func(c *fleet.Cluster)) {

@@ -30,8 +30,7 @@ func TestSessionsSetTheirParameters(t *testing.T) {
 // its transaction fails with an error that a caller can retry.
 func TestStoppedProcessLosesItsLocks(t *testing.T) {
 	// The time-out must not end the migration and the second write, which a busy machine can interrupt.
-	url := databases.Database(t)
-	migrate(t, store.Options{URL: url})
+	url := databases.Migrated(t, store.Migrations())
 	s, err := store.Open(store.Options{URL: postgrestest.RuntimeURL(t, url) + "&idle_in_transaction_session_timeout=2000"})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +61,7 @@ func TestStoppedProcessLosesItsLocks(t *testing.T) {
 
 // TestReadOnlyServerIsUnavailable makes the server reject writes, as when its disk is full.
 func TestReadOnlyServerIsUnavailable(t *testing.T) {
-	url := databases.Database(t)
+	url := databases.Migrated(t, store.Migrations())
 	first := open(t, store.Options{URL: url})
 	if _, err := first.Clock(t.Context()); err != nil { // the first read of the clock writes to it
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // TestRestartedServerRestartsRevisions simulates a restarted or restored server, and revisions that decreased. All clusters then
 // count as changed, at revisions that were never used before.
 func TestRestartedServerRestartsRevisions(t *testing.T) {
-	url := databases.Database(t)
+	url := databases.Migrated(t, store.Migrations())
 	s := open(t, store.Options{URL: url})
 	ctx := t.Context()
 	direct, err := pgx.Connect(ctx, url)

@@ -157,7 +157,7 @@ func TestFiltersFollowClusterChanges(t *testing.T) {
 // an earlier release wrote, and that a purged cluster is not found.
 func TestIdentifiersFollowClusterChanges(t *testing.T) {
 	ctx := t.Context()
-	url := databases.Database(t)
+	url := databases.Migrated(t, store.Migrations())
 	s := open(t, store.Options{URL: url})
 	uid := uuid.NewString()
 	change := func(change func(c *fleet.Cluster)) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
-	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -31,9 +29,8 @@ func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 func open(t testing.TB, options store.Options) *store.Store {
 	t.Helper()
 	if options.URL == "" {
-		options.URL = databases.Database(t)
+		options.URL = databases.Migrated(t, store.Migrations())
 	}
-	migrate(t, options)
 	// The suite runs with the rights that the service has in a region.
 	options.URL = postgrestest.RuntimeURL(t, options.URL)
 	s, err := store.Open(options)
@@ -50,31 +47,12 @@ func open(t testing.TB, options store.Options) *store.Store {
 // openAsOwner returns a store with the rights of the owner, for tests that need them to refresh the statistics of tables.
 func openAsOwner(t testing.TB) *store.Store {
 	t.Helper()
-	s, err := store.Open(store.Options{URL: databases.Database(t)})
+	s, err := store.Open(store.Options{URL: databases.Migrated(t, store.Migrations())})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return s
-}
-
-// migrate migrates a database as its owner and grants the rights of the service, as the command migrate does.
-func migrate(t testing.TB, options store.Options) {
-	t.Helper()
-	pool, err := postgres.Open(t.Context(), postgres.Options{URL: options.URL, Application: "test", MaxConnections: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := postgres.Migrate(t.Context(), pool, store.Migrations(), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	if err := postgres.Grant(t.Context(), pool, postgrestest.Runtime); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // put creates a cluster, or increments the generation of an existing one, and returns its revision.

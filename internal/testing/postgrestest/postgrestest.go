@@ -5,12 +5,16 @@ package postgrestest
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -29,7 +33,13 @@ const maxConnections = 1000
 type Server struct {
 	running *postgresserver.Server
 	created atomic.Int64
+	// migrate creates the template of Migrated.
+	migrate    sync.Once
+	migrateErr error
 }
+
+// migrated is the name of the template of Migrated.
+const migrated = "migrated"
 
 // Main starts a server, runs the tests and stops the server. Call it from TestMain:
 //
@@ -68,6 +78,37 @@ func Main(m *testing.M, server **Server) int {
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	return s.DatabaseFrom(t, "template1")
+}
+
+// Migrated creates a database for t with the schema of migrations and with the rights of the role Runtime, and returns its URL for the
+// owner. It copies a template, which the first call for a server migrates: a copy takes a third of the time. All calls for a server have
+// the same migrations.
+func (s *Server) Migrated(t testing.TB, migrations fs.FS) string {
+	t.Helper()
+	s.migrate.Do(func() {
+		ctx, cancel := eventually.Context(t)
+		defer cancel()
+		s.migrateErr = s.createMigrated(ctx, migrations)
+	})
+	if s.migrateErr != nil {
+		t.Fatal(s.migrateErr)
+	}
+	return s.DatabaseFrom(t, migrated)
+}
+
+func (s *Server) createMigrated(ctx context.Context, migrations fs.FS) error {
+	if err := s.running.CopyDatabase(ctx, migrated, "template1", owner); err != nil {
+		return err
+	}
+	pool, err := postgres.Open(ctx, postgres.Options{URL: s.running.URL(migrated, owner), Application: "test", MaxConnections: 2})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := postgres.Migrate(ctx, pool, migrations, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	return postgres.Grant(ctx, pool, Runtime)
 }
 
 // DatabaseFrom creates a database for t as a copy of template and returns its URL for the owner. No session may be connected to

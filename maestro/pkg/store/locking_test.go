@@ -24,18 +24,7 @@ func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &database)) }
 
 func open(t *testing.T) *Store {
 	t.Helper()
-	url := database.Database(t)
-	owner, err := Open(t.Context(), url, postgres.Authentication{}, 2, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer owner.Close()
-	if err := owner.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := postgres.Grant(t.Context(), owner.Pool(), postgrestest.Runtime); err != nil {
-		t.Fatal(err)
-	}
+	url := database.Migrated(t, Migrations())
 	// The tests run with the rights that the server has in a region.
 	s, err := Open(t.Context(), postgrestest.RuntimeURL(t, url), postgres.Authentication{}, 20, slog.New(slog.DiscardHandler))
 	if err != nil {
