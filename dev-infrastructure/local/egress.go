@@ -3,6 +3,7 @@ package local
 import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 )
 
 // egressAuthorityDir returns the folder of the authority of a management cluster's egress proxy. The runtime of hosted API servers uses
@@ -31,7 +32,7 @@ func (r *Region) egressProxy(m *managementCluster) supervisor.Spec {
 		"--tls-cert="+m.egress.CertificateFile(),
 		"--tls-key="+m.egress.KeyFile(),
 		"--client-ca-file="+m.egress.CAFile(),
-		"--kubeconfig="+m.kubeconfig(egressClient),
+		"--kubeconfig="+m.kubeconfig(managementaccess.Egress),
 		"--allow="+r.address(frontDoorPort),
 	)
 	spec.Ports["https"] = r.port(management(m.index, egressPort))
@@ -42,6 +43,3 @@ func (r *Region) egressProxy(m *managementCluster) supervisor.Spec {
 func (r *Region) egressFlags(m *managementCluster) []string {
 	return []string{"--egress-proxy=https://" + r.address(management(m.index, egressPort)), "--egress-authority-dir=" + r.egressAuthorityDir(m)}
 }
-
-// egressClient is the client of the management cluster that reports connections on HostedClusters.
-const egressClient = "egress-proxy"

@@ -58,7 +58,6 @@ func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 		kubeapi.Admin:       "hcpctl",
 		kubeapi.Controllers: "system:kube-controller-manager",
 		"hypershift":        "hypershift",
-		egressClient:        "egress-proxy",
 	} {
 		if err := pki.Client(client, m.name, server, user, "system:masters"); err != nil {
 			return nil, err
@@ -67,7 +66,7 @@ func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 	if err := pki.Client(engineerClient, m.name, server, engineers[0].name, "system:masters"); err != nil {
 		return nil, err
 	}
-	for _, limited := range []string{managementaccess.Agent, managementaccess.Prober, managementaccess.Forwarder, managementaccess.Tunnel} {
+	for _, limited := range managementaccess.Users() {
 		if err := pki.Client(limited, m.name, server, limited); err != nil {
 			return nil, err
 		}

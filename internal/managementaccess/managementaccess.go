@@ -1,12 +1,12 @@
-// Package managementaccess limits what Maestro's agent, monitor's prober, the log forwarder and the agent of tunnels can do on a management
-// cluster. Whoever can publish works could otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
+// Package managementaccess limits what Maestro's agent, monitor's prober, the log forwarder, the egress proxy and the agent of tunnels can do on a
+// management cluster. Whoever can publish works could otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
 // policy permits it changes only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of
 // finalizers. The prober may read HostedClusters and what it needs to reach their API servers, and change one annotation. The forwarder may read
-// the metadata of namespaces, and change another annotation. The agent of tunnels may read which clusters exist and where their API servers are, and issue
+// the metadata of namespaces, and change another annotation. The egress proxy may read which HostedCluster a control plane belongs to, and change a third one. The agent of tunnels may read which clusters exist and where their API servers are, and issue
 // tokens of two service accounts for access sessions of engineers.
 //
-// The folder local has what only local regions have: the namespace of the agent of tunnels, which a chart gets from the pipelines, and the role of the
-// forwarder, whose policy is that of the prober with another annotation.
+// The folder local has what only local regions have: the namespace of the agent of tunnels, which a chart gets from the pipelines, and the roles of the
+// forwarder and the egress proxy. Their policies are that of the prober with another annotation.
 package managementaccess
 
 import (
@@ -25,17 +25,22 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 )
 
-// The Kubernetes users that the objects limit: Maestro's agent, the prober of monitor, the log forwarder, and the agent of tunnels.
+// The Kubernetes users that the objects limit: Maestro's agent, the prober of monitor, the log forwarder, the egress proxy, and the agent of tunnels.
 const (
 	Agent     = "maestro-agent"
 	Prober    = "monitor-inside"
 	Forwarder = "log-forwarder"
+	Egress    = "egress-proxy"
 	Tunnel    = "gateway-tunnel"
 )
+
+// Users returns all users that the objects limit.
+func Users() []string { return []string{Agent, Prober, Forwarder, Egress, Tunnel} }
 
 // SessionAccount returns the name of the service account of access sessions with the management cluster that have a level. Its namespace is Tunnel.
 func SessionAccount(level adminv1.Level) string { return "access-" + string(level) }
@@ -95,9 +100,11 @@ func Apply(ctx context.Context, client *http.Client, server string) error {
 	if err != nil {
 		return err
 	}
-	forwarder := strings.NewReplacer(Prober, Forwarder, insidereport.Annotation, logdelivery.Annotation)
-	for _, name := range []string{"3-policy.yaml", "4-policybinding.yaml"} {
-		all["local/"+Forwarder+"/"+name] = []byte(forwarder.Replace(string(all["objects/"+Prober+"/"+name])))
+	for user, annotation := range map[string]string{Forwarder: logdelivery.Annotation, Egress: egressreport.Annotation} {
+		replacer := strings.NewReplacer(Prober, user, insidereport.Annotation, annotation)
+		for _, name := range []string{"3-policy.yaml", "4-policybinding.yaml"} {
+			all["local/"+user+"/"+name] = []byte(replacer.Replace(string(all["objects/"+Prober+"/"+name])))
+		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		if err := apply(ctx, client, server, all[path]); err != nil {

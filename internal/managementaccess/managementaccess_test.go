@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
@@ -283,6 +284,19 @@ func TestForwarder(t *testing.T) {
 		attempt{"all HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusForbidden},
 		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusOK},
 		attempt{"a namespace to change", http.MethodPatch, "/api/v1/namespaces/ocm-test-1", `{"metadata":{"labels":{"a":"b"}}}`, http.StatusForbidden})
+}
+
+// TestEgress sends requests as the egress proxy.
+func TestEgress(t *testing.T) {
+	cluster := withHostedCluster(t)
+	newAPIClient(t, cluster.Server, cluster.EgressKubeconfig(t)).try(t, "egress-proxy",
+		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(egressreport.Annotation, `"{}"`), http.StatusOK},
+		attempt{"the end of its report", http.MethodPatch, hosted + "/h", annotate(egressreport.Annotation, `null`), http.StatusOK},
+		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"a HostedCluster to read", http.MethodGet, hosted + "/h", "", http.StatusOK},
+		attempt{"all HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusForbidden},
+		attempt{"the control planes of a namespace, which are not defined here", http.MethodGet, strings.Replace(hosted, "hostedclusters", "hostedcontrolplanes", 1), "", http.StatusNotFound},
+		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusForbidden})
 }
 
 // TestTunnel sends requests as the agent of tunnels.

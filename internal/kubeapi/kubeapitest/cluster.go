@@ -379,6 +379,11 @@ func (c *Cluster) ForwarderKubeconfig(t testing.TB) string {
 	return c.limitedKubeconfig(t, managementaccess.Forwarder)
 }
 
+// EgressKubeconfig returns the path of the kubeconfig of the egress proxy, which has only the rights of package managementaccess.
+func (c *Cluster) EgressKubeconfig(t testing.TB) string {
+	return c.limitedKubeconfig(t, managementaccess.Egress)
+}
+
 // HostedClusters defines HostedClusters, with the names of HyperShift and without a schema.
 const HostedClusters = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"hostedclusters.hypershift.openshift.io"},
 	"spec":{"group":"hypershift.openshift.io","scope":"Namespaced","names":{"plural":"hostedclusters","kind":"HostedCluster"},"versions":[{"name":"v1beta1","served":true,
