@@ -246,6 +246,10 @@ func (k Keys) Verify(l Line, text []byte) error {
 	if !ok || at < 0 || err != nil || len(signature) != 2*coordinate || l.Kind != CheckpointLine {
 		return errors.New("it has no signature of ES256")
 	}
+	// Members behind the signature are not signed, and would replace those before it.
+	if string(content[at:]) != signatureMember+l.Signature+`"` {
+		return errors.New("it has members behind its signature")
+	}
 	r, s := new(big.Int).SetBytes(signature[:coordinate]), new(big.Int).SetBytes(signature[coordinate:])
 	if !ecdsa.Verify(key.PublicKey, digest(content[:at]), r, s) {
 		return fmt.Errorf("its signature does not match the key %s of the service %s", l.Key, Service(l.Writer))

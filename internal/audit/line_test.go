@@ -2,7 +2,9 @@ package audit_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -104,6 +106,17 @@ func TestSignaturesOfOtherKeysAreRefused(t *testing.T) {
 	forged := bytes.Replace(text, []byte(`"sequence":1`), []byte(`"sequence":2`), 1)
 	if err := keys.Verify(checkpoint, forged); err == nil {
 		t.Error("a signature for other content was accepted")
+	}
+	signed, _, _ := bytes.Cut(text, []byte(`,"hash":"`))
+	moved := append(bytes.Clone(signed), `,"sequence":9`...)
+	sum := sha256.Sum256(moved)
+	moved = fmt.Appendf(moved, `,"hash":"%x"}`, sum)
+	later, err := audit.ParseLine(moved)
+	if err != nil || later.Sequence != 9 {
+		t.Fatalf("the line is %+v, %v", later, err)
+	}
+	if err := keys.Verify(later, moved); err == nil {
+		t.Error("a member behind the signature was accepted")
 	}
 }
 
