@@ -42,6 +42,8 @@ type Line struct {
 	// number of the pending record whose outcome a record has.
 	Pending   bool   `json:"pending,omitempty"`
 	Completes uint64 `json:"completes,omitempty"`
+	// End is set for the checkpoint with which a writer closes its chain. A writer that starts again continues behind it with a checkpoint.
+	End bool `json:"end,omitempty"`
 	// Key is the ID of the key of a checkpoint, Signature its signature.
 	Key       string `json:"key,omitempty"`
 	Signature string `json:"signature,omitempty"`
@@ -108,8 +110,21 @@ func AppendRecord(buffer []byte, head Head, at Position, entry Entry) ([]byte, P
 
 // AppendCheckpoint appends a signed line after a position to buffer, like AppendRecord.
 func AppendCheckpoint(buffer []byte, head Head, at Position, key *SigningKey) ([]byte, Position, error) {
+	return appendSigned(buffer, head, at, key, false)
+}
+
+// AppendEnd appends the checkpoint with Line.End, like AppendCheckpoint.
+func AppendEnd(buffer []byte, head Head, at Position, key *SigningKey) ([]byte, Position, error) {
+	return appendSigned(buffer, head, at, key, true)
+}
+
+func appendSigned(buffer []byte, head Head, at Position, key *SigningKey, end bool) ([]byte, Position, error) {
 	begin, pair := len(buffer), key.current()
 	buffer = appendHead(buffer, CheckpointLine, head, at)
+	if end {
+		// Earlier releases ignore the member. They do not know other kinds of lines, and could not continue the queue after a rollback.
+		buffer = append(buffer, `,"end":true`...)
+	}
 	buffer = append(buffer, `,"key":"`...)
 	buffer = append(buffer, pair.id...)
 	buffer = append(buffer, '"')
@@ -192,7 +207,7 @@ func ParseLine(text []byte) (Line, error) {
 	}
 	switch {
 	case line.Hash != hash, !validWriter.MatchString(line.Writer), line.Sequence == 0,
-		line.Kind == RecordLine && line.Record == nil, line.Kind == CheckpointLine && line.Signature == "", line.Durable >= line.Sequence, line.Completes >= line.Sequence:
+		line.Kind == RecordLine && line.Record == nil, line.Kind == CheckpointLine && line.Signature == "", line.Kind == RecordLine && line.End, line.Durable >= line.Sequence, line.Completes >= line.Sequence:
 		return Line{}, fmt.Errorf("%w: it is not a line of an audit chain", ErrChanged)
 	case !kind.MatchString(line.Kind):
 		return Line{}, fmt.Errorf("%w: it is not a line of an audit chain", ErrChanged)

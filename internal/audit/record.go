@@ -3,7 +3,8 @@
 //
 // Each writer, a replica of a service, has one chain of lines. A line has a sequence number, the hash of the line before it and its
 // own hash. A changed, deleted, inserted or moved line therefore breaks the chain. Checkpoints are lines that the writer signs, so
-// that nobody without its key can calculate a new chain. Package writer stores lines durably and exports them, package sink is the
+// that nobody without its key can calculate a new chain. A record is valid once a checkpoint follows; a checkpoint also closes the chain of a
+// writer that ends. Package writer stores lines durably and exports them, package sink is the
 // append-only storage, package verify finds broken chains.
 //
 // A record never contains secrets, bodies of requests or results.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -137,6 +138,15 @@ func (f *File) Open(_ context.Context, writer string, offset int64) (io.ReadClos
 		return nil, errors.Join(err, file.Close())
 	}
 	return section{io.NewSectionReader(file, offset, max(size-offset, 0)), file}, nil
+}
+
+// Modified implements Reader.
+func (f *File) Modified(_ context.Context, writer string) (time.Time, error) {
+	info, err := os.Stat(filepath.Join(f.dir, filepath.Base(writer)+logSuffix))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading the audit sink: %w", err)
+	}
+	return info.ModTime(), nil
 }
 
 // completeSize returns the size of a file between two appends.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 )
 
 // Log is append-only storage: one sequence of bytes for each writer.
@@ -30,6 +31,8 @@ type Reader interface {
 	// Open and Size are those of Log.
 	Open(ctx context.Context, writer string, offset int64) (io.ReadCloser, error)
 	Size(ctx context.Context, writer string) (int64, error)
+	// Modified returns the time of the last Append to a writer's log, by the clock of the storage.
+	Modified(ctx context.Context, writer string) (time.Time, error)
 }
 
 // Witness keeps the latest checkpoint of each writer. It must be in other storage than the Log, with other rights, so that nobody

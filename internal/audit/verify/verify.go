@@ -1,6 +1,10 @@
 // Package verify checks the audit chains in a sink: the hashes and the order of all lines, the signatures of all checkpoints, and that
 // no chain ends before the latest checkpoint in the witness. It does not change anything.
 //
+// A record is confirmed by the next checkpoint of its chain. Nobody needs a key for the records after the last one, so that they are
+// findings unless they are recent or the queue of the writer has them. None is valid behind a checkpoint that closes its chain. The age is
+// that of the earliest record or of the last append, by the clock of the storage: whoever writes a record also chooses its time.
+//
 // What it cannot find: the removal of lines after the latest checkpoint that the witness has, if neither the queue of the writer nor
 // a later line exists. Checkpoints are at most 10 seconds or 256 records apart, so that is the most that can be lost unnoticed.
 package verify
@@ -34,9 +38,11 @@ const (
 	Misplaced Problem = "misplaced"
 	// Replaced is a line with a valid hash that does not follow the line before it: one of the two was replaced.
 	Replaced Problem = "replaced"
-	// Forged is a checkpoint without a valid signature, one of a key that the chain has replaced, or a chain without a checkpoint at its
-	// beginning.
+	// Forged is a checkpoint without a valid signature, one of a key that the chain has replaced, a chain without a checkpoint at its
+	// beginning, or records without a checkpoint that follow the end of a closed chain or that the queue does not have.
 	Forged Problem = "forged"
+	// Unconfirmed are records that have no checkpoint although it is due.
+	Unconfirmed Problem = "unconfirmed"
 	// Cut is a chain that ends before a line that the witness or the queue has.
 	Cut Problem = "cut"
 	// Incomplete is a last line without an end.
@@ -57,11 +63,13 @@ type Finding struct {
 // Chain summarizes the chain of one writer.
 type Chain struct {
 	Writer string `json:"writer"`
-	// Records and Checkpoints are the numbers of valid lines. Unsigned is the number of records after the last checkpoint: without the
-	// writer's queue, the removal of these cannot be found.
+	// Records and Checkpoints are the numbers of valid lines. Unconfirmed is the number of records after the last checkpoint: they may be
+	// forged, and without the writer's queue, their removal cannot be found.
 	Records     int `json:"records"`
 	Checkpoints int `json:"checkpoints"`
-	Unsigned    int `json:"unsigned"`
+	Unconfirmed int `json:"unconfirmed"`
+	// Closed reports whether the last line is the checkpoint with which the writer closed the chain.
+	Closed bool `json:"closed"`
 	// Open is the number of actions that have begun and have no outcome yet: they are executed, or their process ended and was not
 	// started again with its queue.
 	Open int `json:"open"`
@@ -85,19 +93,17 @@ type Input struct {
 	Keys    audit.Keys
 	// Queues are folders of writers' queues.
 	Queues []string
+	// Now returns the current time; nil is time.Now.
+	Now func() time.Time
 }
 
 // Verify checks all chains. Writers may write meanwhile. An error means that something could not be read.
 func Verify(ctx context.Context, in Input) (*Report, error) {
-	// The order matters while writers write: a line is in its queue first, then in the sink, then in the witness.
-	var queues []*writer.Snapshot
-	for _, dir := range in.Queues {
-		snapshot, err := writer.ReadQueue(dir)
-		if err != nil {
-			return nil, err
-		}
-		queues = append(queues, snapshot)
+	if in.Now == nil {
+		in.Now = time.Now
 	}
+	// The order matters while writers write: a line is in its queue first, then in the sink, then in the witness. What is read first must be
+	// in what is read later.
 	witnessed := map[string][]byte{}
 	if in.Witness != nil {
 		var err error
@@ -119,17 +125,26 @@ func Verify(ctx context.Context, in Input) (*Report, error) {
 			report.add(Finding{Writer: name, Problem: Cut, Message: "the witness has a checkpoint of this writer, and the sink has no log of it: the log was deleted"})
 		}
 	}
+	checkers := map[string]*checker{}
 	for _, name := range names {
 		c := &checker{report: report, keys: in.Keys, chain: Chain{Writer: name}, expect: 1, replaced: map[string]bool{}, open: map[uint64]bool{}}
-		if err := c.read(ctx, in.Log, witnessed[name]); err != nil {
+		if err := c.read(ctx, in, witnessed[name]); err != nil {
 			return nil, err
 		}
-		report.Chains = append(report.Chains, c.chain)
+		checkers[name] = c
 	}
-	for _, q := range queues {
-		if err := report.compareQueue(ctx, in.Log, q); err != nil {
+	for _, dir := range in.Queues {
+		q, err := writer.ReadQueue(dir)
+		if err != nil {
 			return nil, err
 		}
+		if err := report.compareQueue(ctx, in.Log, q, checkers[q.Writer]); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names {
+		checkers[name].checkTail()
+		report.Chains = append(report.Chains, checkers[name].chain)
 	}
 	return report, nil
 }
@@ -141,8 +156,11 @@ type checker struct {
 	report *Report
 	keys   audit.Keys
 	chain  Chain
-	// number is the place of the current line in the log.
+	// number is the place of the current line in the log, size the number of bytes up to its end.
 	number int
+	size   int64
+	// tail are the records after the last valid checkpoint.
+	tail tail
 	// expect is the sequence number of the next line. previous is the hash of the line before; "" if that line was changed.
 	expect   uint64
 	previous string
@@ -156,19 +174,45 @@ type checker struct {
 	found   bool
 }
 
+// tail are the records of a chain that no checkpoint confirms.
+type tail struct {
+	// sequence and line are the number and the place of the first record, earliest and latest the limits of their times.
+	sequence         uint64
+	line             int
+	earliest, latest time.Time
+	// read is when the log was read, modified when it was written, by the clock of the storage.
+	read, modified time.Time
+	// queued is true if the queue of the writer has the records.
+	queued bool
+}
+
+// add adds a record.
+func (t *tail) add(l audit.Line, line int) {
+	if t.sequence == 0 {
+		t.sequence, t.line, t.earliest, t.latest = l.Sequence, line, l.Time, l.Time
+	}
+	if l.Time.Before(t.earliest) {
+		t.earliest = l.Time
+	}
+	if l.Time.After(t.latest) {
+		t.latest = l.Time
+	}
+}
+
 func (c *checker) find(sequence uint64, line int, problem Problem, format string, args ...any) {
 	c.report.add(Finding{Writer: c.chain.Writer, Sequence: sequence, Line: line, Problem: problem, Message: fmt.Sprintf(format, args...)})
 }
 
 // read checks the log of a writer.
-func (c *checker) read(ctx context.Context, log sink.Reader, witnessed []byte) (err error) {
+func (c *checker) read(ctx context.Context, in Input, witnessed []byte) (err error) {
 	c.readWitness(witnessed)
-	content, err := log.Open(ctx, c.chain.Writer, 0)
+	content, err := in.Log.Open(ctx, c.chain.Writer, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	c.previous = audit.Genesis
+	read := in.Now() // the content is that of the time when it was opened
 	lines := bufio.NewReaderSize(content, 64<<10)
 	for {
 		text, err := readLine(lines)
@@ -179,7 +223,12 @@ func (c *checker) read(ctx context.Context, log sink.Reader, witnessed []byte) (
 		switch {
 		case errors.Is(err, io.EOF):
 			c.end()
-			return nil
+			if c.chain.Unconfirmed == 0 {
+				return nil
+			}
+			c.tail.read = read
+			c.tail.modified, err = in.Log.Modified(ctx, c.chain.Writer)
+			return err
 		case err != nil:
 			return fmt.Errorf("reading the audit sink: %w", err)
 		case ctx.Err() != nil:
@@ -229,6 +278,7 @@ func (c *checker) line(text []byte) {
 		c.find(c.expect, c.number, Incomplete, "the last line has no end: the writer stopped while it exported, and completes the line after its next start, or the log was changed")
 		return
 	}
+	c.size += int64(len(text))
 	line, err := audit.ParseLine(content)
 	if err != nil {
 		c.find(c.expect, c.number, Changed, "%v", err)
@@ -259,7 +309,8 @@ func (c *checker) checkSignature(line audit.Line, content []byte) {
 			c.find(1, c.number, Forged, "the chain begins without a signed checkpoint")
 		}
 		c.chain.Records++
-		c.chain.Unsigned++
+		c.chain.Unconfirmed++
+		c.tail.add(line, c.number)
 		if line.Pending {
 			c.open[line.Sequence] = true
 		}
@@ -280,7 +331,7 @@ func (c *checker) checkSignature(line audit.Line, content []byte) {
 	}
 	c.key = line.Key
 	c.chain.Checkpoints++
-	c.chain.Unsigned = 0
+	c.chain.Unconfirmed, c.chain.Closed, c.tail = 0, line.End, tail{}
 	if c.witness == nil || line.Sequence != c.witness.Sequence {
 		return
 	}
@@ -302,8 +353,28 @@ func (c *checker) end() {
 	}
 }
 
-// compareQueue compares the log of a writer with what its queue has.
-func (r *Report) compareQueue(ctx context.Context, log sink.Reader, q *writer.Snapshot) (err error) {
+// checkTail reports the records that no checkpoint confirms, unless the queue has them or their checkpoint is not due yet.
+func (c *checker) checkTail() {
+	t, closed := c.tail, c.chain.Closed
+	if t.sequence == 0 {
+		return
+	}
+	c.chain.Closed = false
+	limit := writer.MaxUnconfirmed
+	switch {
+	case t.queued:
+	case closed:
+		c.find(t.sequence, t.line, Forged, "the writer closed its chain with the checkpoint before this line, and no checkpoint follows")
+	case t.latest.Sub(t.read) > limit:
+		c.find(t.sequence, t.line, Unconfirmed, "no checkpoint confirms the records from this line on, and one has a time in the future: %s", t.latest.Format(time.RFC3339))
+	case t.read.Sub(t.earliest) > limit || t.read.Sub(t.modified) > limit:
+		c.find(t.sequence, t.line, Unconfirmed, "no checkpoint confirms the records from this line on, and it was due within %v: "+
+			"the writer was killed, cannot write or cannot export, and confirms them later, or they were forged", limit)
+	}
+}
+
+// compareQueue compares the log of a writer with what its queue has. c is the checker of the log, nil if there is none.
+func (r *Report) compareQueue(ctx context.Context, log sink.Reader, q *writer.Snapshot, c *checker) (err error) {
 	size, err := log.Size(ctx, q.Writer)
 	if err != nil {
 		return err
@@ -312,12 +383,18 @@ func (r *Report) compareQueue(ctx context.Context, log sink.Reader, q *writer.Sn
 		r.add(Finding{Writer: q.Writer, Problem: Cut, Message: fmt.Sprintf("the log has %d bytes, and the writer's queue begins at byte %d: the end was cut", size, q.Offset)})
 		return nil
 	}
+	if c == nil {
+		return nil
+	}
 	end := q.Offset + int64(len(q.Content))
-	if index := slices.IndexFunc(r.Chains, func(c Chain) bool { return c.Writer == q.Writer }); index >= 0 {
-		r.Chains[index].Queued = max(end-size, 0)
+	c.chain.Queued = max(end-size, 0)
+	if c.size > end {
+		r.add(Finding{Writer: q.Writer, Problem: Forged, Message: fmt.Sprintf("the log has lines up to byte %d, and the writer's queue ends at byte %d: somebody else appended them", c.size, end)})
 	}
 	want := q.Content[:min(size, end)-q.Offset]
 	if len(want) == 0 {
+		first, err := audit.ParseLine(bytes.TrimSuffix(q.Content[:bytes.IndexByte(q.Content, '\n')+1], []byte("\n")))
+		c.tail.queued = err == nil && c.size == q.Offset && first.Previous == c.previous
 		return nil
 	}
 	content, err := log.Open(ctx, q.Writer, q.Offset)
@@ -331,6 +408,9 @@ func (r *Report) compareQueue(ctx context.Context, log sink.Reader, q *writer.Sn
 	}
 	if !bytes.Equal(got, want) {
 		r.add(Finding{Writer: q.Writer, Problem: Replaced, Message: "the end of the log differs from the writer's queue"})
+		return nil
 	}
+	// The hashes connect the lines before those of the queue.
+	c.tail.queued = q.Offset < c.size && c.size <= end
 	return nil
 }

@@ -3,6 +3,8 @@ package verify_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -116,8 +118,8 @@ type failer interface {
 	Fatal(args ...any)
 }
 
-// findings verifies the evidence.
-func (e *evidence) findings(t failer) []verify.Finding {
+// input returns the input of a verification of the evidence.
+func (e *evidence) input(t failer) verify.Input {
 	t.Helper()
 	logs, err := sink.OpenFile(e.logs)
 	if err != nil {
@@ -127,7 +129,13 @@ func (e *evidence) findings(t failer) []verify.Finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := verify.Verify(context.Background(), verify.Input{Log: logs, Witness: witness, Keys: e.keys})
+	return verify.Input{Log: logs, Witness: witness, Keys: e.keys}
+}
+
+// findings verifies the evidence.
+func (e *evidence) findings(t failer) []verify.Finding {
+	t.Helper()
+	report, err := verify.Verify(context.Background(), e.input(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,12 +279,17 @@ func TestDeletedLogIsFound(t *testing.T) {
 // TestForeignFilesAreFound adds logs that no writer made.
 func TestForeignFilesAreFound(t *testing.T) {
 	e := newEvidence(t)
+	foreign, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
 	first, _ := audit.AppendRecord(nil, audit.Head{Writer: "admin-00000000000000aa", Time: began}, audit.Position{}, audit.Entry{Record: encoded(t, 0)})
 	for name, content := range map[string][]byte{
 		"admin-00000000000000aa":   first,
 		"backend-00000000000000bb": e.read(t, e.writers[0]),
 		"notes":                    []byte("hello\n"),
 		"admin-00000000000000dd":   bytes.Join(chain(t, "admin-00000000000000dd", 12, e.former, e.former), nil), // the key was replaced meanwhile
+		"admin-00000000000000ee":   bytes.Join(chain(t, "admin-00000000000000ee", 3, foreign, foreign), nil),
 		"unknown-00000000000000cc": bytes.Join(chain(t, "unknown-00000000000000cc", 3, e.former, e.key), nil),
 	} {
 		e.write(t, name, content)
@@ -364,5 +377,128 @@ func TestWitnessIsChecked(t *testing.T) {
 	found := e.findings(t)
 	if len(found) != 1 || found[0].Problem != verify.Forged || !strings.Contains(found[0].Message, "witness") {
 		t.Errorf("found %+v", found)
+	}
+}
+
+// appended returns a log with records at its end, which nobody needs a key for.
+func appended(t testing.TB, content []byte, times ...time.Time) []byte {
+	t.Helper()
+	all := lines(content)
+	last, err := audit.ParseLine(bytes.TrimSuffix(all[len(all)-1], []byte("\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, content := last.At(int64(len(content)), 0), bytes.Clone(content)
+	for n, now := range times {
+		content, at = audit.AppendRecord(content, audit.Head{Writer: last.Writer, Time: now}, at, audit.Entry{Record: encoded(t, 100+n)})
+	}
+	return content
+}
+
+// closed returns a log with the checkpoint at its end that closes the chain.
+func (e *evidence) closed(t testing.TB, content []byte) []byte {
+	t.Helper()
+	all := lines(content)
+	last, err := audit.ParseLine(bytes.TrimSuffix(all[len(all)-1], []byte("\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, _, err = audit.AppendEnd(bytes.Clone(content), audit.Head{Writer: last.Writer, Time: last.Time}, last.At(int64(len(content)), 0), e.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// queue creates the queue of a writer with a content from an offset on.
+func queue(t testing.TB, name string, offset int, content []byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for file, content := range map[string][]byte{"writer": []byte(name + "\n"), fmt.Sprintf("%020d.queue", offset): content[offset:]} {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestUnconfirmedRecordsAreNotBelieved appends records with correct hashes to a log, as everybody can who can write the sink.
+func TestUnconfirmedRecordsAreNotBelieved(t *testing.T) {
+	e := newEvidence(t)
+	name := e.writers[0]
+	valid := e.read(t, name)
+	now := began.Add(time.Hour)
+	recent := appended(t, valid, now.Add(-time.Second))
+	closed := e.closed(t, valid)
+	old := now.Add(-2 * time.Minute)
+	overdue, twice := appended(t, valid, old), appended(t, valid, old, old)
+	for reason, c := range map[string]struct {
+		content []byte
+		// written is when the storage got the content, queue the content of the queue from an offset on; nil if it is not read.
+		written     time.Time
+		queue       []byte
+		offset      int
+		want        verify.Problem
+		unconfirmed int
+	}{
+		"a checkpoint at the end":                        {valid, now, nil, 0, "", 0},
+		"the checkpoint is not due":                      {recent, now, nil, 0, "", 1},
+		"the checkpoint was due":                         {overdue, now, nil, 0, verify.Unconfirmed, 1},
+		"the checkpoint of the first record was due":     {appended(t, valid, old, now), now, nil, 0, verify.Unconfirmed, 2},
+		"an earlier time behind a recent one":            {appended(t, valid, now, old), now, nil, 0, verify.Unconfirmed, 2},
+		"a time in the future":                           {appended(t, valid, now, now.Add(2*time.Minute)), now, nil, 0, verify.Unconfirmed, 2},
+		"a time in the future that has been reached":     {recent, old, nil, 0, verify.Unconfirmed, 1},
+		"a recent record that the queue does not have":   {recent, now, valid, 0, verify.Forged, 1},
+		"a recent record in place of that of the queue":  {recent, now, appended(t, valid, now.Add(-2*time.Second)), 0, verify.Replaced, 1},
+		"a record before that of the queue":              {appended(t, recent, now), now, appended(t, valid, now), 0, verify.Forged, 2},
+		"an earlier record that the queue has":           {overdue, old, overdue, 0, "", 1},
+		"earlier records, the last in the queue":         {twice, old, twice, len(overdue), "", 2},
+		"an earlier record before the queue":             {overdue, old, twice, len(overdue), "", 1},
+		"another earlier record before the queue":        {appended(t, valid, old.Add(-time.Minute)), old, twice, len(overdue), verify.Unconfirmed, 1},
+		"a closed chain":                                 {closed, now, nil, 0, "", 0},
+		"a recent record behind a closed chain":          {appended(t, closed, now), now, nil, 0, verify.Forged, 1},
+		"a record behind a closed chain, in the queue":   {appended(t, closed, now), now, appended(t, closed, now), 0, "", 1},
+		"a recent record behind a closed chain, with it": {appended(t, closed, now), now, closed, 0, verify.Forged, 1},
+	} {
+		e.write(t, name, c.content)
+		if err := os.Chtimes(filepath.Join(e.logs, name+".jsonl"), c.written, c.written); err != nil {
+			t.Fatal(err)
+		}
+		in := e.input(t)
+		in.Now = func() time.Time { return now }
+		if c.queue != nil {
+			in.Queues = []string{queue(t, name, c.offset, c.queue)}
+		}
+		report, err := verify.Verify(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got verify.Problem
+		if len(report.Findings) > 0 {
+			got = report.Findings[0].Problem
+		}
+		if chain := report.Chains[0]; got != c.want || chain.Unconfirmed != c.unconfirmed || chain.Closed != bytes.Equal(c.content, closed) {
+			t.Errorf("%s: chain %+v, findings %+v; want %q", reason, chain, report.Findings, c.want)
+		}
+	}
+}
+
+// TestRepeatedSignatureIsFound appends a record, and behind it the signed bytes of the last checkpoint with members that replace those.
+func TestRepeatedSignatureIsFound(t *testing.T) {
+	e := newEvidence(t)
+	name := e.writers[0]
+	valid := e.read(t, name)
+	content := appended(t, valid, began)
+	all := lines(content)
+	record, err := audit.ParseLine(bytes.TrimSuffix(all[len(all)-1], []byte("\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, _, _ := bytes.Cut(all[len(all)-2], []byte(`,"hash":"`))
+	forged := fmt.Appendf(bytes.Clone(signed), `,"sequence":%d,"previous":"%s"`, record.Sequence+1, record.Hash)
+	sum := sha256.Sum256(forged)
+	e.write(t, name, fmt.Appendf(content, "%s,\"hash\":\"%s\"}\n", forged, hex.EncodeToString(sum[:])))
+	if found := e.findings(t); len(found) == 0 || found[0].Problem != verify.Forged || found[0].Sequence != record.Sequence+1 {
+		t.Errorf("found %+v, want a forged checkpoint", found)
 	}
 }

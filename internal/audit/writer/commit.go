@@ -21,6 +21,8 @@ type committer struct {
 	target  audit.Position
 	// backlog are outcomes that must be stored although nobody waits for them: their callers have their answer, or do not exist.
 	backlog []*entry
+	// left are outcomes for the backlog that wait until the chain has the checkpoint of this start.
+	left []*entry
 	// signed is false until the chain has the checkpoint of this start. unsigned is the number of records after the latest checkpoint.
 	signed   bool
 	unsigned int
@@ -29,10 +31,20 @@ type committer struct {
 }
 
 func newCommitter(w *Writer) *committer {
-	return &committer{Writer: w, synced: make(chan error, 1), backlog: w.left, due: time.NewTimer(checkpointAfter)}
+	return &committer{Writer: w, synced: make(chan error, 1), left: w.left, due: time.NewTimer(checkpointAfter)}
 }
 
-// run writes entries until ctx ends. It begins and ends with a checkpoint.
+// ending is what a write adds behind its records.
+type ending int
+
+const (
+	nothing ending = iota
+	checkpoint
+	// end is the checkpoint that closes the chain.
+	end
+)
+
+// run writes entries until ctx ends. It begins with a checkpoint and ends with one that closes the chain.
 func (c *committer) run(ctx context.Context) {
 	c.due.Stop()
 	defer c.due.Stop()
@@ -43,7 +55,7 @@ func (c *committer) run(ctx context.Context) {
 			c.drain(ctx)
 			return
 		case <-c.due.C:
-			_ = c.write(ctx, nil, true) // it is logged
+			c.confirm(ctx)
 		case first := <-c.entries:
 			c.commit(ctx, c.collect(first))
 		case err := <-c.synced:
@@ -53,12 +65,25 @@ func (c *committer) run(ctx context.Context) {
 	}
 }
 
-// sign stores the first checkpoint. A chain begins with one, so that nobody without the key can begin a chain.
-func (c *committer) sign(ctx context.Context) {
-	c.signed = c.write(ctx, nil, true) == nil && c.flush(ctx) == nil
+// confirm stores a checkpoint.
+func (c *committer) confirm(ctx context.Context) {
+	if !c.signed {
+		c.sign(ctx)
+		return
+	}
+	_ = c.write(ctx, nil, checkpoint) // it is logged
 }
 
-// drain stores all entries that callers have passed, and the last checkpoint.
+// sign stores the checkpoint of this start, before all records: nobody without the key can begin a chain, or continue one that was closed.
+func (c *committer) sign(ctx context.Context) {
+	c.signed = c.write(ctx, nil, checkpoint) == nil && c.flush(ctx) == nil
+	if c.signed && len(c.left) > 0 {
+		c.backlog, c.left = append(c.backlog, c.left...), nil
+		_ = c.write(ctx, nil, checkpoint) // it is logged
+	}
+}
+
+// drain stores all entries that callers have passed, and closes the chain.
 func (c *committer) drain(ctx context.Context) {
 	for {
 		select {
@@ -67,7 +92,13 @@ func (c *committer) drain(ctx context.Context) {
 			continue
 		default:
 		}
-		err := errors.Join(c.write(ctx, nil, true), c.flush(ctx)) // it is logged
+		if !c.signed {
+			if c.sign(ctx); !c.signed {
+				return
+			}
+		}
+		_ = c.flush(ctx)                                         // abandoned actions have their outcome in the backlog afterwards
+		err := errors.Join(c.write(ctx, nil, end), c.flush(ctx)) // it is logged
 		if err != nil || len(c.backlog) == 0 {
 			return
 		}
@@ -111,7 +142,11 @@ func (c *committer) commit(ctx context.Context, batch []*entry) {
 	if len(admitted) == 0 {
 		return
 	}
-	if err := c.write(ctx, admitted, c.unsigned+len(admitted) >= checkpointRecords); err != nil {
+	last := nothing
+	if c.unsigned+len(admitted) >= checkpointRecords {
+		last = checkpoint
+	}
+	if err := c.write(ctx, admitted, last); err != nil {
 		c.reject(admitted, failureDisk, unavailable("The audit queue cannot be written.", err))
 	}
 }
@@ -134,8 +169,8 @@ func (c *committer) later(e *entry) {
 	c.due.Reset(checkpointAfter)
 }
 
-// write writes the lines of the backlog, of a batch, and of a checkpoint if wanted.
-func (c *committer) write(ctx context.Context, batch []*entry, checkpoint bool) error {
+// write writes the lines of the backlog, of a batch, and the last one.
+func (c *committer) write(ctx context.Context, batch []*entry, last ending) error {
 	if c.queue.full() {
 		// Only the last segment may have lines that are not durable.
 		if err := c.flush(ctx); err != nil {
@@ -143,7 +178,7 @@ func (c *committer) write(ctx context.Context, batch []*entry, checkpoint bool) 
 		}
 	}
 	entries := append(c.backlog[:len(c.backlog):len(c.backlog)], batch...)
-	if err := c.append(entries, checkpoint); err != nil {
+	if err := c.append(entries, last); err != nil {
 		c.config.Logger.ErrorContext(ctx, "writing to the audit queue failed", errorAttribute(err))
 		c.due.Reset(checkpointAfter)
 		return err
@@ -158,7 +193,7 @@ func (c *committer) write(ctx context.Context, batch []*entry, checkpoint bool) 
 	if c.unsigned == 0 && len(entries) > 0 {
 		c.due.Reset(checkpointAfter)
 	}
-	if c.unsigned += len(entries); checkpoint {
+	if c.unsigned += len(entries); last != nothing {
 		c.unsigned = 0
 		c.due.Stop()
 	}
@@ -166,7 +201,7 @@ func (c *committer) write(ctx context.Context, batch []*entry, checkpoint bool) 
 }
 
 // append writes lines to the queue.
-func (c *committer) append(entries []*entry, checkpoint bool) error {
+func (c *committer) append(entries []*entry, last ending) error {
 	size := overhead
 	for _, e := range entries {
 		size += len(e.encoded) + overhead
@@ -177,11 +212,15 @@ func (c *committer) append(entries []*entry, checkpoint bool) error {
 		e.offset, e.sequence = at.Offset, at.Sequence+1
 		buffer, at = audit.AppendRecord(buffer, head, at, audit.Entry{Record: e.encoded, Pending: e.pending, Completes: e.completes})
 	}
-	if checkpoint {
-		var err error
-		if buffer, at, err = audit.AppendCheckpoint(buffer, head, at, c.config.Key); err != nil {
-			return err
-		}
+	var err error
+	switch last {
+	case checkpoint:
+		buffer, at, err = audit.AppendCheckpoint(buffer, head, at, c.config.Key)
+	case end:
+		buffer, at, err = audit.AppendEnd(buffer, head, at, c.config.Key)
+	}
+	if err != nil {
+		return err
 	}
 	return c.queue.write(buffer, at)
 }

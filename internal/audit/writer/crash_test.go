@@ -100,7 +100,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	_, stop := r.start(t)
 	stop()
 	report := r.noFindings(t)
-	if len(report.Chains) != 1 || report.Chains[0].Unsigned != 0 || report.Chains[0].Records < len(acknowledged)/2 {
+	if len(report.Chains) != 1 || report.Chains[0].Unconfirmed != 0 || report.Chains[0].Records < len(acknowledged)/2 {
 		t.Errorf("%d records were acknowledged, the chains are %+v", len(acknowledged), report.Chains)
 	}
 	stored := strings.Join(r.lines(t), "\n")

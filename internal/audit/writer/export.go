@@ -21,6 +21,8 @@ const (
 	lastRetry  = 15 * time.Second
 	// appendTimeout limits one attempt.
 	appendTimeout = 30 * time.Second
+	// checkEvery is the time after which an idle writer compares the length of its log in the sink with what it has exported.
+	checkEvery = time.Minute
 	// lastTimeout limits the export at the end of the process.
 	lastTimeout = 5 * time.Second
 )
@@ -42,8 +44,10 @@ func newExporter(w *Writer) *exporter {
 	return &exporter{Writer: w, retry: backoff.New(firstRetry, lastRetry)}
 }
 
-// run exports until ctx ends.
+// run exports until ctx ends. It also checks the sink while nothing is to be exported: a line that somebody else appends is a conflict.
 func (e *exporter) run(ctx context.Context) {
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
 	for {
 		err := e.export(ctx)
 		if ctx.Err() != nil {
@@ -61,6 +65,8 @@ func (e *exporter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-e.durable:
+		case <-check.C:
+			e.known = false
 		}
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
 
+// CheckEvery is the time after which an idle writer checks the sink.
+const CheckEvery = checkEvery
+
 // SetSync replaces the call that makes the content of a file durable.
 func SetSync(config *Config, sync func(*os.File) error) { config.sync = sync }
 

@@ -8,7 +8,7 @@
 //
 // Run exports what is durable to the sink in the background. While the sink is away the queue grows to its limit, and then Append and
 // Begin return an error. Nothing is dropped. Run also signs a checkpoint after a number of records or a few seconds, and passes it to the
-// witness once the sink has it.
+// witness once the sink has it. The last one closes the chain until the next start.
 package writer
 
 import (
@@ -32,6 +32,9 @@ const (
 	// checkpointRecords and checkpointAfter are the numbers of records and the time after which a checkpoint is due.
 	checkpointRecords = 256
 	checkpointAfter   = 10 * time.Second
+	// MaxUnconfirmed is the time after which the sink has the checkpoint of a record, unless the writer was killed or cannot export: the
+	// time until the checkpoint is due, one failed attempt to export it, and the pause after that.
+	MaxUnconfirmed = checkpointAfter + appendTimeout + lastRetry
 	// maxBatch is the maximum number of records, and maxBatchBytes the approximate number of bytes, in one write.
 	maxBatch      = 256
 	maxBatchBytes = 512 << 10

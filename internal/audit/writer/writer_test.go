@@ -118,9 +118,15 @@ func (r *region) start(t testing.TB) (w *writer.Writer, stop func()) {
 // verify verifies the sink. The queue is checked too.
 func (r *region) verify(t testing.TB) *verify.Report {
 	t.Helper()
+	return r.verifyAt(t, time.Now, r.queue())
+}
+
+// verifyAt verifies the sink at another time, with queues.
+func (r *region) verifyAt(t testing.TB, now func() time.Time, queues ...string) *verify.Report {
+	t.Helper()
 	keys := audit.Keys{}
 	keys.Trust("admin", r.key)
-	in := verify.Input{Log: r.sink.File, Witness: r.witness.(*sink.FileWitness), Keys: keys, Queues: []string{r.queue()}}
+	in := verify.Input{Log: r.sink.File, Witness: r.witness.(*sink.FileWitness), Keys: keys, Queues: queues, Now: now}
 	report, err := verify.Verify(context.Background(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +186,7 @@ func TestRecordsReachTheSinkInOneChain(t *testing.T) {
 		stop()
 	}
 	report := r.noFindings(t)
-	if len(report.Chains) != 1 || report.Chains[0].Records != 900 || report.Chains[0].Unsigned != 0 || report.Chains[0].Queued != 0 || report.Chains[0].Checkpoints < 8 {
+	if len(report.Chains) != 1 || report.Chains[0].Records != 900 || report.Chains[0].Unconfirmed != 0 || report.Chains[0].Queued != 0 || report.Chains[0].Checkpoints < 8 {
 		t.Errorf("the chains are %+v", report.Chains)
 	}
 }
@@ -205,13 +211,13 @@ func TestCheckpointIsDueAfterSeconds(t *testing.T) {
 		}
 		time.Sleep(9 * time.Second)
 		synctest.Wait()
-		if report := r.noFindings(t); report.Chains[0].Unsigned != 1 {
+		if report := r.noFindings(t); report.Chains[0].Unconfirmed != 1 {
 			t.Errorf("after 9 s: %+v", report.Chains[0])
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		report := r.noFindings(t)
-		if report.Chains[0].Unsigned != 0 || report.Chains[0].Checkpoints != 2 {
+		if report.Chains[0].Unconfirmed != 0 || report.Chains[0].Checkpoints != 2 {
 			t.Errorf("after 11 s: %+v", report.Chains[0])
 		}
 		time.Sleep(time.Hour)
@@ -313,7 +319,7 @@ func TestDiskFullRejectsAndRecovers(t *testing.T) {
 		r.sink.down.Store(false)
 		stop()
 		report := small.noFindings(t)
-		if report.Chains[0].Records != stored || report.Chains[0].Unsigned != 0 {
+		if report.Chains[0].Records != stored || report.Chains[0].Unconfirmed != 0 {
 			t.Errorf("%d records were stored, the sink has %+v", stored, report.Chains[0])
 		}
 	})

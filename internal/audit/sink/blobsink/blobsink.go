@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -59,6 +60,8 @@ type part struct {
 	begin, length int64
 	// blocks is the number of its blocks, -1 if unknown.
 	blocks int
+	// modified is the time of the last append, for a blob that was listed.
+	modified time.Time
 }
 
 func (p part) end() int64 { return p.begin + p.length }
@@ -120,10 +123,10 @@ func (s *Sink) parts(ctx context.Context, writer string) ([]part, error) {
 		}
 		for _, item := range page.Segment.BlobItems {
 			begin, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(*item.Name, prefix), suffix), 10, 64)
-			if err != nil || partName(writer, begin) != *item.Name || item.Properties.ContentLength == nil {
+			if err != nil || partName(writer, begin) != *item.Name || item.Properties.ContentLength == nil || item.Properties.LastModified == nil {
 				return nil, fmt.Errorf("the audit sink has a blob %s, which is not a part of a log", *item.Name)
 			}
-			parts = append(parts, part{name: *item.Name, begin: begin, length: *item.Properties.ContentLength, blocks: -1})
+			parts = append(parts, part{name: *item.Name, begin: begin, length: *item.Properties.ContentLength, blocks: -1, modified: *item.Properties.LastModified})
 		}
 	}
 	slices.SortFunc(parts, func(a, b part) int { return int(min(max(a.begin-b.begin, -1), 1)) })
@@ -277,6 +280,18 @@ func (s *Sink) Writers(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(writers)
 	return slices.Compact(writers), nil
+}
+
+// Modified implements sink.Reader.
+func (s *Sink) Modified(ctx context.Context, writer string) (time.Time, error) {
+	parts, err := s.parts(ctx, writer)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(parts) == 0 {
+		return time.Time{}, fmt.Errorf("the audit sink has no log of %s", writer)
+	}
+	return parts[len(parts)-1].modified, nil
 }
 
 // Open implements sink.Log and sink.Reader.

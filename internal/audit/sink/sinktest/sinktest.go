@@ -38,6 +38,10 @@ func Sink(t *testing.T, log Storage) {
 			t.Errorf("appending %q at %d: %v, want %v", step.text, step.offset, err, step.err)
 		}
 	}
+	first, err := log.Modified(ctx, Writer)
+	if err != nil || first.IsZero() {
+		t.Errorf("the log was modified at %v, %v", first, err)
+	}
 	long := bytes.Repeat([]byte("0123456789abcdef"), 300<<10) // 4.7 MiB
 	if err := log.Append(ctx, other, 0, long); err != nil {
 		t.Fatal(err)
@@ -58,6 +62,12 @@ func Sink(t *testing.T, log Storage) {
 	}
 	if size, err := log.Size(ctx, Writer); err != nil || size != 12 {
 		t.Errorf("the log has size %d, %v", size, err)
+	}
+	if last, err := log.Modified(ctx, other); err != nil || last.Before(first) {
+		t.Errorf("a later append was at %v, an earlier one at %v, %v", last, first, err)
+	}
+	if _, err := log.Modified(ctx, "admin-0123456789abcdea"); err == nil {
+		t.Error("a missing log has a time")
 	}
 	if names, err := log.Writers(ctx); err != nil || !slices.Equal(names, []string{other, Writer}) {
 		t.Errorf("the writers are %v, %v", names, err)

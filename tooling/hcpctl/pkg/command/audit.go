@@ -62,14 +62,16 @@ func (u *unreadable) Unwrap() error { return u.err }
 func (e *environment) auditVerify() *cobra.Command {
 	var folders local.AuditFolders
 	c := &cobra.Command{
-		Use: "verify", Short: "Verify that no audit record was changed, deleted, inserted, moved or cut off", Args: cobra.NoArgs,
+		Use: "verify", Short: "Verify that no audit record was changed, deleted, inserted, moved, forged or cut off", Args: cobra.NoArgs,
 		Long: `Verify the audit chains of all writers in a sink: the hash and the place of each record, the signatures of the checkpoints, and that
 no chain ends before its latest checkpoint in the witness. With the queues of the writers it also compares the end of each chain.
 Without a queue it cannot find that records after the latest checkpoint were cut off: those of at most 10 seconds, or 256 records.
+Records after the latest checkpoint are UNCONFIRMED: they may be forged. They are a finding after 55 seconds unless the queue has them, and at
+once if the chain was closed or the queue was read without them.
 
 The folders of the local region are the defaults. If --sink is set, the other folders have no defaults.
 
-Exit codes: 0 if all chains are valid, 1 if a chain was changed, 4 if the sink, the witness, the keys or a queue cannot be read.`,
+Exit codes: 0 if all chains are valid, 1 if a chain was changed or is not confirmed, 4 if the sink, the witness, the keys or a queue cannot be read.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&folders.Sink, "sink", "", "`folder` or https URL of the container of the audit sink (default: the local region)")
@@ -103,7 +105,7 @@ Exit codes: 0 if all chains are valid, 1 if a chain was changed, 4 if the sink, 
 			return err
 		}
 		if n := len(report.Findings); n > 0 {
-			return fmt.Errorf("the audit was changed: %d findings; see docs/operators/audit.md", n)
+			return fmt.Errorf("the audit was changed or is not confirmed: %d findings; see docs/operators/audit.md", n)
 		}
 		return nil
 	}
@@ -167,10 +169,10 @@ func isURL(location string) bool { return strings.HasPrefix(location, "https://"
 func (e *environment) printAudit(report *verify.Report) error {
 	var rows [][]string
 	for _, chain := range report.Chains {
-		rows = append(rows, []string{chain.Writer, fmt.Sprint(chain.Records), fmt.Sprint(chain.Checkpoints), fmt.Sprint(chain.Unsigned), fmt.Sprint(chain.Open), fmt.Sprint(chain.Queued),
-			chain.Last.Local().Format(time.DateTime)})
+		rows = append(rows, []string{chain.Writer, fmt.Sprint(chain.Records), fmt.Sprint(chain.Checkpoints), fmt.Sprint(chain.Unconfirmed), fmt.Sprint(chain.Open), fmt.Sprint(chain.Queued),
+			fmt.Sprint(chain.Closed), chain.Last.Local().Format(time.DateTime)})
 	}
-	if err := display.Table(e.out, []string{"WRITER", "RECORDS", "CHECKPOINTS", "UNSIGNED", "OPEN", "QUEUED BYTES", "LAST"}, rows); err != nil {
+	if err := display.Table(e.out, []string{"WRITER", "RECORDS", "CHECKPOINTS", "UNCONFIRMED", "OPEN", "QUEUED BYTES", "CLOSED", "LAST"}, rows); err != nil {
 		return err
 	}
 	for _, f := range report.Findings {

@@ -36,9 +36,10 @@ func TestAuditVerifyReportsChanges(t *testing.T) {
 	}
 	log, at = audit.AppendRecord(log, audit.Head{Writer: name, Time: now}, at, audit.Entry{Record: record})
 	before := len(log)
-	if log, _, err = audit.AppendCheckpoint(log, audit.Head{Writer: name, Time: now}, at, key); err != nil {
+	if log, at, err = audit.AppendCheckpoint(log, audit.Head{Writer: name, Time: now}, at, key); err != nil {
 		t.Fatal(err)
 	}
+	forged, _ := audit.AppendRecord(bytes.Clone(log), audit.Head{Writer: name, Time: now}, at, audit.Entry{Record: record})
 	write := func(content []byte, path ...string) {
 		t.Helper()
 		file := filepath.Join(append([]string{dir}, path...)...)
@@ -60,6 +61,7 @@ func TestAuditVerifyReportsChanges(t *testing.T) {
 		"a valid chain":  {log, "sink", 0, name + "  1        2"},
 		"a changed name": {bytes.Replace(log, []byte("ada@"), []byte("bob@"), 1), "sink", 1, name + ": line 2, record 2: changed: "},
 		"a cut end":      {log[:before], "sink", 1, name + ": the chain, record 3: cut: "},
+		"a forged end":   {forged, "sink", 1, name + ": line 4, record 4: unconfirmed: "},
 		"no sink":        {log, "nowhere", 4, ""},
 	} {
 		write(c.content, "sink", name+".jsonl")
