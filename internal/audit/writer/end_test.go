@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,4 +118,36 @@ func TestIdleWriterReportsForgedRecord(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// TestLateExportIsConfirmed exports several chunks of a queue after the sink was away. Without the queue, a verification after each one must not
+// find records whose checkpoint is late.
+func TestLateExportIsConfirmed(t *testing.T) {
+	r := newRegion(t, t.TempDir())
+	r.sync = func(*os.File) error { return nil }
+	r.sink.down.Store(true)
+	w, stop := r.start(t)
+	var wg sync.WaitGroup
+	for n := range 2500 {
+		wg.Go(func() {
+			if err := w.Append(t.Context(), record(n)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	appends := 0
+	r.sink.appended = func() {
+		appends++
+		if report := r.verifyAt(t, func() time.Time { return time.Now().Add(time.Hour) }); len(report.Findings) > 0 {
+			t.Errorf("after append %d: %+v", appends, report.Findings)
+		}
+	}
+	r.sink.down.Store(false)
+	_, stop = r.start(t)
+	stop()
+	if report := r.noFindings(t); appends < 2 || report.Chains[0].Records != 2500 {
+		t.Errorf("after %d appends the sink has %+v", appends, report.Chains)
+	}
 }

@@ -135,6 +135,9 @@ func (e *exporter) step(ctx context.Context) (more bool, err error) {
 		}
 		return false, nil
 	}
+	if e.exported+int64(len(chunk)) < e.queue.position().Offset {
+		chunk = upToCheckpoint(chunk)
+	}
 	if err := e.config.Log.Append(ctx, e.queue.writer, e.exported, chunk); err != nil {
 		e.known = false // a part may be stored
 		return false, err
@@ -190,6 +193,16 @@ func (e *exporter) compare(ctx context.Context, from, to int64) (err error) {
 		from += int64(len(want))
 	}
 	return nil
+}
+
+// upToCheckpoint returns a chunk without the records after its last checkpoint; all of it if it has none. Until the sink has everything, what it
+// has is confirmed, however old the records are.
+func upToCheckpoint(chunk []byte) []byte {
+	begin := bytes.LastIndex(chunk, []byte("\n"+checkpointPrefix)) + 1
+	if length := bytes.IndexByte(chunk[begin:], '\n') + 1; begin > 0 && length > 0 {
+		return chunk[:begin+length]
+	}
+	return chunk
 }
 
 // noteCheckpoint keeps the last checkpoint of a chunk. The first line of a chunk may be incomplete.

@@ -55,6 +55,8 @@ type region struct {
 type unreliable struct {
 	*sink.File
 	down, partial atomic.Bool
+	// appended, if not nil, is called after each append.
+	appended func()
 }
 
 func (u *unreliable) Append(ctx context.Context, name string, offset int64, content []byte) error {
@@ -66,6 +68,9 @@ func (u *unreliable) Append(ctx context.Context, name string, offset int64, cont
 			return err
 		}
 		return errors.New("the connection was lost")
+	}
+	if u.appended != nil {
+		defer u.appended()
 	}
 	return u.File.Append(ctx, name, offset, content)
 }
