@@ -18,7 +18,7 @@ const (
 	adminAudience = "https://admin.hcpmesh.local"
 	// adminClientID is the application ID of hcpctl, with which SREs call admin, and hcpctlObjectID its principal.
 	adminClientID  = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa"
-	hcpctlObjectID = "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a07"
+	hcpctlObjectID = "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a0a"
 	// portalClientID is the application ID of the SRE portal, with which SREs call admin, and portalObjectID its principal.
 	portalClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3ab"
 	portalObjectID = "91d4c3a2-5b6e-4f70-8a91-0c2d4e6f8a08"

@@ -22,7 +22,7 @@ func OpenRules() []Rule {
 		httpRules(Operations, anybody, "GET /healthz", "GET /readyz", "GET /version", "GET /metrics"),
 		httpRules(UpdateGraph, anybody, "GET /api/upgrades_info/graph", "GET /api/upgrades_info/v1/graph"),
 		httpRules(ARMFrontDoor, anybody, "GET /metadata/endpoints", "POST /{tenant}/oauth2/v2.0/token",
-			"GET /{tenant}/v2.0/.well-known/openid-configuration", "GET /{tenant}/discovery/v2.0/keys", "GET /{tenant}/oauth2/v2.0/authorize", "GET /{tenant}/oauth2/v2.0/logout"),
+			"GET /{tenant}/v2.0/.well-known/openid-configuration", "GET /{tenant}/discovery/v2.0/keys", "GET /{tenant}/oauth2/v2.0/authorize", "POST /{tenant}/oauth2/v2.0/authorize", "GET /{tenant}/oauth2/v2.0/logout"),
 		httpRules(Portal, anybody, "GET /assets/{name}", "GET /sign-in", "GET /signed-in", "GET /signed-out", "POST /sign-out", "POST /theme"),
 	)
 }

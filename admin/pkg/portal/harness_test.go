@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -204,7 +203,7 @@ func newHarness(t testing.TB) *harness {
 	door.StartTLS()
 	t.Cleanup(door.Close)
 	person := func(name, id, group string) token.Client {
-		return token.Client{TenantID: testTenant, ClientID: "hcpctl", ClientSecret: rand.Text(), ObjectID: id, Name: name, Groups: []string{group}, Audiences: []string{testAudience}}
+		return token.Client{TenantID: testTenant, ClientID: "hcpctl", ClientSecret: password, ObjectID: id, Name: name, Groups: []string{group}, Audiences: []string{testAudience}}
 	}
 	issuer, err := token.NewIssuer(door.URL, dir, []token.Client{
 		{TenantID: testTenant, ClientID: testPortal, ObjectID: "p", Name: "the SRE portal", Workload: "sa:admin", Audiences: []string{testAudience},
@@ -407,23 +406,26 @@ func (b *browser) post(target string, form url.Values) reply {
 // location returns the URL to which a response leads.
 func (r reply) location() string { return r.Header.Get("Location") }
 
-var personLink = regexp.MustCompile(`<a href="([^"]+)">([^<]+)</a>`)
+// password is that of all people.
+const password = "password"
 
-// choose returns the URL with which a person signs in, from the page of the issuer.
-func (b *browser) choose(page reply, name string) string {
+var personButton = regexp.MustCompile(`<button name="([^"]+)" value="([^"]+)">([^<]+)</button>`)
+
+// choose signs a person in on the page of the issuer, and returns its response.
+func (b *browser) choose(page reply, name string) reply {
 	b.h.t.Helper()
-	for _, match := range personLink.FindAllStringSubmatch(page.body, -1) {
-		if match[2] == name {
-			return page.Request.URL.Scheme + "://" + page.Request.URL.Host + html.UnescapeString(match[1])
+	for _, match := range personButton.FindAllStringSubmatch(page.body, -1) {
+		if match[3] == name {
+			return b.post(page.Request.URL.String(), url.Values{match[1]: {match[2]}, "hcpmesh_password": {password}})
 		}
 	}
 	b.h.t.Fatalf("the issuer does not offer %s: %s", name, page.body)
-	return ""
+	return reply{}
 }
 
 // signIn signs a person in who asked for a path, and returns the page to which that leads.
 func (b *browser) signIn(name, path string) reply {
 	b.h.t.Helper()
-	back := b.get(b.choose(b.get(b.get(b.get(path).location()).location()), name)).location()
+	back := b.choose(b.get(b.get(b.get(path).location()).location()), name).location()
 	return b.get(back)
 }

@@ -61,7 +61,7 @@ func TestSignInRefusesForeignAnswers(t *testing.T) {
 	h := newHarness(t)
 	// answer starts a sign-in and returns the URL to which the issuer leads.
 	answer := func(b *browser) *url.URL {
-		back := b.get(b.choose(b.get(b.get("/sign-in?return=/me").location()), "oncall@example.com")).location()
+		back := b.choose(b.get(b.get("/sign-in?return=/me").location()), "oncall@example.com").location()
 		u, err := url.Parse(back)
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ func (b *browser) again(name string) reply {
 	if query.Get("claims") != `{"access_token":{"acrs":{"essential":true,"value":"c1"}}}` || query.Get("prompt") != "login" || query.Get("login_hint") != "oncall@example.com" {
 		b.h.t.Errorf("the authorization request has %v", query)
 	}
-	return b.get(b.get(b.choose(b.get(response.location()), name)).location())
+	return b.get(b.choose(b.get(response.location()), name).location())
 }
 
 // TestStepUpKeepsTheForm sends a form that admin refuses with a claims challenge. After a new sign-in the form is as it was, is sent once by the

@@ -9,9 +9,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
-// devicePath is the path below a tenant of the page on which a person enters the code of a device. It is in lower case.
-const devicePath = "oauth2/v2.0/deviceauth"
-
 // userCodeParameter is the parameter of that page with the code.
 const userCodeParameter = "user_code"
 
@@ -45,19 +42,18 @@ func (d *FrontDoor) authorizeDevice(tenant string, r *http.Request) *response {
 // signInDevice asks for the code of a device and for the person who signs in to it. The person must confirm with a form of this page, because
 // somebody else may have sent a link with a code of another device (RFC 8628, section 5.4).
 func (d *FrontDoor) signInDevice(w http.ResponseWriter, r *http.Request, tenant string) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxTokenRequest)
-	if err := errors.Join(http.NewCrossOriginProtection().Check(r), r.ParseForm()); err != nil {
-		d.page(w, http.StatusForbidden, signInPage{Title: "The request was refused", Text: "It came from a page of another site, or is not a form."})
-		return
-	}
 	entered := r.Form.Get(userCodeParameter)
 	if entered == "" {
 		d.page(w, http.StatusOK, signInPage{Title: "Enter the code of your device", Text: "The program that asks you to sign in shows the code.", AskCode: true})
 		return
 	}
 	asked, userCode, err := d.options.Tokens.DeviceSignIn(tenant, entered)
+	status, refusal := http.StatusOK, ""
 	if err == nil && r.Method == http.MethodPost {
-		if err = d.options.Tokens.DecideDevice(tenant, userCode, r.PostForm.Get(personParameter)); err == nil {
+		err = d.options.Tokens.DecideDevice(tenant, userCode, r.PostForm.Get(personParameter), r.PostForm.Get(passwordParameter))
+		if errors.Is(err, token.ErrWrongPassword) {
+			status, refusal, err = http.StatusUnauthorized, wrongPassword, nil
+		} else if err == nil {
 			done := signInPage{Title: "You are signed in to " + asked.Application, Text: "Return to the program. You can close this window."}
 			if r.PostForm.Get(personParameter) == "" {
 				done = signInPage{Title: "Nobody is signed in", Text: "The program with this code gets no access."}
@@ -70,6 +66,6 @@ func (d *FrontDoor) signInDevice(w http.ResponseWriter, r *http.Request, tenant 
 		d.page(w, http.StatusBadRequest, signInPage{Title: "The code is not accepted", Text: err.Error() + ".", AskCode: true})
 		return
 	}
-	d.page(w, http.StatusOK, signInPage{Title: "Choose who signs in to " + asked.Application, Code: userCode, People: asked.People,
-		Text: "Continue only if the program that you started shows the code " + userCode + ". " + noPasswords + confirmation(asked)})
+	d.page(w, status, signInPage{Title: "Choose who signs in to " + asked.Application, Code: userCode, People: asked.People,
+		Text: refusal + "Continue only if the program that you started shows the code " + userCode + ". " + passwords + confirmation(asked)})
 }

@@ -14,16 +14,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
-// personParameter is the parameter of an authorization request with the object ID of the chosen person. The issuer has no passwords.
-const personParameter = "hcpmesh_person"
+// personParameter and passwordParameter are the fields of a form with the object ID of the chosen person and the person's password.
+const personParameter, passwordParameter = "hcpmesh_person", "hcpmesh_password"
+
+// The paths below a tenant of the pages for browsers, in lower case.
+const signInPath, signOutPath, devicePath = "oauth2/v2.0/authorize", "oauth2/v2.0/logout", "oauth2/v2.0/deviceauth"
 
 // respondToBrowser responds to the requests of browsers that sign in or out, and reports whether the request is one. The pages need no
 // token and no script.
 func (d *FrontDoor) respondToBrowser(w http.ResponseWriter, r *http.Request) bool {
 	tenant, rest, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 	rest = asciifold.Lower(rest)
-	device := rest == devicePath && (r.Method == http.MethodGet || r.Method == http.MethodPost)
-	if !device && (r.Method != http.MethodGet || rest != "oauth2/v2.0/authorize" && rest != "oauth2/v2.0/logout") {
+	form := (rest == devicePath || rest == signInPath) && (r.Method == http.MethodGet || r.Method == http.MethodPost)
+	if !form && (r.Method != http.MethodGet || rest != signOutPath) {
 		return false
 	}
 	if throttled := d.throttlePeer(r); throttled != nil {
@@ -33,31 +36,40 @@ func (d *FrontDoor) respondToBrowser(w http.ResponseWriter, r *http.Request) boo
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	styles := sha256.Sum256([]byte(signInStyles))
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(styles[:])+"'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(styles[:])+"'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'")
 	header.Set("X-Content-Type-Options", "nosniff")
 	// The address of the page contains the state of the application.
 	header.Set("Referrer-Policy", "no-referrer")
-	if device {
-		d.signInDevice(w, r, tenant)
-		return true
-	}
-	if rest == "oauth2/v2.0/logout" {
+	if rest == signOutPath {
 		d.signOut(w, r, tenant)
 		return true
 	}
-	d.signIn(w, r, tenant)
+	// Forms have passwords. A page of another site must not send them.
+	r.Body = http.MaxBytesReader(w, r.Body, maxTokenRequest)
+	if err := errors.Join(http.NewCrossOriginProtection().Check(r), r.ParseForm()); err != nil {
+		d.page(w, http.StatusForbidden, signInPage{Title: "The request was refused", Text: "It came from a page of another site, or is not a form."})
+		return true
+	}
+	if rest == devicePath {
+		d.signInDevice(w, r, tenant)
+	} else {
+		d.signIn(w, r, tenant)
+	}
 	return true
 }
 
-// signIn lets a person choose who signs in, and sends the code of the chosen person to the application.
+// signIn lets a person sign in with a password, and sends the code of the person to the application.
 func (d *FrontDoor) signIn(w http.ResponseWriter, r *http.Request, tenant string) {
-	query := r.URL.Query()
-	asked, err := d.options.Tokens.SignIn(tenant, query)
-	answer := url.Values{"state": {asked.State}}
-	if objectID := query.Get(personParameter); err == nil && objectID != "" {
+	asked, err := d.options.Tokens.SignIn(tenant, r.URL.Query())
+	answer, status, refusal := url.Values{"state": {asked.State}}, http.StatusOK, ""
+	if objectID := r.PostForm.Get(personParameter); err == nil && objectID != "" {
 		var code string
-		code, err = d.options.Tokens.Code(asked, objectID)
-		answer.Set("code", code)
+		code, err = d.options.Tokens.Code(asked, objectID, r.PostForm.Get(passwordParameter))
+		if errors.Is(err, token.ErrWrongPassword) {
+			status, refusal, err = http.StatusUnauthorized, wrongPassword, nil
+		} else {
+			answer.Set("code", code)
+		}
 	}
 	var failure *token.SignInError
 	switch {
@@ -71,19 +83,21 @@ func (d *FrontDoor) signIn(w http.ResponseWriter, r *http.Request, tenant string
 	}
 	if err != nil || answer.Has("code") {
 		w.Header().Set("Location", asked.RedirectURI+"?"+answer.Encode())
-		w.WriteHeader(http.StatusFound)
+		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	page := signInPage{Title: "Choose who signs in to " + asked.Application, Text: noPasswords + confirmation(asked)}
-	for _, person := range asked.People {
-		query.Set(personParameter, person.ObjectID)
-		page.Links = append(page.Links, signInLink{URL: r.URL.Path + "?" + query.Encode(), Text: person.Name})
+	// Browsers apply the policy also to the redirect behind the form.
+	if back, err := url.Parse(asked.RedirectURI); err == nil {
+		w.Header().Set("Content-Security-Policy", w.Header().Get("Content-Security-Policy")+" "+back.Scheme+"://"+back.Host)
 	}
-	d.page(w, http.StatusOK, page)
+	d.page(w, status, signInPage{Title: "Choose who signs in to " + asked.Application, Text: refusal + passwords + confirmation(asked), People: asked.People})
 }
 
-// noPasswords is the text of pages on which a person is chosen.
-const noPasswords = "This identity provider belongs to a local region. It has no passwords."
+// passwords is the text of pages on which a person is chosen.
+const passwords = "This identity provider belongs to a local region. The password of a person is the clientSecret in the file front-door/engineers.json of the region's state folder."
+
+// wrongPassword begins the text of these pages after a wrong password.
+const wrongPassword = "This is not the password of this person. "
 
 // confirmation returns the text about the authentication contexts of a sign-in.
 func confirmation(asked token.SignIn) string {
@@ -106,23 +120,21 @@ func (d *FrontDoor) signOut(w http.ResponseWriter, r *http.Request, tenant strin
 // signInPage is the content of a page of the issuer.
 type signInPage struct {
 	Title, Text string
-	Links       []signInLink
-	// AskCode shows a form for the code of a device, and Code one that chooses between People for the device with the code.
+	// AskCode shows a form for the code of a device.
 	AskCode bool
-	Code    string
-	People  []token.Client
+	// People shows a form in which one of them signs in, with Code to the device with the code.
+	People []token.Client
+	Code   string
 }
-
-type signInLink struct{ URL, Text string }
 
 // signInStyles are the styles of the pages. The policy of the pages allows no others.
 const signInStyles = `:root{color-scheme:light dark}` +
 	`body{margin:0;min-height:100vh;display:grid;place-items:center;font:1rem/1.5 system-ui,sans-serif;background:light-dark(#f2f2f2,#151515);color:light-dark(#151515,#fff)}` +
 	`main{box-sizing:border-box;width:min(28rem,100vw - 2rem);padding:2rem;border-radius:1rem;background:light-dark(#fff,#292929);border:1px solid light-dark(#c7c7c7,#707070)}` +
-	`h1{margin:0 0 .5rem;font-size:1.375rem;line-height:1.3}p{margin:0 0 1.25rem;color:light-dark(#4d4d4d,#c7c7c7)}ul{margin:0;padding:0;list-style:none;display:grid;gap:.5rem}` +
-	`form{display:grid;gap:.5rem}input{padding:.75rem 1rem;font:inherit;text-transform:uppercase}` +
-	`a,button{display:block;padding:.75rem 1rem;border:1px solid light-dark(#c7c7c7,#707070);border-radius:.5rem;background:none;font:inherit;text-align:left;color:light-dark(#06c,#92c5f9);text-decoration:none}` +
-	`a:hover,a:focus-visible,button:hover,button:focus-visible{border-color:currentColor;text-decoration:underline}`
+	`h1{margin:0 0 .5rem;font-size:1.375rem;line-height:1.3}p{margin:0 0 1.25rem;color:light-dark(#4d4d4d,#c7c7c7)}` +
+	`form{display:grid;gap:.5rem}input{padding:.75rem 1rem;font:inherit}#code{text-transform:uppercase}` +
+	`button{display:block;padding:.75rem 1rem;border:1px solid light-dark(#c7c7c7,#707070);border-radius:.5rem;background:none;font:inherit;text-align:left;color:light-dark(#06c,#92c5f9)}` +
+	`button:hover,button:focus-visible{border-color:currentColor;text-decoration:underline}`
 
 var signInTemplate = htmltemplate.Must(htmltemplate.New("sign-in").Parse(`<!doctype html>
 <html lang="en">
@@ -131,13 +143,11 @@ var signInTemplate = htmltemplate.Must(htmltemplate.New("sign-in").Parse(`<!doct
 <main>
 <h1>{{.Title}}</h1>
 <p>{{.Text}}</p>
-{{with .Links}}<ul>
-{{range .}}<li><a href="{{.URL}}">{{.Text}}</a></li>
-{{end}}</ul>{{end}}
 {{if .AskCode}}<form method="get"><label for="code">Code</label><input id="code" name="user_code" autocomplete="off" autofocus required><button>Continue</button></form>{{end}}
-{{with .Code}}<form method="post"><input type="hidden" name="user_code" value="{{.}}">
-{{range $.People}}<button name="` + personParameter + `" value="{{.ObjectID}}">{{.Name}}</button>
-{{end}}<button name="` + personParameter + `" value="">Nobody: I did not start this sign-in</button></form>{{end}}
+{{with .People}}<form method="post">{{with $.Code}}<input type="hidden" name="user_code" value="{{.}}">{{end}}
+<label for="password">Password</label><input id="password" name="` + passwordParameter + `" type="password" autocomplete="current-password" autofocus>
+{{range .}}<button name="` + personParameter + `" value="{{.ObjectID}}">{{.Name}}</button>
+{{end}}{{if $.Code}}<button name="` + personParameter + `" value="">Nobody: I did not start this sign-in</button>{{end}}</form>{{end}}
 </main>
 </body>
 </html>

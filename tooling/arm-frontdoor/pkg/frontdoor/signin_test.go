@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
-// TestBrowserSignsIn checks that the page offers the people with access, that their links lead back to the application, and that errors
+// TestBrowserSignsIn checks that the page offers the people with access, that only their passwords lead back to the application, and that errors
 // lead back only to a registered URI.
 func TestBrowserSignsIn(t *testing.T) {
 	h := newEnvironment(t)
@@ -23,9 +24,15 @@ func TestBrowserSignsIn(t *testing.T) {
 		token.Client{TenantID: tenant, ClientID: "hcpctl", ClientSecret: "a", ObjectID: "alice", Name: "alice@example.com", Audiences: []string{audience}})
 	client := *h.client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	get := func(path string, query url.Values) (*http.Response, string) {
+	send := func(method, path string, query, form url.Values, site string) (*http.Response, string) {
 		t.Helper()
-		response, err := client.Get(h.server.URL + "/" + tenant + path + "?" + query.Encode())
+		request, err := http.NewRequestWithContext(t.Context(), method, h.server.URL+"/"+tenant+path+"?"+query.Encode(), strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Sec-Fetch-Site", site)
+		response, err := client.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,6 +43,10 @@ func TestBrowserSignsIn(t *testing.T) {
 		}
 		return response, string(body)
 	}
+	get := func(path string, query url.Values) (*http.Response, string) {
+		t.Helper()
+		return send(http.MethodGet, path, query, nil, "none")
+	}
 	sum := sha256.Sum256([]byte("verifier"))
 	query := url.Values{"client_id": {"portal"}, "redirect_uri": {back}, "response_type": {"code"}, "scope": {"openid " + audience + "/.default"}, "state": {"a state"},
 		"nonce": {"n"}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}}
@@ -43,20 +54,36 @@ func TestBrowserSignsIn(t *testing.T) {
 	if response.StatusCode != http.StatusOK || !strings.Contains(body, "alice@example.com") || !strings.Contains(body, "SRE &lt;portal&gt;") || strings.Contains(body, "dev@test") {
 		t.Errorf("%s: %s", response.Status, body)
 	}
-	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") {
+	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") || !strings.HasSuffix(policy, "form-action 'self' https://portal.example") {
 		t.Errorf("the policy of the page is %q", policy)
 	}
-	query.Set(personParameter, "alice")
-	response, _ = get("/oauth2/v2.0/authorize", query)
+	signIn := func(person, password, site string) (*http.Response, string) {
+		t.Helper()
+		return send(http.MethodPost, "/oauth2/v2.0/authorize", query, url.Values{personParameter: {person}, passwordParameter: {password}}, site)
+	}
+	for _, password := range []string{"", "wrong"} {
+		if response, body := signIn("alice", password, "same-origin"); response.StatusCode != http.StatusUnauthorized || response.Header.Get("Location") != "" || !strings.Contains(body, "not the password") {
+			t.Errorf("the password %q: %s to %s: %s", password, response.Status, response.Header.Get("Location"), body)
+		}
+	}
+	if response, _ := signIn("alice", "a", "cross-site"); response.StatusCode != http.StatusForbidden {
+		t.Errorf("the form of another site: %s", response.Status)
+	}
+	linked := maps.Clone(query)
+	linked.Set(personParameter, "alice")
+	linked.Set(passwordParameter, "a")
+	if response, _ := get("/oauth2/v2.0/authorize", linked); response.StatusCode != http.StatusOK {
+		t.Errorf("a link signs a person in: %s", response.Status)
+	}
+	response, _ = signIn("alice", "a", "same-origin")
 	location, err := response.Location()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if response.StatusCode != http.StatusFound || !strings.HasPrefix(location.String(), back+"?") || location.Query().Get("state") != "a state" || location.Query().Get("code") == "" {
+	if response.StatusCode != http.StatusSeeOther || !strings.HasPrefix(location.String(), back+"?") || location.Query().Get("state") != "a state" || location.Query().Get("code") == "" {
 		t.Errorf("%s to %s", response.Status, location)
 	}
-	query.Set(personParameter, "nobody")
-	response, _ = get("/oauth2/v2.0/authorize", query)
+	response, _ = signIn("nobody", "a", "same-origin")
 	if location, err = response.Location(); err != nil || location.Query().Get("error") != "access_denied" || location.Query().Has("code") {
 		t.Errorf("a person without access: %v, %v", location, err)
 	}
@@ -129,15 +156,20 @@ func TestPersonSignsInToDevice(t *testing.T) {
 	if status, body := send(page, url.Values{"user_code": {"wrong"}}, nil); status != http.StatusBadRequest || strings.Contains(body, "alice") {
 		t.Errorf("a wrong code: %d: %s", status, body)
 	}
-	chosen := url.Values{"user_code": {device.UserCode}, personParameter: {"alice"}}
+	chosen := url.Values{"user_code": {device.UserCode}, personParameter: {"alice"}, passwordParameter: {"a"}}
 	if status, body := send(page, chosen, nil); status != http.StatusOK || !strings.Contains(body, "alice@example.com") || !strings.Contains(body, device.UserCode) {
 		t.Errorf("the choice: %d: %s", status, body)
 	}
 	if status, _ := send(page, chosen, http.Header{"Sec-Fetch-Site": {"cross-site"}}); status != http.StatusForbidden {
 		t.Errorf("the form of another site: %d", status)
 	}
+	wrong := maps.Clone(chosen)
+	wrong.Set(passwordParameter, "wrong")
+	if status, body := send(page, wrong, own); status != http.StatusUnauthorized || !strings.Contains(body, "not the password") || !strings.Contains(body, device.UserCode) {
+		t.Errorf("a wrong password: %d: %s", status, body)
+	}
 	if _, body := redeem(); strings.Contains(body, "access_token") {
-		t.Error("a link or another site signed a person in")
+		t.Error("a wrong password, a link or another site signed a person in")
 	}
 	if status, body := send(page, chosen, own); status != http.StatusOK || !strings.Contains(body, "signed in to hcpctl") {
 		t.Errorf("the form: %d: %s", status, body)

@@ -142,9 +142,9 @@ func (i *Issuer) DeviceSignIn(tenant, entered string) (s SignIn, userCode string
 	return waiting.signIn, userCode, nil
 }
 
-// DecideDevice signs the person with an object ID in to the device with a user code. An empty object ID declines the sign-in. Each device is decided
-// once.
-func (i *Issuer) DecideDevice(tenant, entered, objectID string) error {
+// DecideDevice signs the person with an object ID and a password in to the device with a user code. An empty object ID declines the sign-in. Each
+// device is decided once.
+func (i *Issuer) DecideDevice(tenant, entered, objectID, password string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	waiting := i.deviceOf(normalUserCode(entered))
@@ -155,11 +155,11 @@ func (i *Issuer) DecideDevice(tenant, entered, objectID string) error {
 		waiting.declined = true
 		return nil
 	}
-	person := slices.IndexFunc(waiting.signIn.People, func(c Client) bool { return c.ObjectID == objectID })
-	if person < 0 {
-		return errors.New("the person has no access to the application")
+	person, err := waiting.signIn.person(objectID, password)
+	if err != nil {
+		return err
 	}
-	waiting.person, waiting.approved = waiting.signIn.People[person], true
+	waiting.person, waiting.approved = person, true
 	return nil
 }
 

@@ -50,7 +50,7 @@ func TestPublicApplicationsUseLoopback(t *testing.T) {
 		t.Fatal(err)
 	}
 	newCode := func(s token.SignIn) string {
-		code, err := issuer.Code(s, "alice")
+		code, err := issuer.Code(s, "alice", password)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,13 +109,16 @@ func TestDevicesAreDecidedOnce(t *testing.T) {
 	if err != nil || shown != device.UserCode || len(signIn.People) != 1 {
 		t.Errorf("%q: %q, %v, %v", entered, shown, signIn.People, err)
 	}
-	if err := issuer.DecideDevice("t", entered, "bob"); err == nil {
+	if err := issuer.DecideDevice("t", entered, "alice", "wrong"); !errors.Is(err, token.ErrWrongPassword) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	if err := issuer.DecideDevice("t", entered, "bob", password); err == nil {
 		t.Error("a person without access signed in")
 	}
-	if err := issuer.DecideDevice("t", entered, "alice"); err != nil {
+	if err := issuer.DecideDevice("t", entered, "alice", password); err != nil {
 		t.Fatal(err)
 	}
-	if err := issuer.DecideDevice("t", entered, "alice"); err == nil {
+	if err := issuer.DecideDevice("t", entered, "alice", password); err == nil {
 		t.Error("a device is decided twice")
 	}
 	if _, err := issuer.RedeemDevice("t", "portal", device.Code); !errors.Is(err, token.ErrInvalidClient) {
@@ -132,7 +135,7 @@ func TestDevicesAreDecidedOnce(t *testing.T) {
 	}
 
 	declined := begin()
-	if err := issuer.DecideDevice("t", declined.UserCode, ""); err != nil {
+	if err := issuer.DecideDevice("t", declined.UserCode, "", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := redeem(declined); !errors.Is(err, token.ErrDeclined) {
@@ -163,7 +166,7 @@ func TestAuthenticationContextsAreConfirmed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code, err := issuer.Code(asked, "alice")
+		code, err := issuer.Code(asked, "alice", password)
 		if err != nil {
 			t.Fatal(err)
 		}

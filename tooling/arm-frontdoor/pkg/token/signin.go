@@ -176,11 +176,27 @@ func (i *Issuer) people(tenant, audience string) []Client {
 	return people
 }
 
-// Code returns an authorization code for the person with an object ID. It may be redeemed once.
-func (i *Issuer) Code(s SignIn, objectID string) (string, error) {
-	person := slices.IndexFunc(s.People, func(c Client) bool { return c.ObjectID == objectID })
-	if person < 0 {
-		return "", &SignInError{"access_denied", "the person has no access to the application"}
+// ErrWrongPassword is the error for a password that is not that of the chosen person.
+var ErrWrongPassword = errors.New("the password is not that of this person")
+
+// person returns the person with an object ID who signs in with a password: the secret with which the person's command lines sign in. The error is
+// a *SignInError or ErrWrongPassword.
+func (s *SignIn) person(objectID, password string) (Client, error) {
+	at := slices.IndexFunc(s.People, func(c Client) bool { return c.ObjectID == objectID })
+	if at < 0 {
+		return Client{}, &SignInError{"access_denied", "the person has no access to the application"}
+	}
+	if subtle.ConstantTimeCompare([]byte(s.People[at].ClientSecret), []byte(password)) != 1 {
+		return Client{}, ErrWrongPassword
+	}
+	return s.People[at], nil
+}
+
+// Code returns an authorization code for the person with an object ID and a password. It may be redeemed once.
+func (i *Issuer) Code(s SignIn, objectID, password string) (string, error) {
+	person, err := s.person(objectID, password)
+	if err != nil {
+		return "", err
 	}
 	now := i.now()
 	i.mu.Lock()
@@ -194,7 +210,7 @@ func (i *Issuer) Code(s SignIn, objectID string) (string, error) {
 		return "", &SignInError{"temporarily_unavailable", "too many sign-ins are in progress"}
 	}
 	text := rand.Text()
-	i.codes[text] = code{signIn: s, person: s.People[person], expires: now.Add(codeLifetime)}
+	i.codes[text] = code{signIn: s, person: person, expires: now.Add(codeLifetime)}
 	return text, nil
 }
 

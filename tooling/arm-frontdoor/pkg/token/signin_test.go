@@ -26,6 +26,9 @@ const (
 	verifier      = "a-verifier-of-more-than-forty-three-characters"
 )
 
+// password is that of alice.
+const password = "a"
+
 // signInIssuer returns an issuer with a web application, its workload's assertion, and two people, one with access to the application.
 func signInIssuer(t *testing.T) (issuer *token.Issuer, assertion func(subject string) string) {
 	t.Helper()
@@ -44,7 +47,7 @@ func signInIssuer(t *testing.T) (issuer *token.Issuer, assertion func(subject st
 	issuer, err = token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
 		{TenantID: "t", ClientID: "portal", Name: "SRE portal", ObjectID: "p", Workload: "sa:admin", Audiences: []string{adminAudience}, RedirectURIs: []string{returnURI}},
 		{TenantID: "t", ClientID: "other", Name: "Other", ObjectID: "x", Workload: "sa:other", Audiences: []string{adminAudience}, RedirectURIs: []string{returnURI}},
-		{TenantID: "t", ClientID: "hcpctl", ClientSecret: "a", ObjectID: "alice", Name: "alice@example.com", Groups: []string{"readers"}, Audiences: []string{adminAudience}},
+		{TenantID: "t", ClientID: "hcpctl", ClientSecret: password, ObjectID: "alice", Name: "alice@example.com", Groups: []string{"readers"}, Audiences: []string{adminAudience}},
 		{TenantID: "t", ClientID: "customer", ClientSecret: "b", ObjectID: "bob", Name: "bob@example.com"},
 	}, adminAudience)
 	if err != nil {
@@ -124,10 +127,15 @@ func TestCodesAreRedeemedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := issuer.Code(signIn, "bob"); err == nil {
+		for _, wrong := range []string{"", "wrong"} {
+			if _, err := issuer.Code(signIn, "alice", wrong); !errors.Is(err, token.ErrWrongPassword) {
+				t.Errorf("the password %q: %v", wrong, err)
+			}
+		}
+		if _, err := issuer.Code(signIn, "bob", password); err == nil {
 			t.Error("a person without access got a code")
 		}
-		code, err := issuer.Code(signIn, "alice")
+		code, err := issuer.Code(signIn, "alice", password)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,12 +37,14 @@ type Issuer struct {
 	Refreshes atomic.Int32
 
 	server *httptest.Server
+	// passwords are those of the people.
+	passwords map[string]string
 }
 
 // New starts an issuer, which stops at the end of the test.
 func New(t *testing.T) *Issuer {
 	t.Helper()
-	i := &Issuer{}
+	i := &Issuer{passwords: map[string]string{}}
 	dir := t.TempDir()
 	door := httptest.NewUnstartedServer(nil)
 	door.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
@@ -58,7 +58,8 @@ func New(t *testing.T) *Issuer {
 	}
 	clients := []token.Client{{TenantID: Tenant, ClientID: "hcpctl", ObjectID: "c", Name: "hcpctl", Public: true, Audiences: []string{i.Application.Audience}, RedirectURIs: []string{"http://127.0.0.1/signed-in"}}}
 	for _, name := range []string{"oncall", "approver"} {
-		clients = append(clients, token.Client{TenantID: Tenant, ClientID: "hcpctl", ClientSecret: rand.Text(), ObjectID: name, Name: name + "@example.com", Groups: []string{"readers"}, Audiences: []string{i.Application.Audience}})
+		i.passwords[name] = rand.Text()
+		clients = append(clients, token.Client{TenantID: Tenant, ClientID: "hcpctl", ClientSecret: i.passwords[name], ObjectID: name, Name: name + "@example.com", Groups: []string{"readers"}, Audiences: []string{i.Application.Audience}})
 	}
 	tokens, err := token.NewIssuer(door.URL, dir, clients, i.Application.Audience)
 	if err != nil {
@@ -110,24 +111,25 @@ func (i *Issuer) load(method, target string, form url.Values) (page, location st
 	return string(body), response.Header.Get("Location"), err
 }
 
-var link = regexp.MustCompile(`<a href="([^"]+)">([^<]+)</a>`)
-
-// Choose opens the URL of a sign-in, chooses a person, and returns the URL to which the issuer leads.
+// Choose opens the URL of a sign-in, signs a person in, and returns the URL to which the issuer leads.
 func (i *Issuer) Choose(target, name string) (location string, err error) {
 	page, location, err := i.load(http.MethodGet, target, nil)
 	if err != nil || location != "" {
 		return location, err
 	}
-	for _, match := range link.FindAllStringSubmatch(page, -1) {
-		if match[2] == name+"@example.com" {
-			_, location, err = i.load(http.MethodGet, i.server.URL+html.UnescapeString(match[1]), nil)
-			return location, err
-		}
+	if !strings.Contains(page, name+"@example.com</button>") {
+		return "", fmt.Errorf("the issuer does not offer %s: %s", name, page)
 	}
-	return "", fmt.Errorf("the issuer does not offer %s: %s", name, page)
+	_, location, err = i.load(http.MethodPost, target, i.form(name))
+	return location, err
 }
 
-// Browser returns a function that acts as the browser of a person: it opens the URL of a sign-in, chooses the person, and returns to hcpctl.
+// form returns the fields with which a person signs in.
+func (i *Issuer) form(name string) url.Values {
+	return url.Values{"hcpmesh_person": {name}, "hcpmesh_password": {i.passwords[name]}}
+}
+
+// Browser returns a function that acts as the browser of a person: it opens the URL of a sign-in, signs the person in, and returns to hcpctl.
 func (i *Issuer) Browser(name string) func(target string) error {
 	return func(target string) error {
 		location, err := i.Choose(target, name)
@@ -141,6 +143,8 @@ func (i *Issuer) Browser(name string) func(target string) error {
 
 // Approve enters the code of a device on its page and chooses a person; an empty name declines.
 func (i *Issuer) Approve(page, code, name string) error {
-	_, _, err := i.load(http.MethodPost, page, url.Values{"user_code": {code}, "hcpmesh_person": {name}})
+	form := i.form(name)
+	form.Set("user_code", code)
+	_, _, err := i.load(http.MethodPost, page, form)
 	return err
 }
