@@ -47,3 +47,9 @@ func Deadlines(inEffect map[string]string) (creation, deletion time.Duration) {
 	}
 	return creation, deletion
 }
+
+// OperatorImageRepositories returns the registries and folders of repositories, such as quay.io/organization, whose images
+// ControlPlaneOperatorImage may name. The frontend and the management clusters refuse others.
+func OperatorImageRepositories() []string {
+	return []string{"quay.io/hypershift", "quay.io/openshift-release-dev", "quay.io/redhat-user-workloads", "registry.redhat.io"}
+}

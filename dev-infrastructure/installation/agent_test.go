@@ -128,9 +128,12 @@ func newBundle(consumer string, feedback map[string]any, path string, manifests 
 	return map[string]any{"ID": uuid.NewString(), "Name": "test", "Consumer": consumer, "Manifests": manifests, "Configs": configs}
 }
 
-func configMap(value string) map[string]any {
-	return object("v1", "ConfigMap", worksSpace, workName, map[string]any{"data": map[string]any{"value": value}})
+// configMap returns a ConfigMap with a value in the only key that the agent may write, dataKey. valuePath is the path of the value.
+func configMap(namespace, value string) map[string]any {
+	return object("v1", "ConfigMap", namespace, workName, map[string]any{"data": map[string]any{dataKey: value}})
 }
+
+const dataKey, valuePath = "ca-bundle.crt", `.data.ca-bundle\.crt`
 
 // reports returns a condition of a status: the feedback has a value, and everything is applied.
 func reports(value string) func(*workStatus) bool {
@@ -157,8 +160,8 @@ func (m *maestro) applyBundle(consumer string, keys *seal.PublicKeys) map[string
 	if err := sealedsecret.Seal(secret, consumer, keys); err != nil {
 		m.t.Fatal(err)
 	}
-	bundle := newBundle(consumer, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, ".data.value",
-		object("v1", "Namespace", "", worksSpace, nil), configMap("one"), secret)
+	bundle := newBundle(consumer, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, valuePath,
+		object("v1", "Namespace", "", worksSpace, nil), configMap(worksSpace, "one"), secret)
 	began := time.Now()
 	version := m.publish("create", bundle)
 	m.awaitStatus(bundle, version, "the status of the new bundle", reports("one"))
@@ -209,7 +212,7 @@ func (m *maestro) replaceAgent(bundle map[string]any) {
 		}
 		return fmt.Errorf("it exists: %v", err)
 	})
-	bundle["Manifests"].([]map[string]any)[1] = configMap("two")
+	bundle["Manifests"].([]map[string]any)[1] = configMap(worksSpace, "two")
 	version := m.publish("update", bundle)
 	m.awaitStatus(bundle, version, "the status of the changed bundle", reports("two"))
 	if after := m.pods(agentName); len(after) != 1 || after[0].UID == before[0].UID || after[0].Status.Phase != corev1.PodRunning {

@@ -33,15 +33,15 @@ var serviceClusterSteps = []string{"admin/deploy", "backend/deploy", "cluster-se
 func (p *pipelines) loseServiceCluster() {
 	p.t.Helper()
 	m := p.startServiceClusterSource()
-	kept := newBundle(shard, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, ".data.value",
-		object("v1", "Namespace", "", worksSpace, nil), configMap("one"))
+	kept := newBundle(shard, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, valuePath,
+		object("v1", "Namespace", "", worksSpace, nil), configMap(worksSpace, "one"))
 	m.awaitStatus(kept, m.publish("create", kept), "the status of a bundle before the loss", reports("one"))
 	stopWaiting := p.beginCluster()
 	// The server accepts a change and a new bundle, and does not live long enough to wait for their statuses.
-	kept["Manifests"].([]map[string]any)[1] = configMap("two")
+	kept["Manifests"].([]map[string]any)[1] = configMap(worksSpace, "two")
 	changed := m.publish("update", kept)
-	accepted := newBundle(shard, map[string]any{"resource": "configmaps", "namespace": afterLoss, "name": workName}, ".data.value", object("v1", "Namespace", "", afterLoss, nil),
-		object("v1", "ConfigMap", afterLoss, workName, map[string]any{"data": map[string]any{"value": "three"}}))
+	accepted := newBundle(shard, map[string]any{"resource": "configmaps", "namespace": afterLoss, "name": workName}, valuePath, object("v1", "Namespace", "", afterLoss, nil),
+		configMap(afterLoss, "three"))
 	created := m.publish("create", accepted)
 	lost := time.Now()
 	since := func() time.Duration { return time.Since(lost).Round(time.Millisecond) }

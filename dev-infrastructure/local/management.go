@@ -110,7 +110,11 @@ func (r *Region) kubeAPIServer(m *managementCluster) supervisor.Spec {
 				return err
 			}
 			administrator := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-			return managementaccess.Apply(ctx, administrator, "https://"+r.address(management(m.index, managementAPI)))
+			repositories, err := r.releaseRepositories()
+			if err != nil {
+				return err
+			}
+			return managementaccess.Apply(ctx, administrator, "https://"+r.address(management(m.index, managementAPI)), repositories)
 		},
 	}
 }

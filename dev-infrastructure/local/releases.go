@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
@@ -30,11 +31,11 @@ func (r *Region) signReleases() error {
 	if err := replaceFile(r.trustRootFile(), public, 0o644); err != nil {
 		return err
 	}
-	for _, path := range []string{"", r.config.ReleaseCatalog} {
-		catalog, err := release.Load(path)
-		if err != nil {
-			return err
-		}
+	catalogs, err := r.releaseCatalogs()
+	if err != nil {
+		return err
+	}
+	for _, catalog := range catalogs {
 		for _, known := range catalog.Releases() {
 			reference := signature.NewReference(known.Image, known.Version.String())
 			if err := key.SignInto(r.signaturesDir(), known.Digest, reference); err != nil {
@@ -43,6 +44,33 @@ func (r *Region) signReleases() error {
 		}
 	}
 	return nil
+}
+
+// releaseCatalogs returns the built-in catalogue and that of the region.
+func (r *Region) releaseCatalogs() ([]*release.Catalog, error) {
+	var catalogs []*release.Catalog
+	for _, path := range []string{"", r.config.ReleaseCatalog} {
+		catalog, err := release.Load(path)
+		if err != nil {
+			return nil, err
+		}
+		catalogs = append(catalogs, catalog)
+	}
+	return catalogs, nil
+}
+
+// releaseRepositories returns the repositories of the region's release images.
+func (r *Region) releaseRepositories() ([]string, error) {
+	catalogs, err := r.releaseCatalogs()
+	if err != nil {
+		return nil, err
+	}
+	var repositories []string
+	for _, catalog := range catalogs {
+		repositories = append(repositories, catalog.Repositories()...)
+	}
+	slices.Sort(repositories)
+	return slices.Compact(repositories), nil
 }
 
 // signatureFlags returns the flags with which Cluster Service verifies releases.

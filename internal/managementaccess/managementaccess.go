@@ -1,9 +1,11 @@
 // Package managementaccess limits what Maestro's agent, monitor's prober, the log forwarder, the egress proxy and the agent of tunnels can do on a
-// management cluster. Whoever can publish works could otherwise run programs there, or give themselves any right. A role permits the agent the kinds that Cluster Service applies. An admission
-// policy permits it changes only in namespaces of clusters, only images that are named by digest, and of other kinds only the removal of
-// finalizers. The prober may read HostedClusters and what it needs to reach their API servers, and change one annotation. The forwarder may read
-// the metadata of namespaces, and change another annotation. The egress proxy may read which HostedCluster a control plane belongs to, and change a third one. The agent of tunnels may read which clusters exist and where their API servers are, and issue
-// tokens of two service accounts for access sessions of engineers.
+// management cluster. Whoever can publish works could otherwise run programs there, or give themselves any right. A role permits the agent the
+// kinds that Cluster Service applies. An admission policy permits it changes only in namespaces of clusters, only the fields that Cluster Service
+// renders, only images of the region's repositories by digest, and of other kinds only the removal of finalizers. The file rendered.yaml lists
+// the fields; Cluster Service's tests generate it. The prober may read HostedClusters and what it needs to reach their API servers, and change
+// one annotation. The forwarder may read the metadata of namespaces, and change another annotation. The egress proxy may read which
+// HostedCluster a control plane belongs to, and change a third one. The agent of tunnels may read which clusters exist and where their API
+// servers are, and issue tokens of two service accounts for access sessions of engineers.
 //
 // The folder local has what only local regions have: the namespace of the agent of tunnels, which a chart gets from the pipelines, and the roles of the
 // forwarder and the egress proxy. Their policies are that of the prober with another annotation.
@@ -19,6 +21,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,8 +51,12 @@ func SessionAccount(level adminv1.Level) string { return "access-" + string(leve
 //go:embed objects local
 var files embed.FS
 
+// policyFile is the name of the files of admission policies.
+const policyFile = "3-policy.yaml"
+
 // Objects returns the objects that limit a user in YAML, by name of their file. A chart gives the program a service account instead.
-func Objects(user string) (map[string][]byte, error) {
+// releaseRepositories are the repositories of release images, separated by commas, that the policy of Maestro's agent permits.
+func Objects(user, releaseRepositories string) (map[string][]byte, error) {
 	objects := map[string][]byte{}
 	entries, err := files.ReadDir("objects/" + user)
 	if err != nil {
@@ -60,8 +67,14 @@ func Objects(user string) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	return objects, nil
+	if user == Agent {
+		objects[policyFile], err = addRendered(objects[policyFile], releaseRepositories)
+	}
+	return objects, err
 }
+
+// repositoryPattern matches a repository with its registry.
+var repositoryPattern = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
 
 // resources returns the path of the objects of a kind. namespace is empty for kinds without namespaces.
 func resources(kind, namespace string) (string, error) {
@@ -87,8 +100,13 @@ func resources(kind, namespace string) (string, error) {
 }
 
 // Apply creates or updates the objects of all users by server-side apply. The client has a cluster administrator's certificate, and server is the URL of
-// the API server.
-func Apply(ctx context.Context, client *http.Client, server string) error {
+// the API server. releaseRepositories are the repositories of the region's release images.
+func Apply(ctx context.Context, client *http.Client, server string, releaseRepositories []string) error {
+	for i, repository := range releaseRepositories {
+		if !repositoryPattern.MatchString(repository) {
+			return fmt.Errorf("releaseRepositories[%d]: %q is not REGISTRY/REPOSITORY", i, repository)
+		}
+	}
 	all := map[string][]byte{}
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -100,9 +118,13 @@ func Apply(ctx context.Context, client *http.Client, server string) error {
 	if err != nil {
 		return err
 	}
+	policy := "objects/" + Agent + "/" + policyFile
+	if all[policy], err = addRendered(all[policy], strings.Join(releaseRepositories, ",")); err != nil {
+		return err
+	}
 	for user, annotation := range map[string]string{Forwarder: logdelivery.Annotation, Egress: egressreport.Annotation} {
 		replacer := strings.NewReplacer(Prober, user, insidereport.Annotation, annotation)
-		for _, name := range []string{"3-policy.yaml", "4-policybinding.yaml"} {
+		for _, name := range []string{policyFile, "4-policybinding.yaml"} {
 			all["local/"+user+"/"+name] = []byte(replacer.Replace(string(all["objects/"+Prober+"/"+name])))
 		}
 	}

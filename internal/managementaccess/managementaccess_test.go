@@ -123,21 +123,56 @@ func TestAgent(t *testing.T) {
 	prepare(http.MethodPost, services, service("deleted"))
 	prepare(http.MethodPost, services, service("kept"))
 	prepare(http.MethodDelete, services+"/deleted", "")
+	eventually.Soon(t, "the API server serves HostedClusters", func() error {
+		status, answer := administrator.do(t, http.MethodPost, hosted, jsonType,
+			`{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"deleted","finalizers":["a/b"]}}`)
+		if status != http.StatusCreated && status != http.StatusConflict {
+			return fmt.Errorf("%d %s", status, answer)
+		}
+		return nil
+	})
+	prepare(http.MethodDelete, hosted+"/deleted", "")
 
 	image := func(image string) string {
 		return fmt.Sprintf(`{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"h"},"spec":{"release":{"image":%q}}}`, image)
 	}
-	digest := "example.com/release@sha256:" + strings.Repeat("0a", 32)
+	const releases, operators = "quay.io/openshift-release-dev/ocp-release", "quay.io/hypershift/hypershift"
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	spec := func(fields string) string { return `{"spec":{` + fields + `}}` }
+	annotation := func(name, value string) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, name, value)
+	}
+	operatorImage, imageOverrides := "hypershift.openshift.io/control-plane-operator-image", "hypershift.openshift.io/image-overrides"
 	cases := []struct {
 		reason, method, path, contentType, body string
 		status                                  int
 	}{
 		{"what Cluster Service applies", http.MethodPost, namespace + "/secrets", jsonType, `{"metadata":{"name":"s"}}`, http.StatusCreated},
-		{"and updates", http.MethodPatch, namespace + "/secrets/s", mergeType, `{"metadata":{"labels":{"a":"b"}}}`, http.StatusOK},
+		{"and updates", http.MethodPatch, namespace + "/secrets/s", mergeType, `{"metadata":{"labels":{"api.openshift.com/name":"b"}}}`, http.StatusOK},
 		{"and deletes", http.MethodDelete, namespace + "/secrets/s", jsonType, "", http.StatusOK},
-		{"an image by digest", http.MethodPost, hosted, jsonType, image(digest), http.StatusCreated},
-		{"an image by tag", http.MethodPost, hosted, jsonType, strings.Replace(image("example.com/release:4.20"), `"h"`, `"t"`, 1), http.StatusUnprocessableEntity},
-		{"a change to a tag", http.MethodPatch, hosted + "/h", mergeType, `{"spec":{"release":{"image":"example.com/release:4.20"}}}`, http.StatusUnprocessableEntity},
+		{"an image by digest", http.MethodPost, hosted, jsonType, image(releases + digest), http.StatusCreated},
+		{"an image by tag", http.MethodPost, hosted, jsonType, strings.Replace(image(releases+":4.20"), `"h"`, `"t"`, 1), http.StatusForbidden},
+		{"a change to a tag", http.MethodPatch, hosted + "/h", mergeType, spec(`"release":{"image":"` + releases + `:4.20"}`), http.StatusForbidden},
+		{"a change to a tag and a digest", http.MethodPatch, hosted + "/h", mergeType, spec(`"release":{"image":"` + releases + `:4.20` + digest + `"}`), http.StatusForbidden},
+		{"a foreign registry by digest", http.MethodPost, hosted, jsonType, strings.Replace(image("example.com/release"+digest), `"h"`, `"t"`, 1), http.StatusForbidden},
+		{"a change to a foreign registry", http.MethodPatch, hosted + "/h", mergeType, spec(`"release":{"image":"example.com/release` + digest + `"}`), http.StatusForbidden},
+		{"a repository whose name begins with that of the releases", http.MethodPatch, hosted + "/h", mergeType, spec(`"release":{"image":"` + releases + `-2` + digest + `"}`), http.StatusForbidden},
+		{"a control plane of another release by tag", http.MethodPatch, hosted + "/h", mergeType, spec(`"controlPlaneRelease":{"image":"` + releases + `:4.20"}`), http.StatusForbidden},
+		{"a control plane of another release by digest", http.MethodPatch, hosted + "/h", mergeType, spec(`"controlPlaneRelease":{"image":"example.com/release` + digest + `"}`), http.StatusForbidden},
+		{"an operator of the region", http.MethodPatch, hosted + "/h", mergeType, annotation(operatorImage, operators+digest), http.StatusOK},
+		{"an operator by tag", http.MethodPatch, hosted + "/h", mergeType, annotation(operatorImage, operators+":latest"), http.StatusForbidden},
+		{"a foreign operator", http.MethodPatch, hosted + "/h", mergeType, annotation(operatorImage, "example.com/operator"+digest), http.StatusForbidden},
+		{"other images of components", http.MethodPatch, hosted + "/h", mergeType, annotation(imageOverrides, "etcd=example.com/etcd"+digest), http.StatusForbidden},
+		{"a foreign release in spite of warnings", http.MethodPatch, hosted + "/h", mergeType, annotation("hypershift.openshift.io/force-upgrade-to", "example.com/release"+digest), http.StatusForbidden},
+		{"a finalizer", http.MethodPatch, hosted + "/h", mergeType, `{"metadata":{"finalizers":["a/b"]}}`, http.StatusForbidden},
+		{"an owner that is no work", http.MethodPatch, hosted + "/h", mergeType,
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"other","uid":"x"}]}}`, http.StatusForbidden},
+		{"its work as owner", http.MethodPatch, hosted + "/h", mergeType,
+			`{"metadata":{"ownerReferences":[{"apiVersion":"work.open-cluster-management.io/v1","kind":"AppliedManifestWork","name":"other","uid":"x"}]}}`, http.StatusOK},
+		{"a file of a control plane", http.MethodPost, namespace + "/configmaps", jsonType, `{"metadata":{"name":"c"},"data":{"config.json":"{}"}}`, http.StatusForbidden},
+		{"less security of a namespace", http.MethodPatch, namespace, mergeType, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`, http.StatusForbidden},
+		{"an annotation together with a finalizer of an object that is being deleted", http.MethodPatch, hosted + "/deleted", mergeType,
+			`{"metadata":{"finalizers":null,"annotations":{"` + imageOverrides + `":"etcd=example.com/etcd"}}}`, http.StatusForbidden},
 		{"its own definitions are checked elsewhere; others are refused", http.MethodPatch, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hostedclusters.hypershift.openshift.io", mergeType,
 			`{"metadata":{"labels":{"a":"b"}}}`, http.StatusForbidden},
 		{"a namespace that is not of a cluster", http.MethodPost, "/api/v1/namespaces", jsonType, `{"metadata":{"name":"other"}}`, http.StatusForbidden},

@@ -148,6 +148,17 @@ var (
 	riskPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
 )
 
+// Repositories returns the repositories of the release images, sorted.
+func (c *Catalog) Repositories() []string {
+	var repositories []string
+	for _, r := range c.releases {
+		repository, _, _ := strings.Cut(r.Image, "@")
+		repositories = append(repositories, repository)
+	}
+	slices.Sort(repositories)
+	return slices.Compact(repositories)
+}
+
 // Parse reads a catalogue from YAML. Unknown fields, malformed values, duplicates and references to unknown versions are errors
 // that name the field.
 func Parse(text []byte) (*Catalog, error) {

@@ -1,23 +1,20 @@
 package render_test
 
 import (
-	"context"
-	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/jsonpath"
-	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -51,19 +48,41 @@ func managementCluster(t *testing.T) (operatorClient, agentClient dynamic.Interf
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: wanted, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: wanted, ErrorIfPathMissing: true, CRDs: withoutSchema("SecretProviderClass", "SecretSync")}); err != nil {
 		t.Fatal(err)
 	}
-	if operatorClient, err = dynamic.NewForConfig(config); err != nil {
+	return dynamicClient(t, cluster.Kubeconfig()), dynamicClient(t, cluster.AgentKubeconfig(t))
+}
+
+// withoutSchema returns definitions of kinds that accept every field.
+func withoutSchema(kinds ...string) []*apiextensionsv1.CustomResourceDefinition {
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for _, kind := range kinds {
+		resource := resources[kind]
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		definition.Name = resource.GroupResource().String()
+		definition.Spec = apiextensionsv1.CustomResourceDefinitionSpec{Group: resource.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: resource.Resource, Singular: strings.ToLower(kind)},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: resource.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}}}}}
+		definitions = append(definitions, definition)
+	}
+	return definitions
+}
+
+// dynamicClient returns a client with the certificate of a kubeconfig and without a limit of its rate.
+func dynamicClient(t *testing.T, kubeconfig string) dynamic.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if config, err = clientcmd.BuildConfigFromFlags("", cluster.AgentKubeconfig(t)); err != nil {
+	config.QPS = -1
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if agentClient, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	return operatorClient, agentClient
+	return client
 }
 
 var resources = map[string]schema.GroupVersionResource{
@@ -76,33 +95,17 @@ var resources = map[string]schema.GroupVersionResource{
 	"CertificateSigningRequest":         certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"),
 	"CertificateSigningRequestApproval": certificatesv1alpha1.SchemeGroupVersion.WithResource("certificatesigningrequestapprovals"),
 	"CertificateRevocationRequest":      certificatesv1alpha1.SchemeGroupVersion.WithResource("certificaterevocationrequests"),
+
+	"SecretProviderClass": {Group: "secrets-store.csi.x-k8s.io", Version: "v1", Resource: "secretproviderclasses"},
+	"SecretSync":          {Group: "secret-sync.x-k8s.io", Version: "v1alpha1", Resource: "secretsyncs"},
 }
 
-// apply applies the manifests of all works as the work agent does. The server rejects unknown fields.
-func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *render.Renderer, aggregate *fleet.ClusterAggregate) {
+// apply applies the manifests of all works as the work agent does.
+func apply(t *testing.T, client dynamic.Interface, r *render.Renderer, aggregate *fleet.ClusterAggregate) {
 	t.Helper()
-	force := true
-	for _, w := range aggregate.Works {
-		bundle, err := r.Bundle(aggregate, w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, manifest := range bundle.Manifests {
-			if bundle.Configs[i].UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
-				continue
-			}
-			var object struct {
-				Kind     string
-				Metadata metav1.ObjectMeta
-			}
-			if err := json.Unmarshal(opened(t, manifest), &object); err != nil {
-				t.Fatal(err)
-			}
-			_, err := client.Resource(resources[object.Kind]).Namespace(object.Metadata.Namespace).Patch(ctx, object.Metadata.Name, types.ApplyPatchType,
-				opened(t, manifest), metav1.PatchOptions{FieldManager: workv1.DefaultFieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict})
-			if err != nil {
-				t.Errorf("%s %s: %v", object.Kind, object.Metadata.Name, err)
-			}
+	for _, found := range renderings(t, r, aggregate) {
+		if _, err := applyTo(t, client, found, metav1.PatchOptions{}); err != nil {
+			t.Errorf("%s: %v", found.resource, err)
 		}
 	}
 }
@@ -112,22 +115,13 @@ func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *rende
 // than the Go types (see go.mod), so this test also proves that the two fit together.
 func TestRealAPIServerAcceptsManifests(t *testing.T) {
 	client, agent := managementCluster(t)
-	r := renderer()
-	for name, change := range variants {
+	for name, settle := range allVariants(t) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			aggregate := settled(t, r, func(aggregate *fleet.ClusterAggregate) {
-				change(aggregate)
-				aggregate.Cluster.Status.ClusterId = fleet.ClusterID(name) // every variant is a different cluster
-			})
+			r, aggregate := settle()
 			// HyperShift creates this namespace before anything is applied to the control plane.
-			controlPlane := &unstructured.Unstructured{}
-			controlPlane.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-			controlPlane.SetName(fleet.ControlPlaneNamespace(r.Environment, aggregate.Cluster))
-			if _, err := client.Resource(resources["Namespace"]).Create(ctx, controlPlane, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			apply(ctx, t, agent, r, aggregate)
+			createNamespace(t, client, fleet.ControlPlaneNamespace(r.Environment, aggregate.Cluster))
+			apply(t, agent, r, aggregate)
 
 			namespace, clusterName := fleet.Namespace(r.Environment, aggregate.Cluster.ID()), fleet.HostedClusterName(aggregate.Cluster)
 			operatorWrite := `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"annotations":{"hypershift.openshift.io/HasBeenAvailable":"true"},
@@ -145,7 +139,7 @@ func TestRealAPIServerAcceptsManifests(t *testing.T) {
 			if err := r.Region.Settle(aggregate.Cluster.CreateTime, aggregate, r); err != nil {
 				t.Fatal(err)
 			}
-			apply(ctx, t, agent, r, aggregate)
+			apply(t, agent, r, aggregate)
 
 			object, err := hostedClusters.Get(ctx, clusterName, metav1.GetOptions{})
 			if err != nil {

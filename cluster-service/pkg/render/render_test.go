@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/yaml"
 
@@ -123,6 +124,41 @@ var variants = map[string]func(t *fleet.ClusterAggregate){
 	},
 }
 
+// maintenance changes an aggregate in the ways in which engineers and Azure change its rendering, and sets the fields that no variant sets.
+func maintenance(t *fleet.ClusterAggregate) {
+	variants["access"](t)
+	c, actor, now := t.Cluster, &csv1.Actor{Name: "a", Reason: "b", Ticket: "c"}, timestamppb.New(time.Unix(1_799_000_000, 0))
+	c.Spec.IdentityUrl, c.Spec.Dns, c.Spec.Ingress = "https://example.com", &csv1.Dns{BaseDomainPrefix: "mine"}, &csv1.Ingress{Visibility: csv1.Visibility_VISIBILITY_PUBLIC}
+	platform := c.Spec.Platform
+	platform.VnetIntegrationSubnetId, platform.OutboundType = platform.SubnetId, "LoadBalancer"
+	platform.DataPlaneOperators, platform.ServiceManagedIdentity = map[string]string{"disk-csi-driver": identity + "disk"}, identity+"service"
+	c.Spec.Identities[identity+"disk"] = &csv1.UserAssignedIdentity{ClientId: "aaaaaaaa-0000-0000-0000-000000000006", PrincipalId: "aaaaaaaa-0000-0000-0000-000000000007"}
+	t.Pools[0].Spec.Version = &csv1.Version{Id: "4.21.4", ChannelGroup: "stable"}
+	t.Pools[0].Spec.Size = &csv1.NodePoolSpec_Autoscaling{Autoscaling: &csv1.NodePoolAutoscaling{Min: 1, Max: 2}}
+	credential := t.Credentials[0].Spec
+	credential.Requester, credential.Reason, credential.NotAfter, credential.Elevation, credential.Emergency = "a", "b", now, "c", true
+	credential.Level = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER
+	c.Spec.Experiments = map[string]string{experiment.ControlPlaneOperatorImage: "quay.io/hypershift/hypershift@sha256:" + strings.Repeat("0a", 32)}
+	c.Overrides = &csv1.ClusterOverrides{Size: &csv1.ClusterSizeOverride{Size: "large", Actor: actor, Time: now},
+		Pause: &csv1.ClusterPause{Until: timestamppb.New(time.Unix(1_800_003_600, 0)), Actor: actor, Time: now}}
+	c.Status.ControlPlaneRestartTime = now
+	t.Upgrades = []*fleet.Upgrade{{UID: "9a4b6f0e-7a52-4a0b-8a0d-0d4f0f6f3c42", ClusterUID: uid, Spec: &csv1.UpgradeSpec{}, Status: &csv1.UpgradeStatus{
+		State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, Gates: []*csv1.UpgradeGate{{Name: fleet.GateUpgradeable, AcknowledgeTime: now}},
+		Steps: []*csv1.UpgradeStep{{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE, State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING,
+			FromVersion: "4.20.8", ToVersion: "4.21.4", ToImage: c.Release.Image}}}}}
+	t.Azure = &fleet.Azure{Steps: []*fleet.AzureStep{{Kind: fleet.AzureCertificate, Facts: map[string]string{fleet.AzureCertificateRenewed: "0123456789abcdef0123456789abcdef"}}}}
+}
+
+// configured returns a renderer with all settings of a region that its renderings contain.
+func configured() *render.Renderer {
+	r := renderer()
+	r.Config.ServingCertificates = &config.ServingCertificates{Vault: "hcpmesh-certificates", ClientID: "cccccccc-0000-0000-0000-000000000001",
+		TenantID: "64dc69e4-d083-49fc-9569-ebece1dd1408"}
+	r.Config.ImageContentSources = []config.ImageContentSource{{Source: strings.TrimSuffix(releaseFrom, "@sha256:"), Mirrors: []string{"mirror.example.com/ocp-release"}}}
+	r.Config.InternalAPICIDRs = []string{"10.11.0.0/16"}
+	return r
+}
+
 // settled returns the aggregate after change, with its works.
 func settled(t *testing.T, r *render.Renderer, change func(*fleet.ClusterAggregate)) *fleet.ClusterAggregate {
 	t.Helper()
@@ -139,10 +175,7 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) { compareGolden(t, renderer(), name, change) })
 	}
 	t.Run("certificates", func(t *testing.T) {
-		r := renderer()
-		r.Config.ServingCertificates = &config.ServingCertificates{Vault: "hcpmesh-certificates", ClientID: "cccccccc-0000-0000-0000-000000000001",
-			TenantID: "64dc69e4-d083-49fc-9569-ebece1dd1408"}
-		compareGolden(t, r, "certificates", variants["access"])
+		compareGolden(t, configured(), "certificates", variants["access"])
 	})
 }
 

@@ -30,9 +30,6 @@ type Config struct {
 	// VMSizes lists the virtual machine sizes of node pools that the region has, in Azure's casing. Without an entry it gets
 	// all sizes of package vmsize.
 	VMSizes []string `yaml:"vmSizes"`
-	// OperatorImageRepositories lists the registries and folders of repositories, such as quay.io/organization, whose images
-	// the experimental tag for the control plane operator may name. Empty means none.
-	OperatorImageRepositories []string `yaml:"operatorImageRepositories"`
 	// AvailabilityZones lists the zones of the region; empty means that it has none.
 	AvailabilityZones []string `yaml:"availabilityZones"`
 }

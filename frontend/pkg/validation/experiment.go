@@ -151,18 +151,18 @@ func only(value string) func(*config.Config, string) string {
 	}
 }
 
-// operatorImage requires a digest, because a tag can be moved to another image, and a registry that the region allows.
-func operatorImage(offer *config.Config, value string) string {
+// operatorImage requires a digest, because a tag can be moved to another image, and a repository that management clusters accept.
+func operatorImage(_ *config.Config, value string) string {
 	repository, digest, _ := strings.Cut(strings.TrimSpace(value), "@")
 	if !isDigest(digest) || !isRepository(repository) || !strings.Contains(repository, "/") || len(value) > 512 {
 		return "must be an image with a digest and without a tag, as in quay.io/organization/name@sha256:…"
 	}
-	for _, allowed := range offer.OperatorImageRepositories {
-		if strings.HasPrefix(repository, strings.TrimSuffix(allowed, "/")+"/") {
+	for _, allowed := range experiment.OperatorImageRepositories() {
+		if strings.HasPrefix(repository, allowed+"/") {
 			return ""
 		}
 	}
-	return "must be in one of the repositories " + strings.Join(offer.OperatorImageRepositories, ", ")
+	return "must be in one of the repositories " + strings.Join(experiment.OperatorImageRepositories(), ", ")
 }
 
 func exactVersion(_ *config.Config, value string) string {

@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -416,7 +417,11 @@ func (c *Cluster) limit(t testing.TB, user string) *http.Client {
 	if err := c.pki.Client(user, "test", c.Server, user); err != nil {
 		t.Fatal(err)
 	}
-	if err := managementaccess.Apply(t.Context(), administrator, c.Server); err != nil {
+	releases, err := release.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := managementaccess.Apply(t.Context(), administrator, c.Server, releases.Repositories()); err != nil {
 		t.Fatal(err)
 	}
 	return administrator

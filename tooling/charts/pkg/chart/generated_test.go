@@ -63,7 +63,8 @@ func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 // package managementaccess. In a cluster, all are service accounts and not users. The agent of tunnels changes nothing and has no policy.
 func TestRightsOnManagementClustersAreCurrent(t *testing.T) {
 	for name, folder := range map[string]string{managementaccess.Agent: "maestro/agent/deploy", managementaccess.Prober: "monitor/inside/deploy", managementaccess.Tunnel: "gateway/tunnel/deploy"} {
-		objects, err := managementaccess.Objects(name)
+		// The chart replaces the repositories.
+		objects, err := managementaccess.Objects(name, `{{ join "," .Values.releaseRepositories }}`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,7 @@ func TestRightsOnManagementClustersAreCurrent(t *testing.T) {
 // TestRightsOnServiceClusterAreCurrent compares the rights in the chart of gateway-grants with those of access sessions on management clusters, which differ in
 // what the mode read may read.
 func TestRightsOnServiceClusterAreCurrent(t *testing.T) {
-	objects, err := managementaccess.Objects(managementaccess.Tunnel)
+	objects, err := managementaccess.Objects(managementaccess.Tunnel, "")
 	if err != nil {
 		t.Fatal(err)
 	}

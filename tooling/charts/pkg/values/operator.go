@@ -24,21 +24,42 @@ func operatorValues(c *computation) any {
 
 // registryOverrides returns the mirrors of the releases' repositories, from which control planes pull: SOURCE=MIRROR, separated by commas.
 func (c *computation) registryOverrides() string {
+	var overrides []string
+	for _, mirrored := range c.mirrored() {
+		overrides = append(overrides, mirrored.source+"="+mirrored.mirror)
+	}
+	return strings.Join(overrides, ",")
+}
+
+// releaseRepositories returns the repositories of the releases: those that have mirrors in the region.
+func (c *computation) releaseRepositories() []string {
+	var repositories []string
+	for _, mirrored := range c.mirrored() {
+		repositories = append(repositories, mirrored.source)
+	}
+	return repositories
+}
+
+// mirrored is a repository with its first mirror.
+type mirrored struct{ source, mirror string }
+
+// mirrored returns the repositories of the releases.
+func (c *computation) mirrored() []mirrored {
 	sources := c.target.Configuration.Get("clusterService", "config", "imageContentSources")
 	if sources == nil || len(sources.Items) == 0 {
 		c.fail("clusterService.config.imageContentSources: the region has none")
-		return ""
+		return nil
 	}
-	var overrides []string
+	var all []mirrored
 	for i, source := range sources.Items {
 		from, mirrors := source.Get("source"), source.Get("mirrors")
 		if from == nil || mirrors == nil || len(mirrors.Items) == 0 {
 			c.fail("clusterService.config.imageContentSources[%d]: source and mirrors are required", i)
-			return ""
+			return nil
 		}
-		overrides = append(overrides, fmt.Sprintf("%v=%v", from.Value, mirrors.Items[0].Value))
+		all = append(all, mirrored{fmt.Sprint(from.Value), fmt.Sprint(mirrors.Items[0].Value)})
 	}
-	return strings.Join(overrides, ",")
+	return all
 }
 
 // sizes returns the sizes of control planes. A size begins where the one before ends.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
 )
@@ -46,7 +47,9 @@ const (
 	rolePattern      = `^[a-z][a-z0-9_]{0,62}$`
 	authorityPattern = `^https://[a-z0-9.-]+(:[0-9]+)?/$`
 	spiffePattern    = `^spiffe://[a-z0-9.-]+/ns/[a-z0-9-]+/sa/[a-z0-9-]+$`
-	domainPattern    = `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$`
+	// repositoryPattern matches repositories with their registry.
+	repositoryPattern = `^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`
+	domainPattern     = `^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$`
 )
 
 // databaseURLPattern is the pattern of URLs of databases, which have no password and verify the server.
@@ -95,6 +98,9 @@ func SchemaOf(w workload.Workload, configuration *schema.Schema) ([]byte, error)
 			"name": text(namePattern), "subnet": object{"const": privateLinkSubnet}, "range": text(cidrPattern),
 			"visibility": subscriptions(`^(\*|`+uuidPattern[1:len(uuidPattern)-1]+`)$`, 1), "autoApproval": subscriptions(uuidPattern, 0),
 		})
+	}
+	if w.Peer == mesh.MaestroAgent {
+		properties["releaseRepositories"] = listOf(text(repositoryPattern), 1)
 	}
 	if w.Audit {
 		properties["audit"] = closed(object{"storageClass": text(namePattern)})

@@ -64,6 +64,8 @@ type Values struct {
 	Secrets   Secrets           `json:"secrets"`
 	Network   Network           `json:"network"`
 	Metrics   Metrics           `json:"metrics"`
+	// ReleaseRepositories are the repositories of the release images of the region's clusters, for Maestro's agent. Its policy permits no others.
+	ReleaseRepositories []string `json:"releaseRepositories,omitempty"`
 	// PrivateLink is nil for programs without a private link service.
 	PrivateLink *PrivateLink `json:"privateLink,omitempty"`
 	// Audit and Migration are nil for programs without audit records or without a database.
@@ -167,6 +169,8 @@ func compute(w workload.Workload, t Target) (*Values, error) {
 		c.consumers()
 	case mesh.GatewayAccess:
 		c.tunnelAgents()
+	case mesh.MaestroAgent:
+		v.ReleaseRepositories = c.releaseRepositories()
 	}
 	v.Flags, v.Files = c.set, c.files()
 	v.Secrets.Volumes = c.volumes()
