@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path"
@@ -169,6 +170,45 @@ func TestTestsDoNotSleep(t *testing.T) {
 			for _, sleep := range calls(declaration, "time", "Sleep") {
 				t.Errorf("%s: time.Sleep in a test: wait for a condition with eventually.Soon, or run the test in a synctest bubble", file.line(sleep))
 			}
+		}
+	}
+}
+
+// serversWithOwnLimits are the files with an HTTP server that process.NewHTTPServer does not make, and the reasons.
+var serversWithOwnLimits = map[string]string{
+	"dev-infrastructure/installation/standin/standin.go": "test environment",
+	"dev-infrastructure/kubernetes/cluster.go":           "test environment",
+	"gateway/pkg/tunnel/agent/agent.go":                  "the log of HTTP/2 in a connection that the agent has made",
+	"internal/process/http.go":                           "the function",
+	"internal/stubkubelet/server.go":                     "simulated kubelets, in a module without the dependencies of processes",
+	"tooling/hcpctl/pkg/login/browser.go":                "serves the browser of the user on loopback until the login ends",
+}
+
+// TestServersHaveLimits checks that only process.NewHTTPServer makes HTTP servers, and that the functions of package http that serve without timeouts
+// are not called.
+func TestServersHaveLimits(t *testing.T) {
+	found := map[string]bool{}
+	for _, file := range goFiles(t) {
+		if file.test() {
+			continue
+		}
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			if literal, ok := node.(*ast.CompositeLit); ok && literal.Type != nil && types.ExprString(literal.Type) == "http.Server" {
+				if found[file.path] = true; serversWithOwnLimits[file.path] == "" {
+					t.Errorf("%s: an http.Server without the limits of all servers: call process.NewHTTPServer", file.line(node))
+				}
+			}
+			return true
+		})
+		for _, function := range []string{"Serve", "ServeTLS", "ListenAndServe", "ListenAndServeTLS"} {
+			for _, call := range calls(file.syntax, "http", function) {
+				t.Errorf("%s: http.%s serves without limits: call process.NewHTTPServer", file.line(call), function)
+			}
+		}
+	}
+	for name := range serversWithOwnLimits {
+		if !found[name] {
+			t.Errorf("%s is an exception and has no http.Server", name)
 		}
 	}
 }

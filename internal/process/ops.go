@@ -174,7 +174,7 @@ type opsServer struct {
 
 func serveOps(listener net.Listener, p *Process) *opsServer {
 	ops := &opsServer{
-		server: &http.Server{Handler: p.OpsHandler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10},
+		server: NewHTTPServer(Calls, p.OpsHandler(), p.Log),
 		done:   make(chan struct{}),
 	}
 	ops.serve(listener)

@@ -133,7 +133,7 @@ func runUntilSignal(name string, options Options, run func(ctx context.Context, 
 		log.Info("serving health and metrics", logkey.Address, listener.Addr().String())
 	}
 	if options.ProfilingSocket != "" {
-		profiling, err := serveProfiles(options.ProfilingSocket)
+		profiling, err := serveProfiles(options.ProfilingSocket, p.Log)
 		if err != nil {
 			return fmt.Errorf("--profiling-socket: %w", err)
 		}

@@ -4,16 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
-	"time"
 )
 
 // serveProfiles serves profiles below /debug/pprof/ (net/http/pprof) on a Unix socket that only the user of the process can use.
 // Profiles show the code and memory of the process, and recording them costs time, so they are not part of the ops address.
-func serveProfiles(socket string) (*opsServer, error) {
+func serveProfiles(socket string, log *slog.Logger) (*opsServer, error) {
 	if err := removeStale(socket); err != nil {
 		return nil, err
 	}
@@ -29,8 +29,8 @@ func serveProfiles(socket string) (*opsServer, error) {
 	mux.HandleFunc("GET /debug/pprof/cmdline", http.NotFound)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	// There is no write timeout, because the client chooses the duration of a profile.
-	profiling := &opsServer{done: make(chan struct{}), server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}}
+	// The client chooses the duration of a profile.
+	profiling := &opsServer{done: make(chan struct{}), server: NewHTTPServer(Streams, mux, log)}
 	profiling.serve(listener)
 	return profiling, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // PortalOptions are the flags of the SRE portal. Without Listen there is none.
@@ -107,20 +108,7 @@ func (o *Options) portal(api http.Handler, db *database.DB, changes *live.Change
 	if err != nil {
 		return nil, fmt.Errorf("--portal-listen: %w", err)
 	}
-	server := newServer(transport.PublicHandler(pages), log)
+	server := process.NewHTTPServer(process.Calls, transport.PublicHandler(pages), log)
 	server.RegisterOnShutdown(changes.Hub.Release)
 	return &portalServer{listener: listener, http: server}, nil
-}
-
-// newServer returns an HTTP server with the limits of admin.
-func newServer(handler http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       60 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       120 * time.Second,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
 }

@@ -147,7 +147,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Silences: silences, Gateway: gateway, Recordings: recordings, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 	})
 	// Callers authenticate with tokens and not with certificates.
-	httpServer := newServer(transport.PublicHandler(api), p.Log)
+	httpServer := process.NewHTTPServer(process.Calls, transport.PublicHandler(api), p.Log)
 	pages, err := options.portal(api, db, changes, transport, p.Log, p.Metrics)
 	if err != nil {
 		return err

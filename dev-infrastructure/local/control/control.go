@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // socketName is the name of the socket in the state folder.
@@ -74,7 +77,7 @@ func Serve(stateDir string, actions Actions) (*Server, error) {
 		return nil, err
 	}
 	server := &Server{
-		http:   &http.Server{Handler: routes(actions), ReadHeaderTimeout: 5 * time.Second},
+		http:   process.NewHTTPServer(process.Streams, routes(actions), slog.New(slog.DiscardHandler)),
 		socket: socket,
 		done:   make(chan struct{}),
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -131,17 +130,9 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Metrics:                 p.Metrics,
 	})
 	authorizer := mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), p.Log).WithRefusals(refused.Call)
-	httpServer := &http.Server{
-		Handler:           authorizer.HandlerFor(transport, handler, handler.Pattern),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       60 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       120 * time.Second,
-		MaxHeaderBytes:    64 << 10,
-		// The API responds to "OPTIONS *" like to any other path.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
-	}
+	httpServer := process.NewHTTPServer(process.Calls, authorizer.HandlerFor(transport, handler, handler.Pattern), p.Log)
+	// The API responds to "OPTIONS *" like to any other path.
+	httpServer.DisableGeneralOptionsHandler = true
 
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -139,15 +138,8 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	p.Ready("cluster-service", sessions.ReadyFleet)
 	refused := refusals.New(parts.Audit)
 	gateway := proxy.New(proxy.Options{Sessions: sessions, Authenticator: parts.Authenticator, Audit: parts.Audit, Recordings: parts.Recordings, Refusals: refused, Clock: parts.Clock, Log: p.Log, Metrics: p.Metrics})
-	server := &http.Server{
-		Handler: parts.Handler(withTunnels(gateway, tunnels)),
-		// Responses of watches last as long as their sessions, so that writes have no deadline. A client that does not read does not delay the
-		// end of its session.
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
-	}
+	// Responses of watches last as long as their sessions. A client that does not read does not delay the end of its session.
+	server := process.NewHTTPServer(process.Streams, parts.Handler(withTunnels(gateway, tunnels)), p.Log)
 	server.RegisterOnShutdown(gateway.EndStreams)
 	var wg sync.WaitGroup
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -37,6 +37,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/clocktest"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
@@ -721,6 +722,48 @@ func TestRequestsAreLimited(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestRequestsWithoutTokenDoNotHoldConnections sends one byte of the bodies of requests without a token. The gateway responds, and closes the connections.
+func TestRequestsWithoutTokenDoNotHoldConnections(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.withTunnels()
+	address := strings.TrimPrefix(r.start().url, "http://")
+	type refused struct {
+		net.Conn
+		path string
+		size int
+	}
+	var connections []refused
+	for range 67 {
+		for _, path := range []string{alicePath + "/api/v1/pods", tunnel.Path + managementCluster} {
+			for _, size := range []int{1, 100_000, 1_000_000} {
+				connection, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = connection.Close() }()
+				if _, err := fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Length: %d\r\n\r\nx", path, size); err != nil {
+					t.Fatal(err)
+				}
+				connections = append(connections, refused{connection, path, size})
+			}
+		}
+	}
+	for _, connection := range connections {
+		reader := bufio.NewReader(connection)
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusUnauthorized && response.StatusCode != http.StatusTooManyRequests || !response.Close {
+			t.Fatalf("%s with a body of %d bytes: %s, and the gateway closes the connection: %t", connection.path, connection.size, response.Status, response.Close)
+		}
+		if _, err := io.Copy(io.Discard, reader); err != nil {
+			t.Errorf("%s with a body of %d bytes: %v", connection.path, connection.size, err)
+		}
 	}
 }
 

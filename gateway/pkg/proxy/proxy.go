@@ -34,6 +34,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	format "github.com/hcpmesh/hcpmesh/internal/recording"
 )
@@ -196,6 +197,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) admit(x *exchange) (*session.Backend, error) {
 	caller, err := h.Authenticator.Authenticate(x.r.Context(), x.r)
 	if err != nil {
+		process.CloseUnread(x.w, x.r)
 		return nil, authn.LimitFailure(h.failures, x.r.RemoteAddr, err)
 	}
 	x.caller = caller

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 )
 
@@ -125,6 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) accept(w http.ResponseWriter, r *http.Request) (*tunnel, error) {
 	cluster, err := s.authenticate(r)
 	if err != nil {
+		process.CloseUnread(w, r)
 		e := apierror.As(err)
 		if challenge := authn.Challenge(err); challenge != "" {
 			w.Header().Set("WWW-Authenticate", challenge)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/relay"
 )
 
@@ -36,10 +37,6 @@ const (
 	// connectTimeout bounds resolving a name and connecting to its addresses, and dialTimeout connecting to one of them.
 	connectTimeout = 10 * time.Second
 	dialTimeout    = 3 * time.Second
-	// headerTimeout bounds the TLS handshake with a client, and its request.
-	headerTimeout = 10 * time.Second
-	// maxHeader is the maximum size of a request, in bytes.
-	maxHeader = 8 << 10
 )
 
 // Attempt is one CONNECT.
@@ -106,12 +103,10 @@ func NewServer(options Options) *Server {
 
 // HTTPServer returns an HTTP/1.1 server of the proxy. Without a TLS configuration, clients are identified by their addresses.
 func (s *Server) HTTPServer(config *tls.Config) *http.Server {
-	return &http.Server{
-		Handler: s, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: headerTimeout, MaxHeaderBytes: maxHeader,
-		// A tunnel takes over its connection, which HTTP/2 does not allow.
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		ErrorLog:     slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
-	}
+	server := process.NewHTTPServer(process.Streams, s, s.options.Log)
+	// A tunnel takes over its connection, which HTTP/2 does not allow.
+	server.TLSConfig, server.TLSNextProto = config, map[string]func(*http.Server, *tls.Conn, http.Handler){}
+	return server
 }
 
 // Close closes all tunnels and waits for their ends. No CONNECT is accepted afterwards.

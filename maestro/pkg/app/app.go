@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -264,17 +263,13 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 }
 
 func (s *Server) serveREST(ctx context.Context) error {
-	server := &http.Server{
-		Handler: s.authorizer.Handler(s.c.Transport, restapi.Handler(restapi.Options{
-			Store: s.store, Registered: s.dispatcher.Rebalance, Log: s.c.Log,
-			Deleted: func(consumer string) {
-				s.dispatcher.Wake(consumer)
-				s.hub.Notify(store.Notification{Consumers: []string{consumer}})
-			},
-		})),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
-	}
+	server := process.NewHTTPServer(process.Calls, s.authorizer.Handler(s.c.Transport, restapi.Handler(restapi.Options{
+		Store: s.store, Registered: s.dispatcher.Rebalance, Log: s.c.Log,
+		Deleted: func(consumer string) {
+			s.dispatcher.Wake(consumer)
+			s.hub.Notify(store.Notification{Consumers: []string{consumer}})
+		},
+	})), s.c.Log)
 	return process.ServeHTTP(ctx, server, s.authorizer.Listener(s.c.Transport, s.c.REST), restShutdownTimeout)
 }
 

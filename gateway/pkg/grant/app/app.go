@@ -24,12 +24,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-const (
-	// requestTimeout limits a request and its response.
-	requestTimeout = 15 * time.Second
-	// shutdownTimeout limits the time for requests in progress after the process was asked to stop.
-	shutdownTimeout = 10 * time.Second
-)
+// shutdownTimeout limits the time for requests in progress after the process was asked to stop.
+const shutdownTimeout = 10 * time.Second
 
 // Options are the options of gateway-grants.
 type Options struct {
@@ -118,15 +114,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	authorizer := mesh.NewAuthorizer(mesh.GatewayGrants, mesh.Rules(), p.Log)
 	routes := http.NewServeMux()
 	routes.Handle("POST "+mesh.GrantsPath, grant.NewHandler(granter, cluster, p.Log, grants))
-	server := &http.Server{
-		Handler:           authorizer.Handler(parts.Transport, routes),
-		ReadHeaderTimeout: requestTimeout,
-		ReadTimeout:       requestTimeout,
-		WriteTimeout:      requestTimeout,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
-	}
+	server := process.NewHTTPServer(process.Calls, authorizer.Handler(parts.Transport, routes), p.Log)
 	p.Log.InfoContext(ctx, "issuing tokens of access sessions with the service cluster", logkey.Address, parts.Listener.Addr().String())
 	return process.ServeHTTP(ctx, server, authorizer.Listener(parts.Transport, parts.Listener), shutdownTimeout)
 }

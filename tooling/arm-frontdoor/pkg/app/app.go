@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -159,11 +158,8 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	server := &http.Server{
-		Handler: served, TLSConfig: tlsConfig, DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
-	}
+	server := process.NewHTTPServer(process.Calls, served, p.Log)
+	server.TLSConfig, server.DisableGeneralOptionsHandler = tlsConfig, true
 	p.Log.Info("serving ARM", logkey.URL, o.PublicURL)
 	return process.ServeHTTP(ctx, server, listener, shutdownTimeout)
 }

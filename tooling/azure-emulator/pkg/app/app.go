@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -82,12 +81,8 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-const (
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	// drainTimeout bounds the requests that are in progress when the program stops.
-	drainTimeout = 5 * time.Second
-)
+// drainTimeout bounds the requests that are in progress when the program stops.
+const drainTimeout = 5 * time.Second
 
 // Run serves until ctx ends.
 func (o *Options) Run(ctx context.Context, p *process.Process) error {
@@ -152,8 +147,8 @@ func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Ha
 	if o.EnableFaults {
 		p.Log.Warn("fault injection is enabled; its endpoints have no authentication", logkey.Path, "/_emulator/")
 	}
-	server := &http.Server{Handler: handler, TLSConfig: pair.ServerConfig(),
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
+	server := process.NewHTTPServer(process.Files, handler, p.Log)
+	server.TLSConfig = pair.ServerConfig()
 	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }
 

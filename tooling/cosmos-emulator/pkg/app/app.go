@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -86,9 +85,6 @@ func (o *Options) Validate() error {
 }
 
 const (
-	// headerTimeout bounds the time for reading the header of a request.
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
 	// shutdownTimeout bounds the requests that are in progress when the program stops.
 	shutdownTimeout = 5 * time.Second
 	// The settings of the garbage collector: the live heap is a few megabytes, because documents are in the file.
@@ -164,8 +160,7 @@ func trusting(path string) (*http.Client, error) {
 // serve serves the emulator until ctx ends.
 func (o *Options) serve(ctx context.Context, p *process.Process, server *emulator.Server) error {
 	scheme := "http"
-	h := &http.Server{Handler: server, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
+	h := process.NewHTTPServer(process.Streams, server, p.Log)
 	if o.TLSCert != "" {
 		scheme = "https"
 		pair, err := certfile.LoadPair(o.TLSCert, o.TLSKey)

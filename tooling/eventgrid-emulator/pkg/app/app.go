@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -126,7 +125,7 @@ func serveFaults(address string, b *broker.Broker, p *process.Process) (stop fun
 		b.RejectPayload(r.URL.Query().Get("text"))
 		w.WriteHeader(http.StatusNoContent)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	server := process.NewHTTPServer(process.Calls, mux, p.Log)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	p.Log.Warn("serving fault injection", logkey.Address, listener.Addr().String())

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -119,6 +118,6 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	})
 	p.Log.Info("serving images", logkey.Address, listener.Addr().String(), logkey.Path, o.dir)
 	handler := server.New(content, policy, p.Log, p.Metrics)
-	return process.ServeHTTP(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10},
+	return process.ServeHTTP(ctx, process.NewHTTPServer(process.Files, handler, p.Log),
 		listener, drainTimeout)
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -53,7 +52,6 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	}
 	p.Ready("listener", func(context.Context) error { return nil })
 	p.Log.Info("receiving spans", logkey.Address, listener.Addr().String())
-	api := &http.Server{Handler: server.New(spans.NewStore(o.limits), p.Metrics), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	api := process.NewHTTPServer(process.Calls, server.New(spans.NewStore(o.limits), p.Metrics), p.Log)
 	return process.ServeHTTP(ctx, api, listener, drainTimeout)
 }

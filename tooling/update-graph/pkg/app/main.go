@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -87,7 +86,6 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if o.catalogue != "" {
 		group.Go(func() { handler.Follow(ctx, o.catalogue, o.followInterval, p.Log) })
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	server := process.NewHTTPServer(process.Calls, handler, p.Log)
 	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }
