@@ -82,10 +82,18 @@ func (d *scenario) endElevation() {
 	other := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "other.kubeconfig")}
 	d.hcpctl("break-glass", "request", d.id, "--for", "10m", "--file", ended.kubeconfig, "--as", "operator", "--reason", "the ingress is slow", "--ticket", "INC-20")
 	d.hcpctl("break-glass", "request", d.id, "--for", "10m", "--file", other.kubeconfig, "--as", "approver", "--reason", "the nodes are slow", "--ticket", "INC-21")
-	thief := d.thiefOf(ended)
-	for _, holder := range []kubectl{ended, other, thief} {
-		d.requireReader(holder)
-	}
+	d.requireReader(ended)
+	d.requireReader(other)
+	var thief kubectl
+	awaitRead(d.t, d.ctx, "the list of nodes with a copied certificate", func() error {
+		// It renews a certificate that the end of another test's elevation revoked.
+		if _, err := ended.run(d.ctx, "get", "nodes"); err != nil {
+			return err
+		}
+		thief = d.thiefOf(ended)
+		_, err := thief.run(d.ctx, "get", "nodes")
+		return err
+	})
 	accepted := d.watchNamespaces(thief)
 	defer accepted.Stop()
 	elevations, _, err := engineer(d.t, "oncall").Elevations(d.ctx, adminclient.ElevationFilter{Open: true}, 100)
