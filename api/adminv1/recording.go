@@ -19,7 +19,7 @@ type Recording struct {
 	ObjectID string `json:"objectId"`
 	Reason   string `json:"reason"`
 	Ticket   string `json:"ticket,omitempty"`
-	// Kind is pods/exec or pods/attach. Container is empty for the default container of the pod.
+	// Kind is pods/exec, pods/attach, or the resource of an object that was created or changed, whose name is Pod. Container is empty for the default container of the pod.
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
 	Pod       string    `json:"pod"`

@@ -36,7 +36,7 @@ type Facts struct {
 	Reason     string    `json:"reason"`
 	Ticket     string    `json:"ticket,omitempty"`
 	Start      time.Time `json:"start"`
-	// Kind is pods/exec or pods/attach.
+	// Kind is the resource: pods/exec, pods/attach, or one of which a request creates or changes an object. Pod is the name of the pod or of that object.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`

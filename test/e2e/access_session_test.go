@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,7 +200,7 @@ func (d *scenario) restrictAPI() {
 	d.hcpctl("access", "end", session.ElevationID, "--as", "operator")
 }
 
-// recordCommands runs commands in a pod through the gateway, and reads their recordings.
+// recordCommands creates a pod and runs commands in it through the gateway, and reads the recordings, the newest first.
 func (d *scenario) recordCommands() {
 	d.put(d.c.NodePoolID("sessions", "commands"), d.c.NodePoolBody(1))
 	holder := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "commands.kubeconfig"), namespace: "default"}
@@ -217,12 +218,12 @@ func (d *scenario) recordCommands() {
 		if err := json.Unmarshal([]byte(d.hcpctlRead("access", "recordings", "--session", session.ID, "--output", "json")), &recordings); err != nil {
 			return err
 		}
-		if len(recordings) != 2 || !recordings[0].Complete || !recordings[1].Complete {
+		if len(recordings) != 3 || slices.ContainsFunc(recordings, func(r adminv1.Recording) bool { return !r.Complete }) {
 			return fmt.Errorf("the recordings are %+v", recordings)
 		}
 		return nil
 	})
-	for i, texts := range [][]string{{"-- cat note", "shown", "to a file"}, {"-- sh -c", "echo to a file > note", "printed in web"}} {
+	for i, texts := range [][]string{{"-- cat note", "shown", "to a file"}, {"-- sh -c", "echo to a file > note", "printed in web"}, {"registry.example/web", "create"}} {
 		shown := d.hcpctlRead("access", "recording", recordings[i].ID, "--as", "oncall")
 		for _, text := range texts {
 			if !strings.Contains(shown, text) {

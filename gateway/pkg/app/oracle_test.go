@@ -93,12 +93,13 @@ func matrix(t *testing.T, lists []*metav1.APIResourceList) []cell {
 	return cells
 }
 
-// stricter reports whether the gateway refuses a request of a mode that RBAC permits: commands and ports that are not over a WebSocket, and
-// requests to the API of a node that may run commands.
+// stricter reports whether the gateway refuses a request of a mode that RBAC permits: commands and ports that are not over a WebSocket,
+// requests to the API of a node that may run commands, and access that would not end with the session: the body asks for no expiration.
 func stricter(mode adminv1.AccessMode, c cell) bool {
 	a := c.attributes
 	streams := a.Resource == "pods" && (a.Subresource == "exec" || a.Subresource == "attach" || a.Subresource == "portforward")
-	return mode == adminv1.AccessAdmin && (streams || a.Resource == "nodes" && a.Subresource == "proxy" && c.method != http.MethodGet)
+	outlives := a.Verb == "create" && (a.Resource == "serviceaccounts" && a.Subresource == "token" || a.Resource == "certificatesigningrequests" && a.Subresource == "")
+	return mode == adminv1.AccessAdmin && (streams || outlives || a.Resource == "nodes" && a.Subresource == "proxy" && c.method != http.MethodGet)
 }
 
 // TestModesAreNeverLaxerThanRBAC sends each request of the API server's own discovery through the gateway with sessions of each mode, and asks the
@@ -203,14 +204,17 @@ func (g *gateway) forwards(session, engineer, method, path string) (forwarded bo
 	g.r.t.Helper()
 	ctx, cancel := context.WithCancel(g.r.t.Context())
 	defer cancel() // a watch does not end by itself
-	body := ""
+	body, media := "", "application/json"
+	if method == http.MethodPatch {
+		media = "application/merge-patch+json"
+	}
 	if method != http.MethodGet {
 		path += "?dryRun=All"
 		if method != http.MethodDelete { // the options in a body replace those of the query
 			body = "{}"
 		}
 	}
-	response, err := g.open(ctx, method, engineer, "/sessions/"+session+"/kas"+path, body, "Content-Type", "application/json")
+	response, err := g.open(ctx, method, engineer, "/sessions/"+session+"/kas"+path, body, "Content-Type", media)
 	if err != nil {
 		g.r.t.Fatal(err)
 	}

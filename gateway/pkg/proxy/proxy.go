@@ -2,7 +2,7 @@
 // left out: the token of the engineer is verified; the session is open, and the engineer owns it; the request is one that the mode of the
 // session permits; the audit has a record that the request begins; the headers that the API server may see are copied, and no others. A
 // change or a stream waits until that record is on the disk. The record with the outcome follows. Commands and attachments are recorded too, by
-// package recording.
+// package recording, and so is what a request creates that runs commands or gives access.
 //
 // The response ends when the client, the session or the process ends.
 package proxy
@@ -169,6 +169,8 @@ type exchange struct {
 	protocol policy.Protocol
 	// path is the encoded path for the API server; empty if the request has none.
 	path string
+	// content is what of the body must be recorded before the request is forwarded; nil if nothing is.
+	content *policy.Record
 	// begun is set when the audit has the beginning of the request, and so gets its outcome.
 	begun bool
 	// status is that of the response of the API server; 0 if there is none. failure is why the response is not complete.
@@ -276,15 +278,20 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 	h.open.WithLabelValues(kind).Inc()
 	defer h.open.WithLabelValues(kind).Dec()
 	if x.r.ContentLength > MaxBody {
-		return tooLarge()
+		return tooLarge(MaxBody)
+	}
+	ctx, done := h.join(x, kind)
+	defer done()
+	if x.parsed.ReadsBody() {
+		if err := h.readBody(ctx, x); err != nil {
+			return err
+		}
 	}
 	begun, err := h.Audit.Begin(x.r.Context(), x.record(audit.Started, nil))
 	if err != nil {
 		return err
 	}
 	x.begun = true
-	ctx, done := h.join(x, kind)
-	defer done()
 	durable := stream || x.parsed.Changes()
 	var failure error
 	completed := false
@@ -305,11 +312,17 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 		}
 	}
 	if failure = context.Cause(ctx); failure == nil { // the session may have ended meanwhile
-		if x.protocol != "" {
-			failure = h.upgrade(ctx, x, backend)
-		} else {
+		send := func() error {
 			h.proxy(x, backend, begun).ServeHTTP(x.w, x.r.WithContext(ctx))
-			failure = x.failure
+			return x.failure
+		}
+		switch {
+		case x.protocol != "":
+			failure = h.upgrade(ctx, x, backend)
+		case x.content != nil:
+			failure = h.sendRecorded(ctx, x, send)
+		default:
+			failure = send()
 		}
 	}
 	completed = true
@@ -474,7 +487,7 @@ func isRedirect(code int) bool {
 func unavailable(err error) error {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return tooLarge()
+		return tooLarge(large.Limit)
 	}
 	var known *apierror.Error
 	if errors.As(err, &known) {
@@ -483,8 +496,8 @@ func unavailable(err error) error {
 	return apierror.New(apierror.Unavailable, "The API server of the cluster does not respond, or its certificate is not that of the cluster.").WithRetryAfter(time.Second).WithCause(err)
 }
 
-func tooLarge() error {
-	return apierror.New(apierror.InvalidResource, "The body of the request is larger than %d bytes.", MaxBody)
+func tooLarge(limit int64) error {
+	return apierror.New(apierror.InvalidResource, "The body of the request is larger than %d bytes, which is the limit for this request.", limit)
 }
 
 // outcome returns the outcome of a request for the audit.

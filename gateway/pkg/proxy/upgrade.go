@@ -98,10 +98,14 @@ func (h *Handler) upgrade(ctx context.Context, x *exchange, backend *session.Bac
 
 // facts returns what a recording of the request states in clear text.
 func (x *exchange) facts() format.Facts {
-	s, query := x.session, x.r.URL.Query()
-	return format.Facts{ID: x.id, SessionID: s.ID, ClusterUID: s.ClusterUID, ResourceID: s.ResourceID, Shard: s.Shard, Owner: format.Person{Name: s.Owner.Name, ObjectID: s.Owner.ObjectID, TenantID: s.Owner.TenantID},
-		Reason: s.Owner.Reason, Ticket: s.Owner.Ticket, Start: time.Now(), Kind: x.parsed.Kind(), Namespace: x.parsed.Namespace, Pod: x.parsed.Name, Container: query.Get("container"),
-		TTY: policy.IsTrue(query.Get("tty"))}
+	s := x.session
+	facts := format.Facts{ID: x.id, SessionID: s.ID, ClusterUID: s.ClusterUID, ResourceID: s.ResourceID, Shard: s.Shard, Owner: format.Person{Name: s.Owner.Name, ObjectID: s.Owner.ObjectID, TenantID: s.Owner.TenantID},
+		Reason: s.Owner.Reason, Ticket: s.Owner.Ticket, Start: time.Now(), Kind: x.parsed.Kind(), Namespace: x.parsed.Namespace, Pod: x.parsed.Name}
+	if x.parsed.Recorded() {
+		query := x.r.URL.Query()
+		facts.Container, facts.TTY = query.Get("container"), policy.IsTrue(query.Get("tty"))
+	}
+	return facts
 }
 
 // refusal is the response of an API server that does not upgrade the connection.

@@ -187,6 +187,9 @@ func (r *Recording) Take(client bool, message []byte) error {
 	return nil
 }
 
+// Input records what a client has sent in one part. It is durable when Input returns nil.
+func (r *Recording) Input(content []byte) error { return r.data(time.Now(), recording.Stdin, content) }
+
 // data records data of a stream.
 func (r *Recording) data(now time.Time, stream recording.Stream, data []byte) error {
 	for len(data) > 0 {

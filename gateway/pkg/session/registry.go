@@ -289,6 +289,7 @@ func (r *Registry) judge(id string, e *entry) {
 		r.end(id, e, v.end)
 		return
 	}
+	e.session.deadline.Store(&v.deadline)
 	if e.timer != nil {
 		e.timer.Stop()
 	}

@@ -52,6 +52,8 @@ type Session struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	backend atomic.Pointer[Backend]
+	// deadline is when the session ends by time; nil until the Registry has decided about it.
+	deadline atomic.Pointer[time.Time]
 	// slots has a place for each request in progress.
 	slots map[Kind]chan struct{}
 	// maxBytes is the limit of transferred.
@@ -91,6 +93,14 @@ func (s *Session) Context() context.Context { return s.ctx }
 
 // Backend returns the API server, or nil if the session is not ready.
 func (s *Session) Backend() *Backend { return s.backend.Load() }
+
+// Deadline returns when the session ends by time, if nothing ends it before. It is the zero time for a session that is not ready.
+func (s *Session) Deadline() time.Time {
+	if deadline := s.deadline.Load(); deadline != nil {
+		return *deadline
+	}
+	return time.Time{}
+}
 
 // OwnedBy reports whether a caller is the owner.
 func (s *Session) OwnedBy(caller authn.Caller) bool {
