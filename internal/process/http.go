@@ -76,19 +76,19 @@ func limitConnections() func(net.Conn, http.ConnState) {
 
 func limitBodies(traffic Traffic, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := &arriving{ReadCloser: r.Body, w: w}
-		limited := *r // net/http must find its body in r, to close the connection in a way that the client sees the response
-		switch {
-		case r.Body == http.NoBody:
+		if r.Body == http.NoBody {
 			if traffic != Calls {
-				body.arrived()
+				arrived(w)
 			}
-		case traffic == Calls:
-			limited.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		case traffic == Streams:
-			limited.Body = http.MaxBytesReader(w, body, maxBody)
-		default:
-			limited.Body = body
+			next.ServeHTTP(w, r)
+			return
+		}
+		limited := *r // net/http must find its body in r, to close the connection in a way that the client sees the response
+		if traffic != Calls {
+			limited.Body = &arriving{ReadCloser: r.Body, w: w}
+		}
+		if traffic != Files {
+			limited.Body = http.MaxBytesReader(w, limited.Body, maxBody)
 		}
 		next.ServeHTTP(w, &limited)
 	})
@@ -104,11 +104,12 @@ type arriving struct {
 func (a *arriving) Read(b []byte) (int, error) {
 	n, err := a.ReadCloser.Read(b)
 	if err == io.EOF {
-		a.arrived()
+		arrived(a.w)
 	}
 	return n, err
 }
 
-func (a *arriving) arrived() {
-	_ = http.NewResponseController(a.w).SetReadDeadline(time.Time{}) // the connection may be closed
+// arrived ends the deadline for reading a request whose body has arrived.
+func arrived(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the connection may be closed
 }
