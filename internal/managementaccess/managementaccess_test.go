@@ -165,7 +165,7 @@ func TestAgent(t *testing.T) {
 		{"other images of components", http.MethodPatch, hosted + "/h", mergeType, annotation(imageOverrides, "etcd=example.com/etcd"+digest), http.StatusForbidden},
 		{"a foreign release in spite of warnings", http.MethodPatch, hosted + "/h", mergeType, annotation("hypershift.openshift.io/force-upgrade-to", "example.com/release"+digest), http.StatusForbidden},
 		{"a finalizer", http.MethodPatch, hosted + "/h", mergeType, `{"metadata":{"finalizers":["a/b"]}}`, http.StatusForbidden},
-		{"an owner that is no work", http.MethodPatch, hosted + "/h", mergeType,
+		{"an owner that is not a work", http.MethodPatch, hosted + "/h", mergeType,
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"other","uid":"x"}]}}`, http.StatusForbidden},
 		{"its work as owner", http.MethodPatch, hosted + "/h", mergeType,
 			`{"metadata":{"ownerReferences":[{"apiVersion":"work.open-cluster-management.io/v1","kind":"AppliedManifestWork","name":"other","uid":"x"}]}}`, http.StatusOK},

@@ -17,7 +17,7 @@ import (
 )
 
 // TestKubeconfigsHaveOnlyTheirRights asks the API server of each management cluster which user and groups each kubeconfig of the region
-// has. A client that is no administrator on AKS has no group: its rights are those that package managementaccess gives its user.
+// has. A client that is not an administrator on AKS has no group: its rights are those that package managementaccess gives its user.
 func TestKubeconfigsHaveOnlyTheirRights(t *testing.T) {
 	needsRegion(t)
 	ctx := withTimeout(t, 5*time.Minute)

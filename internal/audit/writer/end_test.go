@@ -114,7 +114,7 @@ func TestIdleWriterReportsForgedRecord(t *testing.T) {
 		time.Sleep(writer.CheckEvery)
 		synctest.Wait()
 		if conflict := r.metric(t, "audit_sink_conflict"); conflict != 1 {
-			t.Error("the forged record is no conflict")
+			t.Error("the writer did not report the forged record as a conflict")
 		}
 		stop()
 	})
