@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -224,7 +225,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if s.client(ctx, "pg_isready", "-q", "-d", maintenance).Run() == nil {
+		if s.listens(ctx) && s.client(ctx, "pg_isready", "-q", "-d", maintenance).Run() == nil {
 			return nil
 		}
 		select {
@@ -235,6 +236,16 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// listens reports whether the port accepts connections, without the cost of a process.
+func (s *Server) listens(ctx context.Context) bool {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // Port returns the TCP port of the server on 127.0.0.1.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
 // figures are the results of BenchmarkMaestro by name with the unit.
@@ -37,6 +39,7 @@ func BenchmarkMaestro(b *testing.B) {
 		var ours figures
 		for range b.N {
 			r := newRegion(b)
+			r.Tune = func(c *app.Config) { c.MaxConnections = 0 }
 			server := r.StartServer()
 			consumer := r.consumer(server)
 			r.startAgent(consumer)

@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
@@ -215,7 +216,7 @@ func (r *Region) StartServerUnready() *Server {
 	}
 	name := string(mesh.MaestroServer)
 	config := app.Config{
-		DatabaseURL: r.Database, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
+		DatabaseURL: r.Database, MaxConnections: postgrestest.FewConnections, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
 		GRPC: listen(), REST: listen(), Transport: r.Identity(name), Rules: r.Rules,
 		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With(logkey.Process, "server"),
 	}

@@ -183,7 +183,7 @@ func (r *region) startAgent() {
 // startService starts Cluster Service on its database.
 func (r *region) startService() {
 	r.t.Helper()
-	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: 10, Lease: 500 * time.Millisecond}))(r.t)
+	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: postgrestest.FewConnections, Lease: 500 * time.Millisecond}))(r.t)
 	if err := database.Migrate(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ const leases = store.DefaultLease + store.DefaultAzureLease
 func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Now: r.clock.now, Fault: fault})
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: postgrestest.FewConnections, Now: r.clock.now, Fault: fault})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -29,6 +29,10 @@ const Runtime = "runtime"
 // maxConnections is enough for the tests that run in parallel on a machine with many CPUs.
 const maxConnections = 1000
 
+// FewConnections bounds the pool of a service in a test to the least that services accept. A new connection uses more CPU time than the
+// queries of most tests, because PostgreSQL starts a process, whose caches are empty.
+const FewConnections = 2
+
 // Server is shared by the tests of one test binary. Create it in TestMain with Main.
 type Server struct {
 	running *postgresserver.Server
