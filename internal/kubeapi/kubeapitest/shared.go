@@ -2,6 +2,7 @@ package kubeapitest
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 )
@@ -31,17 +32,23 @@ func (s *Shared) Close() {
 	}
 }
 
-// Pool lends management clusters to tests, each to one test at a time, and starts another when none is free. Call Close
+// Pool lends management clusters to tests, each to one test at a time. It starts another when none is free, up to one for each
+// processor and at least two: the start of a cluster uses more CPU time than most tests. Call Close
 // in TestMain.
 type Pool struct {
 	mu        sync.Mutex
 	free, all []*Cluster
+	// lent has a value for each cluster that a test uses.
+	lent chan struct{}
 }
 
 // Cluster returns a management cluster for the duration of a test. prepare is called for a new one. Only clusters of
 // passed tests are reused, because a failed test may leave objects behind.
 func (p *Pool) Cluster(t testing.TB, prepare func(ctx context.Context, c *Cluster) error) *Cluster {
 	t.Helper()
+	lent := p.slots()
+	lent <- struct{}{}
+	t.Cleanup(func() { <-lent })
 	c := p.take()
 	if c == nil {
 		var err error
@@ -65,6 +72,15 @@ func (p *Pool) Cluster(t testing.TB, prepare func(ctx context.Context, c *Cluste
 		p.free = append(p.free, c)
 	})
 	return c
+}
+
+func (p *Pool) slots() chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lent == nil {
+		p.lent = make(chan struct{}, max(2, runtime.NumCPU()))
+	}
+	return p.lent
 }
 
 func (p *Pool) take() *Cluster {
