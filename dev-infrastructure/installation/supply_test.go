@@ -65,7 +65,8 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 	for management, name := range map[bool]string{false: target, true: stamp} {
 		suppliers[management] = &installation.Supplier{Target: targetWithDigests(t, name), Authority: authority, Secrets: secrets, Dir: dir,
 			Given: map[string]string{"openshift-pull-secret": given, "maestro-agent-public-key-1": given, "release-trust-root": given, "maestro-agent-secrets-key": given,
-				"intent-public-keys": given, "gateway-access-key": given, "gateway-access-public-key": given, "recording-key": given, "recording-public-key": given}}
+				"intent-public-keys": given, "gateway-access-key": given, "gateway-access-public-key": given, "recording-key": given, "recording-public-key": given,
+				"gateway-access-audit-public-keys": given}}
 	}
 	content := func(namespace, name string) map[string][]byte {
 		t.Helper()

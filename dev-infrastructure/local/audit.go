@@ -1,9 +1,7 @@
 package local
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +48,11 @@ func (r *Region) auditKeyFile(service string) string {
 	return r.state.path("secrets", "audit-"+service+".key")
 }
 
+// auditPublicKeysFile returns the file of the public keys of a service.
+func (r *Region) auditPublicKeysFile(service string) string {
+	return filepath.Join(AuditFoldersOf(r.state.dir).Keys, service+".pem")
+}
+
 // createAudit creates the folders of the audit and the signing keys of the services, unless they exist, and writes the audit policy of
 // the management clusters.
 func (r *Region) createAudit() error {
@@ -67,26 +70,11 @@ func (r *Region) createAudit() error {
 		return err
 	}
 	for _, service := range append(auditedServices(), managementaudit.Service) {
-		if err := r.createAuditKey(service, filepath.Join(folders.Keys, service+".pem")); err != nil {
+		if err := audit.CreatePair(r.auditKeyFile(service), r.auditPublicKeysFile(service)); err != nil {
 			return fmt.Errorf("creating the audit key of %s: %w", service, err)
 		}
 	}
 	return nil
-}
-
-func (r *Region) createAuditKey(service, public string) error {
-	key, err := audit.GenerateKey()
-	if err != nil {
-		return err
-	}
-	if err := key.Create(r.auditKeyFile(service)); errors.Is(err, fs.ErrExist) {
-		if key, err = audit.LoadKey(r.auditKeyFile(service)); err != nil {
-			return err
-		}
-	} else if err != nil {
-		return err
-	}
-	return key.Publish(public)
 }
 
 // auditPolicyFile returns the file of the audit policy of all management clusters, and auditLogDir the folder of the audit log of one.

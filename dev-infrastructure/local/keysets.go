@@ -65,7 +65,7 @@ func AuditKeyOf(stateDir, service string) (AuditKey, error) {
 		return AuditKey{}, fmt.Errorf("--service: %q writes no audit records: use one of %v", service, services)
 	}
 	r := &Region{state: &state{dir: stateDir}}
-	key := AuditKey{File: r.auditKeyFile(service), Public: filepath.Join(AuditFoldersOf(stateDir).Keys, service+".pem"), Processes: []string{service}}
+	key := AuditKey{File: r.auditKeyFile(service), Public: r.auditPublicKeysFile(service), Processes: []string{service}}
 	if service != managementaudit.Service {
 		return key, nil
 	}

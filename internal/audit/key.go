@@ -22,8 +22,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 )
 
-// domain separates signatures of checkpoints from those of other protocols with the same key.
-const domain = "hcpmesh audit checkpoint\n"
+// checkpointDomain separates signatures of checkpoints from those of other texts with the same key.
+const checkpointDomain = "hcpmesh audit checkpoint"
 
 // coordinate is the length of each half of an ES256 signature (RFC 7518, section 3.4).
 const coordinate = 32
@@ -107,10 +107,10 @@ func (k *SigningKey) PublicPEM() ([]byte, error) {
 // ID returns the ID of the key: the beginning of the SHA-256 of its public key, in hex.
 func (k *SigningKey) ID() string { return k.current().id }
 
-func (k *keyPair) sign(content []byte) ([]byte, error) {
-	r, s, err := ecdsa.Sign(rand.Reader, k.private, digest(content))
+func (k *keyPair) sign(domain string, content []byte) ([]byte, error) {
+	r, s, err := ecdsa.Sign(rand.Reader, k.private, digest(domain, content))
 	if err != nil {
-		return nil, fmt.Errorf("signing an audit checkpoint: %w", err)
+		return nil, fmt.Errorf("signing with the audit key: %w", err)
 	}
 	signature := make([]byte, 2*coordinate)
 	r.FillBytes(signature[:coordinate])
@@ -118,9 +118,10 @@ func (k *keyPair) sign(content []byte) ([]byte, error) {
 	return signature, nil
 }
 
-func digest(content []byte) []byte {
+// digest returns the digest that is signed. The domain has no newline.
+func digest(domain string, content []byte) []byte {
 	h := sha256.New()
-	h.Write([]byte(domain))
+	h.Write([]byte(domain + "\n"))
 	h.Write(content)
 	return h.Sum(nil)
 }
@@ -159,16 +160,24 @@ func LoadKeys(dir string) (Keys, error) {
 	}
 	keys := Keys{}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading the public audit keys: %w", err)
-		}
-		service := strings.TrimSuffix(filepath.Base(file), ".pem")
-		if err := keys.add(service, content); err != nil {
-			return nil, fmt.Errorf("reading the public audit keys of %s: %w", file, err)
+		if err := keys.addFile(strings.TrimSuffix(filepath.Base(file), ".pem"), file); err != nil {
+			return nil, err
 		}
 	}
 	return keys, nil
+}
+
+// FollowKeys reads the public keys of a service from a file, and follows changes of the file. If the changed file has no such keys, the previous
+// ones stay in use.
+func FollowKeys(service, path string) (current func() Keys, err error) {
+	value, err := filevalue.New(func() (Keys, error) {
+		keys := Keys{}
+		return keys, keys.addFile(service, path)
+	}, path)
+	if err != nil {
+		return nil, err
+	}
+	return value.Current, nil
 }
 
 // Trust adds the public key of a service.
@@ -187,15 +196,23 @@ func (k Keys) put(service, id string, key PublicKey) {
 	k[service][id] = key
 }
 
-func (k Keys) add(service string, content []byte) error {
+// addFile adds the public keys of a service from a file.
+func (k Keys) addFile(service, path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the public audit keys: %w", err)
+	}
 	blocks, err := parsePublic(content)
 	if err == nil && len(blocks) == 0 {
 		err = errors.New("the file has no public key")
 	}
+	if err != nil {
+		return fmt.Errorf("reading the public audit keys of %s: %w", path, err)
+	}
 	for _, block := range blocks {
 		k.put(service, block.id, block.key)
 	}
-	return err
+	return nil
 }
 
 // publicBlock is a PEM block with a public key.
@@ -233,12 +250,9 @@ func parsePublic(content []byte) ([]publicBlock, error) {
 // Verify checks the signature of a checkpoint. The text is the line that ParseLine accepted, without its newline. The key must be
 // one of the service that the line's writer belongs to.
 func (k Keys) Verify(l Line, text []byte) error {
-	key, ok := k[Service(l.Writer)][l.Key]
-	if !ok {
-		return fmt.Errorf("its key %s is not a key of the service %s", l.Key, Service(l.Writer))
-	}
-	if !key.Until.IsZero() && l.Time.After(key.Until) {
-		return fmt.Errorf("its time is after the end of the use of the key %s of the service %s at %s", l.Key, Service(l.Writer), key.Until.Format(time.RFC3339))
+	key, err := k.trusted(Service(l.Writer), l.Key, l.Time)
+	if err != nil {
+		return err
 	}
 	content, _, ok := split(text)
 	at := bytes.LastIndex(content, []byte(signatureMember))
@@ -250,9 +264,26 @@ func (k Keys) Verify(l Line, text []byte) error {
 	if string(content[at:]) != signatureMember+l.Signature+`"` {
 		return errors.New("it has members behind its signature")
 	}
-	r, s := new(big.Int).SetBytes(signature[:coordinate]), new(big.Int).SetBytes(signature[coordinate:])
-	if !ecdsa.Verify(key.PublicKey, digest(content[:at]), r, s) {
+	if !key.verify(checkpointDomain, content[:at], signature) {
 		return fmt.Errorf("its signature does not match the key %s of the service %s", l.Key, Service(l.Writer))
 	}
 	return nil
+}
+
+// trusted returns the key of a service with an ID, which must have been in use at a time.
+func (k Keys) trusted(service, id string, at time.Time) (PublicKey, error) {
+	key, ok := k[service][id]
+	if !ok {
+		return PublicKey{}, fmt.Errorf("its key %s is not a key of the service %s", id, service)
+	}
+	if !key.Until.IsZero() && at.After(key.Until) {
+		return PublicKey{}, fmt.Errorf("its time is after the end of the use of the key %s of the service %s at %s", id, service, key.Until.Format(time.RFC3339))
+	}
+	return key, nil
+}
+
+// verify reports whether a signature of 2*coordinate bytes is that of a content.
+func (k PublicKey) verify(domain string, content, signature []byte) bool {
+	r, s := new(big.Int).SetBytes(signature[:coordinate]), new(big.Int).SetBytes(signature[coordinate:])
+	return ecdsa.Verify(k.PublicKey, digest(domain, content), r, s)
 }

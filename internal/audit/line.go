@@ -128,7 +128,7 @@ func appendSigned(buffer []byte, head Head, at Position, key *SigningKey, end bo
 	buffer = append(buffer, `,"key":"`...)
 	buffer = append(buffer, pair.id...)
 	buffer = append(buffer, '"')
-	signature, err := pair.sign(buffer[begin:])
+	signature, err := pair.sign(checkpointDomain, buffer[begin:])
 	if err != nil {
 		return nil, at, err
 	}

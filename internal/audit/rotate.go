@@ -14,6 +14,22 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/durable"
 )
 
+// CreatePair creates a private key, unless the file exists, and adds its public key to the file of the public keys of its service.
+func CreatePair(private, public string) error {
+	key, err := GenerateKey()
+	if err != nil {
+		return err
+	}
+	if err := key.Create(private); errors.Is(err, fs.ErrExist) {
+		if key, err = LoadKey(private); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	return key.Publish(public)
+}
+
 // Publish adds the public key of a signing key to the file of the public keys of its service, unless the file has it. The other keys of the
 // file stay: checkpoints that they signed stay valid.
 func (k *SigningKey) Publish(path string) error {

@@ -9,11 +9,15 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // ErrChanged is returned for a Log that was changed after it was written, and for one that no key of the reader opens.
 var ErrChanged = errors.New("the recording was changed, or it was sealed with another key")
+
+// ErrUnsigned is returned for a Log that the session gateway has not signed. Everybody who has the public key of the readers can write such a Log.
+var ErrUnsigned = errors.New("no valid signature of the session gateway")
 
 // Line is what a line of a Log states in clear text.
 type Line struct {
@@ -64,17 +68,45 @@ func parseLine(content []byte) (*line, error) {
 	return &parsed, nil
 }
 
-// Reader decrypts and verifies a Log. It is not safe for concurrent use.
-type Reader struct {
-	lines  *bufio.Reader
-	facts  Facts
-	aead   cipher.AEAD
-	number uint64
-	end    *End
+// verify returns an error unless one of the keys has signed the line.
+func (p *parsedFirst) verify(keys audit.Keys) error {
+	if p.Signature == nil {
+		return fmt.Errorf("%w: its first line has none", ErrUnsigned)
+	}
+	if err := keys.VerifySignature(signer, domain, p.facts.Start, p.signed(), *p.Signature); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsigned, err)
+	}
+	return nil
 }
 
-// NewReader reads the first line of a Log and opens its key.
-func NewReader(log io.Reader, keys *seal.PrivateKeys) (*Reader, error) {
+// Reader decrypts and verifies a Log. It is not safe for concurrent use.
+type Reader struct {
+	lines *bufio.Reader
+	facts Facts
+	// unverified is set if nobody has verified the signature.
+	unverified bool
+	aead       cipher.AEAD
+	number     uint64
+	end        *End
+}
+
+// NewReader reads the first line of a Log, verifies that the session gateway has signed it, and opens its key. It returns an error that wraps
+// ErrUnsigned if none of the keys of the gateway has signed it.
+func NewReader(log io.Reader, opening *seal.PrivateKeys, signers audit.Keys) (*Reader, error) {
+	return newReader(log, opening, func(first *parsedFirst) error { return first.verify(signers) })
+}
+
+// NewUnverifiedReader is NewReader without a verification of the signature: the Log may be forged. WriteAsciicast states that in the title.
+func NewUnverifiedReader(log io.Reader, opening *seal.PrivateKeys) (*Reader, error) {
+	r, err := newReader(log, opening, func(*parsedFirst) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	r.unverified = true
+	return r, nil
+}
+
+func newReader(log io.Reader, opening *seal.PrivateKeys, verify func(*parsedFirst) error) (*Reader, error) {
 	r := &Reader{lines: bufio.NewReaderSize(log, 64<<10)}
 	content, err := r.next()
 	if err != nil {
@@ -87,7 +119,10 @@ func NewReader(log io.Reader, keys *seal.PrivateKeys) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := keys.Open(purpose(parsed.Facts), parsed.Key)
+	if err := verify(parsed); err != nil {
+		return nil, err
+	}
+	key, err := opening.Open(purpose(parsed.Facts), parsed.Key)
 	if err != nil || len(key) != keySize {
 		return nil, ErrChanged
 	}
@@ -96,7 +131,7 @@ func NewReader(log io.Reader, keys *seal.PrivateKeys) (*Reader, error) {
 	return r, err
 }
 
-// Facts returns the facts of the recording, which are verified.
+// Facts returns the facts of the recording, for which its key was sealed.
 func (r *Reader) Facts() Facts { return r.facts }
 
 // End returns the end of a complete recording after Next has returned io.EOF; nil if the end is missing.
@@ -149,6 +184,9 @@ func (r *Reader) next() ([]byte, error) {
 	}
 }
 
+// unverifiedTitle is the beginning of the title of an asciicast whose signature was not verified.
+const unverifiedTitle = "NOT VERIFIED: "
+
 // WriteAsciicast writes the asciicast of the recording to w. The header has the size of the terminal if the first event sets it. It returns an error of w, or
 // ErrChanged or ErrFormat after it has written what is before the change.
 func (r *Reader) WriteAsciicast(w io.Writer) error {
@@ -162,6 +200,10 @@ func (r *Reader) WriteAsciicast(w io.Writer) error {
 	parsed, err := ParseHeader(header)
 	if err != nil {
 		return err
+	}
+	if r.unverified {
+		parsed.Title = unverifiedTitle + parsed.Title
+		header = appendHeader(nil, parsed)
 	}
 	for {
 		part, err := r.Next()

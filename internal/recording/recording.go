@@ -6,6 +6,9 @@
 // not read it after its end. Every prefix of complete lines can be read. A change, a removed or an exchanged line is an error of the
 // reader, and a missing end is visible: the last line of a complete recording is marked.
 //
+// Everybody who has the public key of the readers can seal a key of a recording. So the session gateway signs the first line with its audit key. Nobody
+// else can introduce the key of the recording, without which nobody can write a further line.
+//
 // The input may be a secret that somebody typed. Nothing of it may reach a log, a metric or an error.
 package recording
 

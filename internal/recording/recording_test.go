@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -32,12 +33,25 @@ func newPair(t testing.TB) (*seal.PublicKeys, *seal.PrivateKeys) {
 	return public, private
 }
 
+// signing signs the recordings of all tests, and signers verifies that.
+var signing, signers = newSigner()
+
+func newSigner() (*audit.SigningKey, audit.Keys) {
+	key, err := audit.GenerateKey()
+	if err != nil {
+		panic(err)
+	}
+	keys := audit.Keys{}
+	keys.Trust(string(mesh.GatewayAccess), key)
+	return key, keys
+}
+
 func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
 
 // record returns a log with events of all kinds, without its end.
 func record(t testing.TB, keys *seal.PublicKeys) (*recording.Writer, []byte) {
 	t.Helper()
-	w, log, err := recording.NewWriter(keys, facts, []string{"sh", "-c", "echo \"a b\"\x1b[2J"})
+	w, log, err := recording.NewWriter(keys, signing, facts, []string{"sh", "-c", "echo \"a b\"\x1b[2J"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +67,7 @@ func record(t testing.TB, keys *seal.PublicKeys) (*recording.Writer, []byte) {
 // read returns the header and the events of a log.
 func read(t testing.TB, log []byte, keys *seal.PrivateKeys) (recording.Header, []recording.Event, *recording.Reader) {
 	t.Helper()
-	r, err := recording.NewReader(bytes.NewReader(log), keys)
+	r, err := recording.NewReader(bytes.NewReader(log), keys, signers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +147,7 @@ func TestLongMessages(t *testing.T) {
 	public, private := newPair(t)
 	for name, text := range map[string]string{"text": strings.Repeat("0123456789", 20_000), "zeros": strings.Repeat("\x00", 200_000), "characters": strings.Repeat("x€", 50_000)} {
 		t.Run(name, func(t *testing.T) {
-			w, log, err := recording.NewWriter(public, facts, []string{strings.Repeat("\x00", 64<<10)})
+			w, log, err := recording.NewWriter(public, signing, facts, []string{strings.Repeat("\x00", 64<<10)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +170,7 @@ func TestEveryPrefixCanBeRead(t *testing.T) {
 	w, log := record(t, public)
 	log = append(log, w.End(recording.End{Time: at(60), Reason: "."})...)
 	var whole bytes.Buffer
-	r, err := recording.NewReader(bytes.NewReader(log), private)
+	r, err := recording.NewReader(bytes.NewReader(log), private, signers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +181,7 @@ func TestEveryPrefixCanBeRead(t *testing.T) {
 	second := first + bytes.IndexByte(log[first:], '\n') + 1
 	third := second + bytes.IndexByte(log[second:], '\n') + 1
 	for size := range log {
-		r, err := recording.NewReader(bytes.NewReader(log[:size]), private)
+		r, err := recording.NewReader(bytes.NewReader(log[:size]), private, signers)
 		if size < first {
 			if !errors.Is(err, recording.ErrFormat) {
 				t.Errorf("the first %d bytes: %v", size, err)
@@ -236,15 +250,15 @@ func TestChangesAreNoticed(t *testing.T) {
 		}
 	}
 	for name, content := range cases {
-		r, err := recording.NewReader(bytes.NewReader(content), private)
+		r, err := recording.NewReader(bytes.NewReader(content), private, signers)
 		if err == nil {
 			err = r.WriteAsciicast(io.Discard)
 		}
-		if !errors.Is(err, recording.ErrChanged) && !errors.Is(err, recording.ErrFormat) {
+		if !errors.Is(err, recording.ErrChanged) && !errors.Is(err, recording.ErrFormat) && !errors.Is(err, recording.ErrUnsigned) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := recording.NewReader(bytes.NewReader(log), otherKeys); !errors.Is(err, recording.ErrChanged) {
+	if _, err := recording.NewReader(bytes.NewReader(log), otherKeys, signers); !errors.Is(err, recording.ErrChanged) {
 		t.Errorf("other keys: %v", err)
 	}
 }
@@ -279,7 +293,7 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"format":"hcpmesh.recording.v1","facts":{"id":"0a1b2c3d-0001-4002-8003-0123456789ab"},"key":""}` + "\n"))
 	f.Add([]byte("{}\n{}\n"))
 	var whole bytes.Buffer
-	r, err := recording.NewReader(bytes.NewReader(log), private)
+	r, err := recording.NewReader(bytes.NewReader(log), private, signers)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -290,7 +304,7 @@ func FuzzReader(f *testing.F) {
 		for i, line := range slices.Collect(bytes.Lines(content)) {
 			_, _ = recording.ParseLine(line, i == 0)
 		}
-		r, err := recording.NewReader(bytes.NewReader(content), private)
+		r, err := recording.NewReader(bytes.NewReader(content), private, signers)
 		if err != nil {
 			return
 		}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
@@ -24,6 +26,8 @@ type firstLine struct {
 	Facts json.RawMessage `json:"facts"`
 	// Key is the key of the recording, sealed for its readers.
 	Key []byte `json:"key"`
+	// Signature is that of the Facts and the Key. Releases before signatures did not write it.
+	Signature *audit.Signature `json:"signature,omitempty"`
 }
 
 // line is a further line of a Log.
@@ -44,6 +48,17 @@ const keySize = 32
 func purpose(facts []byte) string {
 	sum := sha256.Sum256(facts)
 	return "access-recording/" + hex.EncodeToString(sum[:])
+}
+
+// signer is the service that records, and domain is that of its signatures.
+const (
+	signer = string(mesh.GatewayAccess)
+	domain = "hcpmesh recording"
+)
+
+// signed returns the text whose signature a first line has: the purpose of the key, which contains the digest of the facts, and the sealed key.
+func (l *firstLine) signed() []byte {
+	return append([]byte(purpose(l.Facts)+"\n"), l.Key...)
 }
 
 // newCipher returns the cipher of a key.
@@ -75,9 +90,9 @@ type Writer struct {
 	input, output, errors text
 }
 
-// NewWriter returns a Writer, and the first lines of the Log: the facts, and the header of the asciicast. The title has the kind, the pod and the
-// command, which may be empty. Times of events are relative to the start, with its monotonic clock if it has one.
-func NewWriter(keys *seal.PublicKeys, facts Facts, command []string) (w *Writer, first []byte, err error) {
+// NewWriter returns a Writer, and the first lines of the Log: the facts, signed, and the header of the asciicast. The title has the kind, the pod and
+// the command, which may be empty. Times of events are relative to the start, with its monotonic clock if it has one.
+func NewWriter(keys *seal.PublicKeys, signing *audit.SigningKey, facts Facts, command []string) (w *Writer, first []byte, err error) {
 	if !ValidID(facts.ID) {
 		return nil, nil, errors.New("the ID of the recording is not a UUID")
 	}
@@ -97,8 +112,14 @@ func NewWriter(keys *seal.PublicKeys, facts Facts, command []string) (w *Writer,
 	if err != nil {
 		return nil, nil, err
 	}
+	beginning := firstLine{Format: format, Facts: encoded, Key: sealed}
+	signature, err := signing.Sign(domain, beginning.signed())
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing a recording: %w", err)
+	}
+	beginning.Signature = &signature
 	w = &Writer{aead: aead, start: start}
-	first = appendJSON(nil, firstLine{Format: format, Facts: encoded, Key: sealed})
+	first = appendJSON(nil, beginning)
 	header := appendHeader(nil, Header{Version: 2, Width: DefaultWidth, Height: DefaultHeight, Timestamp: facts.Start.Unix(), Title: title(&facts, command)})
 	return w, w.append(first, header, nil), nil
 }

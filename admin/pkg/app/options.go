@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -56,10 +57,10 @@ type Options struct {
 	GatewayURL, GatewayKeyFile string
 	// ServiceClusterSessions is true if the region has a service cluster, for which access sessions can be requested.
 	ServiceClusterSessions bool
-	// Recordings is the storage of the recordings of its commands, and RecordingKeyFile holds the private keyset that opens them; both are
-	// empty if admin does not read recordings.
-	Recordings       logs.Options
-	RecordingKeyFile string
+	// Recordings is the storage of the recordings of its commands. RecordingKeyFile holds the private keyset that opens them, and
+	// RecordingSigningKeysFile the public audit keys of the session gateway, which signs them. All are empty if admin does not read recordings.
+	Recordings                                 logs.Options
+	RecordingKeyFile, RecordingSigningKeysFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
 	// Portal configures the SRE portal.
@@ -76,11 +77,15 @@ func (o *Options) recordings(metrics prometheus.Registerer) (*server.Recordings,
 		return nil, fmt.Errorf("--recording-private-key-file: %w", err)
 	}
 	metrics.MustRegister(keyfile.Collector("recording-private-key-file", keys.Ring))
+	signers, err := audit.FollowKeys(string(mesh.GatewayAccess), o.RecordingSigningKeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("--recording-signing-keys-file: %w", err)
+	}
 	storage, err := o.Recordings.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &server.Recordings{Storage: storage, Keys: keys}, nil
+	return &server.Recordings{Storage: storage, Keys: keys, Signers: signers}, nil
 }
 
 // AddFlags registers the options with flags.
@@ -109,6 +114,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.GatewayKeyFile, "gateway-key-file", "", "`file` with the public Tink keyset that seals the private keys of access sessions for the session gateway")
 	o.Recordings.AddFlags(flags)
 	flags.StringVar(&o.RecordingKeyFile, "recording-private-key-file", "", "`file` with the private Tink keyset that opens recordings; it may be replaced at any time")
+	flags.StringVar(&o.RecordingSigningKeysFile, "recording-signing-keys-file", "", "PEM `file` with the public audit keys of the session gateway, which signs recordings; it may be replaced at any time")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 
@@ -142,8 +148,8 @@ func (o *Options) Validate() error {
 	if (o.GatewayURL == "") != (o.GatewayKeyFile == "") {
 		return errors.New("--gateway-url and --gateway-key-file require each other")
 	}
-	if o.Recordings.Enabled() != (o.RecordingKeyFile != "") {
-		return errors.New("--recording-private-key-file and one of --recording-sink-dir and --recording-sink-url require each other")
+	if o.Recordings.Enabled() != (o.RecordingKeyFile != "") || o.Recordings.Enabled() != (o.RecordingSigningKeysFile != "") {
+		return errors.New("--recording-private-key-file, --recording-signing-keys-file and one of --recording-sink-dir and --recording-sink-url require each other")
 	}
 	if o.Recordings.Enabled() {
 		if err := o.Recordings.Validate(); err != nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
@@ -62,9 +63,10 @@ type harness struct {
 	intents *intent.Verifier
 	// gateway opens the keys of access sessions.
 	gateway *seal.PrivateKeys
-	// recordings is the folder of recordings, and sealing encrypts them.
+	// recordings is the folder of recordings, sealing encrypts them, and signing is the audit key of the session gateway.
 	recordings string
 	sealing    *seal.PublicKeys
+	signing    *audit.SigningKey
 }
 
 // engineers authenticates callers: the token is the name of the engineer, and after a + the authentication method of the sign-in.
@@ -139,7 +141,12 @@ func newHarness(t testing.TB) *harness {
 		t.Fatal(err)
 	}
 	h.recordings, h.sealing = t.TempDir(), sealing
-	h.config.Recordings = &server.Recordings{Storage: sink.FileAt(h.recordings), Keys: opening}
+	if h.signing, err = audit.GenerateKey(); err != nil {
+		t.Fatal(err)
+	}
+	signers := audit.Keys{}
+	signers.Trust("gateway-access", h.signing)
+	h.config.Recordings = &server.Recordings{Storage: sink.FileAt(h.recordings), Keys: opening, Signers: func() audit.Keys { return signers }}
 	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

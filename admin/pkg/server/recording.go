@@ -33,13 +33,16 @@ type Recordings struct {
 	Storage blobsink.Storage
 	// Keys opens them.
 	Keys *seal.PrivateKeys
+	// Signers returns the public audit keys of the session gateway, one of which has signed each recording.
+	Signers func() audit.Keys
 }
 
 func (s *Server) recordingRoutes() []Route {
 	const recordings, one = adminv1.Root + "/recordings", adminv1.Root + "/recordings/{recording}"
 	content := sensitive(readRoute(one+"/content", "recordings.content",
 		"Get a recording as an asciicast of version 2: what the engineer typed, which may contain secrets, and what the pod showed. Of a recording in progress, get what is exported. "+
-			"If the recording was changed, the response ends with an error before the change.", nil, s.openRecording))
+			"If the recording was changed, the response ends with an error before the change.", nil, s.openRecording,
+		Parameter{Name: "unverified", Type: "boolean", Description: "Do not verify the signature of the session gateway: the recording may be forged. The title of the asciicast begins with NOT VERIFIED."}))
 	content.Role, content.ContentType, content.Timeout = adminv1.BreakGlass, adminv1.AsciicastType, recordingTimeout
 	return []Route{
 		readRoute(recordings, "recordings.list", "List the recordings of commands in access sessions, newest first; at most 1000. They are kept for 90 days.", adminv1.RecordingList{}, s.listRecordings,
@@ -122,6 +125,10 @@ func (s *Server) openRecording(ctx context.Context, rq *request) (any, error) {
 	if s.Recordings == nil {
 		return nil, apierror.New(apierror.FailedPrecondition, "admin was started without --recording-sink-dir or --recording-sink-url.")
 	}
+	unverified, err := rq.flag("unverified")
+	if err != nil {
+		return nil, err
+	}
 	found, err := s.recordingInPath(ctx, rq)
 	if err != nil {
 		return nil, err
@@ -140,9 +147,9 @@ func (s *Server) openRecording(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, s.recordingFailure(ctx, found.RecordingID, err)
 	}
-	reader, err := recording.NewReader(log, s.Recordings.Keys)
-	if err == nil && (reader.Facts().ID != found.RecordingID || reader.Facts().ClusterUID != found.ClusterUID || reader.Facts().Shard != found.Shard) {
-		err = fmt.Errorf("%w: it is another recording", recording.ErrChanged)
+	reader, err := s.Recordings.reader(log, unverified)
+	if err == nil && !describes(found, reader.Facts()) {
+		err = fmt.Errorf("%w: it has other facts than its description", recording.ErrChanged)
 	}
 	if err != nil {
 		_ = log.Close()
@@ -151,8 +158,32 @@ func (s *Server) openRecording(ctx context.Context, rq *request) (any, error) {
 	return &recordingContent{server: s, described: found, log: log, reader: reader}, nil
 }
 
-// recordingFailure returns the error of a recording that cannot be read. A change is logged, because somebody may have tampered with the storage.
+// reader returns the Reader of a log.
+func (r *Recordings) reader(log io.Reader, unverified bool) (*recording.Reader, error) {
+	if unverified {
+		return recording.NewUnverifiedReader(log, r.Keys)
+	}
+	return recording.NewReader(log, r.Keys, r.Signers())
+}
+
+// describes reports whether a description has the facts of a recording. Whoever can write descriptions cannot sign a recording.
+func describes(d *database.AccessRecordingDocument, facts recording.Facts) bool {
+	if !facts.Start.Equal(d.StartTime) {
+		return false
+	}
+	return facts == recording.Facts{ID: d.RecordingID, SessionID: d.SessionID, ClusterUID: d.ClusterUID, ResourceID: d.ResourceID, Shard: d.Shard,
+		Owner: recording.Person{Name: d.Name, ObjectID: d.ObjectID, TenantID: d.TenantID}, Reason: d.Reason, Ticket: d.Ticket, Start: facts.Start, Kind: d.Kind,
+		Namespace: d.Namespace, Pod: d.Pod, Container: d.Container, TTY: d.TTY}
+}
+
+// recordingFailure returns the error of a recording that cannot be read. A change and a missing signature are logged, because somebody may have
+// tampered with the storage.
 func (s *Server) recordingFailure(ctx context.Context, id string, err error) error {
+	if errors.Is(err, recording.ErrUnsigned) {
+		s.Log.ErrorContext(ctx, "a recording has no valid signature", logkey.RequestID, id, logkey.Error, err)
+		return apierror.New(apierror.FailedPrecondition, "Recording '%s' has %v. It was changed or forged, or a release before signatures has written it. "+
+			"'hcpctl access recording --unverified' shows it nevertheless.", id, err).WithCause(err)
+	}
 	if errors.Is(err, recording.ErrChanged) || errors.Is(err, recording.ErrFormat) {
 		s.Log.ErrorContext(ctx, "a recording was changed, or no key opens it", logkey.RequestID, id, logkey.Error, err)
 		return apierror.New(apierror.FailedPrecondition, "Recording '%s' was changed, or --recording-private-key-file does not have its key.", id).WithCause(err)

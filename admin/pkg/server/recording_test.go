@@ -33,10 +33,16 @@ func (h *harness) recordingFile(id string) string {
 // record stores a recording of the cluster that started some minutes after a fixed time, and returns its description.
 func (h *harness) record(t *testing.T, number int, session string, end bool) database.AccessRecordingDocument {
 	t.Helper()
+	return h.recordWith(t, h.signing, number, session, end)
+}
+
+// recordWith is record with the key that signs the recording.
+func (h *harness) recordWith(t *testing.T, signing *audit.SigningKey, number int, session string, end bool) database.AccessRecordingDocument {
+	t.Helper()
 	start := time.Date(2026, 11, 25, 4, number, 0, 0, time.UTC)
 	facts := recording.Facts{ID: recordingID(number), SessionID: session, ClusterUID: uid, ResourceID: resourceID, Owner: recording.Person{Name: "oncall", ObjectID: "object-of-oncall"},
 		Reason: "a pod hangs", Ticket: "INC-1", Start: start, Kind: "pods/exec", Namespace: "default", Pod: "<script>alert(1)</script>"}
-	w, log, err := recording.NewWriter(h.sealing, facts, []string{"cat"})
+	w, log, err := recording.NewWriter(h.sealing, signing, facts, []string{"cat"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +70,13 @@ func (h *harness) record(t *testing.T, number int, session string, end bool) dat
 // content reads the content of a recording over a connection. err is that of an aborted response.
 func (h *harness) content(t *testing.T, who, id string) (status int, header http.Header, body string, err error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+adminv1.Root+"/recordings/"+id+"/content", nil)
+	return h.contentWith(t, who, id, "")
+}
+
+// contentWith is content with a query.
+func (h *harness) contentWith(t *testing.T, who, id, query string) (status int, header http.Header, body string, err error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+adminv1.Root+"/recordings/"+id+"/content"+query, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +125,7 @@ func TestRecordingsAreListed(t *testing.T) {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}
 	for path, status := range map[string]int{"/recordings/" + recordingID(9): http.StatusNotFound, "/recordings/none": http.StatusNotFound, "/recordings/" + recordingID(9) + "/content": http.StatusNotFound,
-		"/recordings?cluster=none": http.StatusNotFound, "/recordings?pod=none": http.StatusBadRequest} {
+		"/recordings?cluster=none": http.StatusNotFound, "/recordings/" + recordingID(1) + "/content?unverified=1": http.StatusBadRequest, "/recordings?pod=none": http.StatusBadRequest} {
 		if answer := ask(api, "oncall", "", http.MethodGet, path, ""); answer.Code != status {
 			t.Errorf("%s: %d: %s", path, answer.Code, answer.Body)
 		}
@@ -206,8 +218,67 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 			t.Errorf("%s: %d: %s: %v", name, status, body, err)
 		}
 	}
-	if strings.Count(h.log.String(), "a recording was changed") != 6 {
+	if strings.Count(h.log.String(), "a recording was changed") != 5 || strings.Count(h.log.String(), "a recording has no valid signature") != 1 {
 		t.Errorf("the log does not have each change: %s", h.log.String())
+	}
+}
+
+// TestForgedRecordingIsRefused stores recordings that were written with the public key of the readers, and one that no release has signed. They are refused
+// with the reason, and shown as not verified on request. A description with other facts than the recording is refused, too.
+func TestForgedRecordingIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.populate(t)
+	attacker, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, unsigned := h.recordWith(t, attacker, 1, "session-1", true), h.recordWith(t, attacker, 2, "session-1", true)
+	log, err := os.ReadFile(h.recordingFile(unsigned.RecordingID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, rest, _ := bytes.Cut(log, []byte(`,"signature":`))
+	_, rest, _ = bytes.Cut(rest, []byte("\n"))
+	unsigned.Bytes = int64(len(first) + len("}\n") + len(rest))
+	if err := os.WriteFile(h.recordingFile(unsigned.RecordingID), slices.Concat(first, []byte("}\n"), rest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.db.PutAccessRecording(t.Context(), unsigned); err != nil {
+		t.Fatal(err)
+	}
+	for id, reason := range map[string]string{forged.RecordingID: "its key " + attacker.ID() + " is not a key", unsigned.RecordingID: "its first line has none"} {
+		if status, _, body, err := h.content(t, "oncall", id); err != nil || status != http.StatusConflict || !strings.Contains(body, reason) || strings.Contains(body, secretInput) {
+			t.Errorf("%d: %s: %v", status, body, err)
+		}
+		if !strings.Contains(h.log.String(), reason) {
+			t.Errorf("the log does not have %q: %s", reason, h.log.String())
+		}
+		status, _, body, err := h.contentWith(t, "oncall", id, "?unverified=true")
+		if header, headerErr := recording.ParseHeader([]byte(strings.SplitN(body, "\n", 2)[0])); err != nil || status != http.StatusOK || headerErr != nil || !strings.HasPrefix(header.Title, "NOT VERIFIED: ") {
+			t.Errorf("%d: %.200s: %v", status, body, err)
+		}
+	}
+	if status, _, body, _ := h.contentWith(t, "operator", forged.RecordingID, "?unverified=true"); status != http.StatusForbidden {
+		t.Errorf("an operator gets %d: %s", status, body)
+	}
+
+	for number, change := range []func(*database.AccessRecordingDocument){
+		func(d *database.AccessRecordingDocument) { d.Name = "operator" },
+		func(d *database.AccessRecordingDocument) { d.ObjectID = "object-of-operator" },
+		func(d *database.AccessRecordingDocument) { d.SessionID = "session-2" },
+		func(d *database.AccessRecordingDocument) { d.Reason = "another" },
+		func(d *database.AccessRecordingDocument) { d.Pod = "another" },
+		func(d *database.AccessRecordingDocument) { d.StartTime = d.StartTime.Add(time.Hour) },
+	} {
+		described := h.record(t, 10+number, "session-1", true)
+		change(&described)
+		if err := h.db.PutAccessRecording(t.Context(), described); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, body, err := h.content(t, "oncall", described.RecordingID); err != nil || status != http.StatusConflict || !strings.Contains(body, "was changed") {
+			t.Errorf("%+v: %d: %s: %v", described, status, body, err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -32,7 +33,8 @@ func (s *Services) StampSecrets(stamp values.Target) (map[string]string, error) 
 }
 
 // GivenSecrets creates the files of secrets that come from elsewhere, for the Supplier of a region: the pull secret, the public key of the
-// agent, the keys of intents, of the session gateway and of recordings, the trust root of releases and the token of the ticket system.
+// agent, the keys of intents, of the session gateway and of recordings, the trust root of releases and the token of the ticket system. The audit key of
+// the session gateway is one of them, because admin needs its public key.
 func (s *Services) GivenSecrets() (map[string]string, error) {
 	r := s.settings()
 	clusters := s.Target.Configuration.Get("managementClusters")
@@ -61,6 +63,11 @@ func (s *Services) GivenSecrets() (map[string]string, error) {
 		}
 		given[r.text(append(part, "key", "secret")...)], given[r.text(append(part, "publicKey", "secret")...)] = key, publicKey
 	}
+	auditKey, auditKeys := filepath.Join(s.Dir, "gateway-audit.key"), filepath.Join(s.Dir, "gateway-audit.pem")
+	if err := audit.CreatePair(auditKey, auditKeys); err != nil {
+		return nil, err
+	}
+	given[r.text("gatewayAccess", "auditSigningKey", "secret")], given[r.text("gatewayAccess", "auditPublicKeys", "secret")] = auditKey, auditKeys
 	if _, err := s.ticketToken(); err != nil {
 		return nil, err
 	}

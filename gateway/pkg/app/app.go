@@ -78,7 +78,11 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if err != nil {
 		return err
 	}
-	recordings, err := options.Recordings.Open(recording.DatabaseIndex{Database: db}, p.Log, p.Metrics)
+	signing, err := audit.LoadKey(options.Audit.KeyFile)
+	if err != nil {
+		return fmt.Errorf("--audit-signing-key-file: %w", err)
+	}
+	recordings, err := options.Recordings.Open(signing, recording.DatabaseIndex{Database: db}, p.Log, p.Metrics)
 	if err != nil {
 		return err
 	}

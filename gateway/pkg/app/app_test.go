@@ -139,10 +139,13 @@ type region struct {
 	clock clocktest.Clock
 	// endpoint is the URL of the API server, and authorities verify it: those of api, unless the test has a real one.
 	endpoint, authorities string
-	// recordingKeys seals recordings, and reading opens them. recorded is the folder of their sink.
-	recordingKeys *seal.PublicKeys
-	reading       *seal.PrivateKeys
-	recorded      string
+	// recordingKeys seals recordings, and reading opens them. recordingSigner signs them, and recordingSigners verifies that. recorded is the folder of
+	// their sink.
+	recordingKeys    *seal.PublicKeys
+	reading          *seal.PrivateKeys
+	recordingSigner  *audit.SigningKey
+	recordingSigners audit.Keys
+	recorded         string
 	// recordings changes the options of the store of recordings; nil changes nothing.
 	recordings func(*recording.Options)
 	// listen wraps the listener of gateways; nil means plain HTTP.
@@ -169,6 +172,11 @@ func newRegion(t testing.TB) *region {
 	if r.recordingKeys, r.reading, err = seal.NewPair(); err != nil {
 		t.Fatal(err)
 	}
+	if r.recordingSigner, err = audit.GenerateKey(); err != nil {
+		t.Fatal(err)
+	}
+	r.recordingSigners = audit.Keys{}
+	r.recordingSigners.Trust("gateway-access", r.recordingSigner)
 	r.signer, r.key = newSigner(t)
 	authorities := x509.NewCertPool()
 	authorities.AddCert(r.signer)
@@ -334,7 +342,7 @@ func (r *region) start() *gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	p := process.New("gateway-access", slog.New(slog.NewJSONHandler(r.log, nil)))
-	options := recording.Options{Dir: r.t.TempDir(), Sink: sink.FileAt(r.recorded), Index: recording.DatabaseIndex{Database: r.db}, Keys: r.recordingKeys, Log: p.Log, Metrics: p.Metrics}
+	options := recording.Options{Dir: r.t.TempDir(), Sink: sink.FileAt(r.recorded), Index: recording.DatabaseIndex{Database: r.db}, Keys: r.recordingKeys, Signing: r.recordingSigner, Log: p.Log, Metrics: p.Metrics}
 	if r.recordings != nil {
 		r.recordings(&options)
 	}

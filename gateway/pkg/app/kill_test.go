@@ -202,6 +202,12 @@ func newProgram(t testing.TB, r *hostedRegion, engineer string) *program {
 		t.Fatal(err)
 	}
 	k := &program{hostedRegion: r, audit: audittest.Options(t)}
+	signing, err := audit.LoadKey(k.audit.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.recordingSigners = audit.Keys{}
+	r.recordingSigners.Trust("gateway-access", signing)
 	claims := tokens.Claims("gateway", engineer, time.Now().Add(time.Hour))
 	claims["iss"], claims["appid"] = issuer.URL, "hcpctl"
 	if k.token, err = tokens.Sign(claims); err != nil {

@@ -73,7 +73,7 @@ func (r *region) readRecording(d database.AccessRecordingDocument) recorded {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	reader, err := format.NewReader(bytes.NewReader(log), r.reading)
+	reader, err := format.NewReader(bytes.NewReader(log), r.reading, r.recordingSigners)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/recording/logs"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -48,8 +49,8 @@ func (f *Flags) Validate() error {
 	return f.Sink.Validate()
 }
 
-// Open opens the Store.
-func (f *Flags) Open(index Index, log *slog.Logger, metrics prometheus.Registerer) (*Store, error) {
+// Open opens the Store. signing signs recordings.
+func (f *Flags) Open(signing *audit.SigningKey, index Index, log *slog.Logger, metrics prometheus.Registerer) (*Store, error) {
 	keys, err := seal.ReadPublic(f.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--recording-key-file: %w", err)
@@ -58,5 +59,5 @@ func (f *Flags) Open(index Index, log *slog.Logger, metrics prometheus.Registere
 	if err != nil {
 		return nil, err
 	}
-	return Open(Options{Dir: f.Dir, Sink: sink, Index: index, Keys: keys, MaxBytes: f.MaxBytes, MaxTotal: f.Limit, Log: log, Metrics: metrics})
+	return Open(Options{Dir: f.Dir, Sink: sink, Index: index, Keys: keys, Signing: signing, MaxBytes: f.MaxBytes, MaxTotal: f.Limit, Log: log, Metrics: metrics})
 }

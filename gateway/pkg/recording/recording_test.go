@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/durable"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
@@ -64,6 +65,8 @@ type harness struct {
 	index   *memoryIndex
 	public  *seal.PublicKeys
 	private *seal.PrivateKeys
+	signing *audit.SigningKey
+	signers audit.Keys
 	change  func(*Options)
 	log     *logtest.Log
 }
@@ -75,13 +78,26 @@ func newHarness(t *testing.T) *harness {
 	if h.public, h.private, err = seal.NewPair(); err != nil {
 		t.Fatal(err)
 	}
+	h.signing, h.signers = newSigning(t)
 	return h
+}
+
+// newSigning returns a key that signs recordings, and the keys that verify it.
+func newSigning(t testing.TB) (*audit.SigningKey, audit.Keys) {
+	t.Helper()
+	key, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := audit.Keys{}
+	keys.Trust("gateway-access", key)
+	return key, keys
 }
 
 // open opens the store without running it.
 func (h *harness) open() *Store {
 	h.t.Helper()
-	options := Options{Dir: h.dir, Sink: sink.FileAt(h.sink), Index: h.index, Keys: h.public, Log: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: prometheus.NewRegistry()}
+	options := Options{Dir: h.dir, Sink: sink.FileAt(h.sink), Index: h.index, Keys: h.public, Signing: h.signing, Log: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: prometheus.NewRegistry()}
 	if h.change != nil {
 		h.change(&options)
 	}
@@ -130,7 +146,7 @@ func (h *harness) take(r *Recording, client bool, message string) {
 // read returns the input, the output and the end of a log.
 func (h *harness) read(content []byte) (input, output string, end *recording.End) {
 	h.t.Helper()
-	r, err := recording.NewReader(bytes.NewReader(content), h.private)
+	r, err := recording.NewReader(bytes.NewReader(content), h.private, h.signers)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -567,8 +583,9 @@ func FuzzMessages(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	signing, signers := newSigning(f)
 	dir := f.TempDir()
-	s, err := Open(Options{Dir: dir, Sink: sink.FileAt(dir), Index: &memoryIndex{}, Keys: public, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+	s, err := Open(Options{Dir: dir, Sink: sink.FileAt(dir), Index: &memoryIndex{}, Keys: public, Signing: signing, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		sync: func(*os.File) error { return nil }})
 	if err != nil {
 		f.Fatal(err)
@@ -601,7 +618,7 @@ func FuzzMessages(f *testing.F) {
 			t.Fatal(err)
 		}
 		s.forget(r, r.size, false)
-		h := &harness{t: t, private: private}
+		h := &harness{t: t, private: private, signers: signers}
 		gotInput, gotOutput, _ := h.read(content)
 		if client && len(output) == 0 && gotInput != strings.ToValidUTF8(string(input), "\ufffd") && !invalid(input) {
 			t.Errorf("the input is %q, want %q", gotInput, input)

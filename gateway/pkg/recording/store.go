@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 	"github.com/hcpmesh/hcpmesh/internal/durable"
@@ -70,8 +71,9 @@ type Options struct {
 	// Sink is where recordings are exported to. Its logs have the names of package internal/recording.
 	Sink  sink.Log
 	Index Index
-	// Keys are those of the readers of recordings.
-	Keys *seal.PublicKeys
+	// Keys are those of the readers of recordings. Signing signs recordings: the audit key of the session gateway.
+	Keys    *seal.PublicKeys
+	Signing *audit.SigningKey
 	// MaxBytes, MaxTotal and MaxOpen are the bounds; 0 means the defaults.
 	MaxBytes, MaxTotal int64
 	MaxOpen            int
@@ -282,7 +284,7 @@ func (s *Store) Start(facts recording.Facts, command []string) (*Recording, erro
 	if err := s.Available(); err != nil {
 		return nil, err
 	}
-	lines, first, err := recording.NewWriter(s.options.Keys, facts, command)
+	lines, first, err := recording.NewWriter(s.options.Keys, s.options.Signing, facts, command)
 	if err != nil {
 		return nil, err
 	}

@@ -46,11 +46,13 @@ they showed: 'hcpctl access recording ID' has both.`},
 
 func (e *environment) accessRecording() *cobra.Command {
 	var file string
+	var unverified bool
 	c := e.readCommand(&cobra.Command{Use: "recording ID", Short: "Show what an engineer typed into a command in a pod, and what it showed", Args: cobra.ExactArgs(1),
 		Example: `  hcpctl access recording 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f
   hcpctl access recording 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f --file recording.cast`,
 		Long: `Show a recording: one line for each event, with the seconds since the beginning. A recording may contain secrets. It requires the role
-break-glass, and is audited. With --file, store it as an asciicast of version 2.`},
+break-glass, and is audited. With --file, store it as an asciicast of version 2. A recording without a valid signature of the session gateway is refused:
+it may be forged. With --unverified it is shown, and its title begins with NOT VERIFIED.`},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {
 			described, err := client.Recording(ctx, args[0])
 			if err != nil {
@@ -59,9 +61,9 @@ break-glass, and is audited. With --file, store it as an asciicast of version 2.
 			ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
 			defer cancel()
 			if file != "" {
-				err = e.storeRecording(ctx, client, args[0], file)
+				err = e.storeRecording(ctx, client, args[0], unverified, file)
 			} else {
-				err = e.showRecording(ctx, client, args[0])
+				err = e.showRecording(ctx, client, args[0], unverified)
 			}
 			if err == nil && !described.Complete {
 				fmt.Fprintf(e.err, "the recording has no end: it is %s\n", described.State())
@@ -69,16 +71,17 @@ break-glass, and is audited. With --file, store it as an asciicast of version 2.
 			return err
 		})
 	c.Flags().StringVarP(&file, "file", "f", "", "output `file` of the asciicast, which must not exist")
+	c.Flags().BoolVar(&unverified, "unverified", false, "do not verify the signature: the recording may be forged")
 	return c
 }
 
 // storeRecording writes the asciicast of a recording to a new file. After an error no file remains.
-func (e *environment) storeRecording(ctx context.Context, client *adminclient.Client, id, name string) error {
+func (e *environment) storeRecording(ctx context.Context, client *adminclient.Client, id string, unverified bool, name string) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("--file: %w", err)
 	}
-	err = client.CopyRecording(ctx, id, file)
+	err = client.CopyRecording(ctx, id, unverified, file)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
@@ -89,9 +92,9 @@ func (e *environment) storeRecording(ctx context.Context, client *adminclient.Cl
 }
 
 // showRecording prints the events of a recording. After an error, those before it are printed.
-func (e *environment) showRecording(ctx context.Context, client *adminclient.Client, id string) error {
+func (e *environment) showRecording(ctx context.Context, client *adminclient.Client, id string, unverified bool) error {
 	content, writer := io.Pipe()
-	go func() { writer.CloseWithError(client.CopyRecording(ctx, id, writer)) }()
+	go func() { writer.CloseWithError(client.CopyRecording(ctx, id, unverified, writer)) }()
 	defer func() { _ = content.Close() }()
 	lines := bufio.NewScanner(content)
 	lines.Buffer(nil, recording.MaxLine)

@@ -32,6 +32,10 @@ func TestRecordingIsShownAndStored(t *testing.T) {
 	if err != nil || out != want {
 		t.Errorf("%q, want %q: %v", out, want, err)
 	}
+	a.shown["/recordings/r-1/content?unverified=true"] = asciicast{text: strings.Replace(castText, "exec", "NOT VERIFIED: exec", 1)}
+	if out, err = a.hcpctl(t, "access", "recording", "r-1", "--unverified"); err != nil || !strings.Contains(out, `"NOT VERIFIED: exec default/web -- sh"`) {
+		t.Errorf("%q: %v", out, err)
+	}
 	file := filepath.Join(t.TempDir(), "recording.cast")
 	if out, err = a.hcpctl(t, "access", "recording", "r-1", "--file", file); err != nil {
 		t.Fatalf("%q: %v", out, err)
