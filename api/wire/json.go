@@ -11,7 +11,8 @@ import (
 // ErrNotObject is the error for JSON that is not an object.
 var ErrNotObject = errors.New("the body must be a JSON object")
 
-// ParseObject decodes content, which must be exactly one JSON object. Numbers become json.Number.
+// ParseObject decodes content, which must be exactly one JSON object. Numbers become json.Number. The error is a *DuplicateError if an object has a
+// field twice.
 func ParseObject(content []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
@@ -28,6 +29,9 @@ func ParseObject(content []byte) (map[string]any, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
 		return nil, ErrNotObject
+	}
+	if err := CheckDuplicates(content); err != nil {
+		return nil, err
 	}
 	return object, nil
 }

@@ -1,6 +1,8 @@
 // Package wire decodes JSON bodies of ARM requests into Go values and collects all problems in one pass: a wrong type or
 // an unsupported value is recorded with the field's path as the caller wrote it, and decoding continues.
 //
+// An object that has a field twice is an error of the whole body.
+//
 // The api-version packages decode with it. It knows JSON and paths and not the meaning of fields; the frontend's
 // validation judges well-formed values. A null value is the same as an absent one, as ARM requires.
 package wire

@@ -113,11 +113,25 @@ func (i *issuer) claims(changes jwt.MapClaims) jwt.MapClaims {
 	return all
 }
 
+// repeated are claims whose text has oid twice, with the same value.
+type repeated struct{ jwt.MapClaims }
+
+// MarshalJSON implements json.Marshaler.
+func (r repeated) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(r.MapClaims)
+	return append([]byte(`{"oid":"`+object+`",`), text[1:]...), err
+}
+
 func (i *issuer) sign(t testing.TB, id string, changes jwt.MapClaims) string {
+	t.Helper()
+	return i.signClaims(t, id, i.claims(changes))
+}
+
+func (i *issuer) signClaims(t testing.TB, id string, claims jwt.Claims) string {
 	t.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	token := jwt.NewWithClaims(jwt.SigningMethodRS256, i.claims(changes))
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
 	token.Header["kid"] = id
 	signed, err := token.SignedString(i.keys[id])
 	if err != nil {
@@ -158,6 +172,7 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := i.sign(t, "first", nil)
+	twice := i.signClaims(t, "first", repeated{i.claims(nil)})
 	cases := map[string]struct {
 		reason, authorization string
 		want                  apierror.Kind
@@ -179,6 +194,7 @@ func TestTokens(t *testing.T) {
 		"no exp":           {reason: "the token must expire", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"exp": nil}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
 		"not yet valid":    {reason: "the token must be valid already", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"nbf": time.Now().Add(time.Hour).Unix()}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
 		"without oid":      {reason: "the token must name a principal", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"oid": nil}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"claim twice":      {reason: "services must not use different values of a claim", authorization: "Bearer " + twice, want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
 		"symmetric":        {reason: "only the issuer's signing method is accepted", authorization: "Bearer " + hs256, want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
 		"unsigned":         {reason: "the token must be signed", authorization: "Bearer " + unsigned, want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
 		"large":            {reason: "the size is limited", authorization: "Bearer " + strings.Repeat("a", 1<<20), want: apierror.Unauthenticated, challenge: "invalid_"},

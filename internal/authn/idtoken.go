@@ -119,6 +119,9 @@ func (v *IDTokenVerifier) verify(ctx context.Context, text string, accepts func(
 		id, _ := token.Header["kid"].(string)
 		return findKey(ctx, v.keys, id)
 	})
+	if err == nil {
+		err = checkClaims(v.parser, text)
+	}
 	var unavailable *keycache.UnavailableError
 	switch {
 	case errors.As(err, &unavailable):

@@ -48,17 +48,8 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 	if want := (authn.Endpoints{Authorization: issuer + "/authorize", Token: issuer + "/token"}); err != nil || endpoints != want {
 		t.Errorf("the endpoints are %+v, %v", endpoints, err)
 	}
-	sign := func(key *rsa.PrivateKey, method jwt.SigningMethod, changes jwt.MapClaims) string {
-		now := time.Now()
-		all := jwt.MapClaims{"iss": issuer, "aud": application, "oid": object, "tid": tenant, "nonce": nonce, "preferred_username": "alice@example.com",
-			"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}
-		for name, value := range changes {
-			all[name] = value
-			if value == nil {
-				delete(all, name)
-			}
-		}
-		token := jwt.NewWithClaims(method, all)
+	signClaims := func(key *rsa.PrivateKey, method jwt.SigningMethod, claims jwt.Claims) string {
+		token := jwt.NewWithClaims(method, claims)
 		token.Header["kid"] = "one"
 		var secret any = key
 		if method == jwt.SigningMethodNone {
@@ -70,7 +61,23 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 		}
 		return text
 	}
+	claims := func(changes jwt.MapClaims) jwt.MapClaims {
+		now := time.Now()
+		all := jwt.MapClaims{"iss": issuer, "aud": application, "oid": object, "tid": tenant, "nonce": nonce, "preferred_username": "alice@example.com",
+			"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}
+		for name, value := range changes {
+			all[name] = value
+			if value == nil {
+				delete(all, name)
+			}
+		}
+		return all
+	}
+	sign := func(key *rsa.PrivateKey, method jwt.SigningMethod, changes jwt.MapClaims) string {
+		return signClaims(key, method, claims(changes))
+	}
 	rs := jwt.SigningMethodRS256
+	twice := signClaims(key, rs, repeated{claims(nil)})
 	for reason, test := range map[string]struct {
 		token, nonce string
 		valid        bool
@@ -89,6 +96,7 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 		"no expiration":       {sign(key, rs, jwt.MapClaims{"exp": nil}), nonce, false},
 		"another key":         {sign(other, rs, nil), nonce, false},
 		"no signature":        {sign(key, jwt.SigningMethodNone, nil), nonce, false},
+		"claim twice":         {twice, nonce, false},
 		"no token":            {"", nonce, false},
 	} {
 		person, err := verifier.Verify(t.Context(), test.token, test.nonce)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
 )
@@ -136,6 +137,9 @@ func (t *TokenVerifier) verify(ctx context.Context, text string) (Caller, time.T
 		id, _ := token.Header["kid"].(string)
 		return findKey(ctx, t.keys, id)
 	})
+	if err == nil {
+		err = checkClaims(t.parser, text)
+	}
 	var keysErr *keycache.UnavailableError
 	if errors.As(err, &keysErr) {
 		return Caller{}, time.Time{}, unavailable(keysErr)
@@ -161,13 +165,30 @@ func (t *TokenVerifier) verify(ctx context.Context, text string) (Caller, time.T
 		WithCause(errors.New("the token was issued to another application"))
 }
 
+// errDuplicateClaim is the error for a token with a claim that is given more than once.
+var errDuplicateClaim = errors.New("the token has a claim twice")
+
+// checkClaims returns an error if a verified token has a claim twice. Other services might use the other value.
+func checkClaims(parser *jwt.Parser, token string) error {
+	_, rest, _ := strings.Cut(token, ".")
+	encoded, _, _ := strings.Cut(rest, ".")
+	content, err := parser.DecodeSegment(encoded)
+	if err != nil {
+		return err
+	}
+	if wire.CheckDuplicates(content) != nil {
+		return errDuplicateClaim // the names of claims are parts of the token
+	}
+	return nil
+}
+
 // rejectionCause returns a fixed text for a parser's error, because the parser's text may contain parts of the token.
 func rejectionCause(err error) error {
 	for known, text := range map[error]string{
 		jwt.ErrTokenMalformed: "the token is malformed", jwt.ErrTokenSignatureInvalid: "the token has an invalid signature", jwt.ErrTokenExpired: "the token has expired",
 		jwt.ErrTokenNotValidYet: "the token is not valid yet", jwt.ErrTokenInvalidAudience: "the token has another audience",
 		jwt.ErrTokenInvalidIssuer: "the token has another issuer", jwt.ErrTokenRequiredClaimMissing: "the token lacks a required claim",
-		jwt.ErrTokenUnverifiable: "the token has an unknown key",
+		jwt.ErrTokenUnverifiable: "the token has an unknown key", errDuplicateClaim: errDuplicateClaim.Error(),
 	} {
 		if errors.Is(err, known) {
 			return errors.New(text)

@@ -14,6 +14,7 @@ import (
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -47,7 +48,7 @@ func (rq *request) decodeBody(into any) error {
 		field.SetFieldPath("")
 		message := "Forbidden: unknown field"
 		if strings.HasPrefix(field.Error(), "duplicate field") {
-			message = "Duplicate value: the field is given more than once"
+			message = wire.DuplicateMessage
 		}
 		violations = append(violations, apierror.Violation{Field: path, Message: message})
 	}

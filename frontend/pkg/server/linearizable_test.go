@@ -247,8 +247,7 @@ func (y *testSubscription) act(frontends *killableFrontend, a action) outcome {
 	case a.verb == http.MethodPut && auth:
 		body = y.body("external-auth.json", claimed(a.value))
 	case a.verb == http.MethodPut:
-		body = y.body("cluster.json", y.platformPatch(a.name))
-		body = body[:len(body)-1] + `,"tags":{"value":"` + a.value + `"}}`
+		body = y.body("cluster.json", strings.TrimSuffix(y.platformPatch(a.name), "}")+`,"tags":{"value":"`+a.value+`"}}`)
 	case a.verb == http.MethodPatch && auth:
 		body = claimed(a.value)
 	case a.verb == http.MethodPatch:

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -165,6 +166,9 @@ func (rq *request) object() (map[string]any, error) {
 	fields, err := wire.ParseObject(bytes.TrimPrefix(rq.body, []byte("\uFEFF")))
 	if err == wire.ErrNotObject {
 		return nil, apierror.New(apierror.InvalidResource, "The request content must be a JSON object.")
+	}
+	if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: duplicate.Field, Message: wire.DuplicateMessage}})
 	}
 	if err != nil {
 		return nil, apierror.New(apierror.Invalid, "The request content is not valid: %s.", err)

@@ -144,6 +144,9 @@ func readSystemData(_ *Server, _ context.Context, rq *request) error {
 // parseSystemData parses the header in which ARM names the caller and the time of a change.
 func parseSystemData(text string) (*hub.SystemData, error) {
 	fields, err := wire.ParseObject([]byte(text))
+	if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
+		return nil, duplicate
+	}
 	if err != nil {
 		return nil, errors.New("it is not a JSON object")
 	}

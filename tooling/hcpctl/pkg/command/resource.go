@@ -67,14 +67,14 @@ func conditions(resource map[string]any) []string {
 	return lines
 }
 
-// readBody reads a resource from a YAML or JSON file; ARM checks its fields.
+// readBody reads a resource from a YAML or JSON file. It refuses a field that is given twice; ARM checks the others.
 func readBody(path string) (armclient.Resource, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the resource: %w", err)
 	}
 	var body armclient.Resource
-	if err := yaml.Unmarshal(data, &body); err != nil {
+	if err := yaml.UnmarshalStrict(data, &body); err != nil {
 		return nil, fmt.Errorf("parsing %s: %w", path, err)
 	}
 	return body, nil
