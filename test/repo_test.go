@@ -174,18 +174,22 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// serversWithOwnLimits are the files with an HTTP server that process.NewHTTPServer does not make, and the reasons.
+// serversWithOwnLimits are the files with an HTTP server that process.NewHTTPServer does not make, or a gRPC server that grpcserver.New does not make,
+// and the reasons.
 var serversWithOwnLimits = map[string]string{
+	"cluster-service/pkg/maestro/maestrotest/server.go":  "test environment",
 	"dev-infrastructure/installation/standin/standin.go": "test environment",
 	"dev-infrastructure/kubernetes/cluster.go":           "test environment",
 	"gateway/pkg/tunnel/agent/agent.go":                  "the log of HTTP/2 in a connection that the agent has made",
+	"internal/grpcserver/limits.go":                      "the function",
 	"internal/process/http.go":                           "the function",
+	"internal/testing/grpctest/grpctest.go":              "test environment",
 	"internal/stubkubelet/server.go":                     "simulated kubelets, in a module without the dependencies of processes",
 	"tooling/hcpctl/pkg/login/browser.go":                "serves the browser of the user on loopback until the login ends",
 }
 
-// TestServersHaveLimits checks that only process.NewHTTPServer makes HTTP servers, and that the functions of package http that serve without timeouts
-// are not called.
+// TestServersHaveLimits checks that only process.NewHTTPServer makes HTTP servers and grpcserver.New gRPC servers, and that the functions of package http
+// that serve without timeouts are not called.
 func TestServersHaveLimits(t *testing.T) {
 	found := map[string]bool{}
 	for _, file := range goFiles(t) {
@@ -200,6 +204,11 @@ func TestServersHaveLimits(t *testing.T) {
 			}
 			return true
 		})
+		for _, call := range calls(file.syntax, "grpc", "NewServer") {
+			if found[file.path] = true; serversWithOwnLimits[file.path] == "" {
+				t.Errorf("%s: a gRPC server without the limits of all servers: call grpcserver.New", file.line(call))
+			}
+		}
 		for _, function := range []string{"Serve", "ServeTLS", "ListenAndServe", "ListenAndServeTLS"} {
 			for _, call := range calls(file.syntax, "http", function) {
 				t.Errorf("%s: http.%s serves without limits: call process.NewHTTPServer", file.line(call), function)
@@ -208,7 +217,7 @@ func TestServersHaveLimits(t *testing.T) {
 	}
 	for name := range serversWithOwnLimits {
 		if !found[name] {
-			t.Errorf("%s is an exception and has no http.Server", name)
+			t.Errorf("%s is an exception and has no server", name)
 		}
 	}
 }

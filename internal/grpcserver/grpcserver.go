@@ -1,4 +1,4 @@
-// Package grpcserver serves gRPC until a context ends, without failing calls that can complete.
+// Package grpcserver has the limits of all gRPC servers. It serves gRPC until a context ends, without failing calls that can complete.
 package grpcserver
 
 import (
@@ -10,13 +10,16 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // Serve serves on a listener until ctx ends. Then it accepts no new calls and tells clients to connect elsewhere. Calls in progress have
-// up to grace to complete; after that they fail with UNAVAILABLE. Serve closes the listener. The error is nil if ctx has ended.
+// up to grace to complete; after that they fail with UNAVAILABLE. Serve closes the listener. The error is nil if ctx has ended. Connections beyond
+// maxConnections are closed at once.
 func Serve(ctx context.Context, server *grpc.Server, listener net.Listener, grace time.Duration) error {
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(process.LimitConnections(listener, maxConnections)) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving %s: %w", listener.Addr(), err)

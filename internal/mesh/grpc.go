@@ -16,11 +16,11 @@ import (
 )
 
 // ServerOptions returns the options of a gRPC server with the transport: its credentials, the interceptors that
-// authorize each call before any other interceptor, and the limits of connections, streams and metadata. gRPC itself refuses methods that the server does not have.
+// authorize each call before any other interceptor, the age of connections, and the limit of the streams of a workload. gRPC itself refuses methods that
+// the server does not have.
 func (a *Authorizer) ServerOptions(transport Transport) []grpc.ServerOption {
 	return append(transport.serverOptions(a),
-		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream, newStreamLimit().stream),
-		grpc.MaxConcurrentStreams(maxConnectionCalls), grpc.MaxHeaderListSize(maxHeaderBytes))
+		grpc.ChainUnaryInterceptor(a.unary), grpc.ChainStreamInterceptor(a.stream, newStreamLimit().stream))
 }
 
 // unary is a unary interceptor that authorizes a call.

@@ -8,15 +8,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// The limits of each gRPC server.
-const (
-	// MaxStreams is the most open streams of one workload, over all its connections. All replicas of a workload share them.
-	MaxStreams = 256
-	// maxConnectionCalls is the most concurrent calls and streams of one connection.
-	maxConnectionCalls = 1000
-	// maxHeaderBytes bounds the metadata of a call. The largest is the intent of an engineer.
-	maxHeaderBytes = 64 << 10
-)
+// MaxStreams is the most open streams of one workload at a gRPC server, over all its connections. All replicas of a workload share them.
+const MaxStreams = 256
 
 // streamLimit counts the open streams of each workload. It must follow the authorization, which verifies the workload.
 type streamLimit struct {

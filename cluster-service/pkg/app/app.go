@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
@@ -166,10 +165,8 @@ const maxRequest = 4 << 20
 // engineers, logs refused calls, records them and the calls of engineers in the audit, and counts all calls.
 func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, calls *grpcserver.Metrics, options ...grpc.ServerOption) *grpc.Server {
 	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents).WithRefusals(auditor.Refused)
-	server := grpc.NewServer(slices.Concat(calls.ServerOptions(), authorizer.ServerOptions(transport), []grpc.ServerOption{
+	server := grpcserver.New(slices.Concat(calls.ServerOptions(), authorizer.ServerOptions(transport), []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxRequest),
 	}, options)...)
 	csv1.RegisterClusterServiceServer(server, api)

@@ -19,7 +19,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -249,10 +248,9 @@ func (s *Server) prepareOnce(ctx context.Context) error {
 
 func (s *Server) serveGRPC(ctx context.Context) error {
 	calls := grpcserver.NewMetrics(s.c.Registry)
-	server := grpc.NewServer(append(slices.Concat(calls.ServerOptions(), s.authorizer.ServerOptions(s.c.Transport)),
+	server := grpcserver.New(append(slices.Concat(calls.ServerOptions(), s.authorizer.ServerOptions(s.c.Transport)),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.WaitForHandlers(true), grpcserver.EndStreams(ctx),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpcserver.EndStreams(ctx),
 	)...)
 	sourceapi.New(sourceapi.Options{
 		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Log: s.c.Log,

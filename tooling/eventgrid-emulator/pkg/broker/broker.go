@@ -29,6 +29,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // The limits of Event Grid's MQTT broker. Event Grid queues up to 100 messages for a disconnected session; this broker
@@ -40,6 +41,7 @@ const (
 	maxSessionExpirySec = 3600
 	maxPendingWrites    = 4096
 	maxInflight         = 4096
+	maxKeepAliveSec     = 1160
 	defaultMaxSessions  = 1000
 )
 
@@ -116,7 +118,10 @@ func Start(network net.Listener, o Options) (*Broker, error) {
 	if err := b.server.AddHook(b.hook, nil); err != nil {
 		return nil, fmt.Errorf("installing the broker's hook: %w", err)
 	}
-	accepting := listener{listeners.NewNet("mqtts", tls.NewListener(network, o.TLS)), b.hook.connections.end, b.disconnectAll}
+	// The engine sets no deadline before it has read CONNECT, and has the buffers of a client from then on. Twice the sessions are the sessions and
+	// clients that connect.
+	limited := process.LimitConnections(network, 2*o.MaxSessions)
+	accepting := listener{listeners.NewNet("mqtts", tls.NewListener(limited, o.TLS)), b.hook.connections.end, b.disconnectAll}
 	if err := b.server.AddListener(accepting); err != nil {
 		return nil, fmt.Errorf("adding the listener: %w", err)
 	}
@@ -261,6 +266,10 @@ func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 	if pk.Connect.WillFlag && !h.permissions.topic(from, pk.Connect.WillTopic, true) {
 		h.permissions.refuse(from, mesh.Publish, pk.Connect.WillTopic)
 		return h.reject(cl, packets.ErrNotAuthorized, "the client is not authorized for the topic of its will")
+	}
+	// Without an interval, the engine would keep the connection of a client that is gone.
+	if cl.State.Keepalive == 0 || cl.State.Keepalive > maxKeepAliveSec {
+		cl.State.Keepalive, cl.State.ServerKeepalive = maxKeepAliveSec, true
 	}
 	return nil
 }

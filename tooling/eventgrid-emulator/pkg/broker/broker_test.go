@@ -111,12 +111,18 @@ func start(t *testing.T, o broker.Options) testBroker {
 // startWith starts a broker with the log of the options.
 func startWith(t *testing.T, o broker.Options) testBroker {
 	t.Helper()
-	a := newAuthority(t)
-	o.TLS = &tls.Config{Certificates: []tls.Certificate{a.issue("broker")}, ClientCAs: a.pool(), ClientAuth: tls.RequireAndVerifyClientCert}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startOn(t, listener, o)
+}
+
+// startOn starts a broker with a listener and the log of the options.
+func startOn(t *testing.T, listener net.Listener, o broker.Options) testBroker {
+	t.Helper()
+	a := newAuthority(t)
+	o.TLS = &tls.Config{Certificates: []tls.Certificate{a.issue("broker")}, ClientCAs: a.pool(), ClientAuth: tls.RequireAndVerifyClientCert}
 	b, err := broker.Start(listener, o)
 	if err != nil {
 		t.Fatal(err)
