@@ -54,11 +54,29 @@ func (b *Buckets) Take(key string) (remaining int, after time.Duration) {
 	defer b.mu.Unlock()
 	found := b.find(key, now)
 	b.refill(found, now)
-	if found.tokens < 1 {
-		return 0, time.Duration((1 - found.tokens) / b.limit.PerSecond * float64(time.Second))
+	if after := b.untilNext(found); after > 0 {
+		return 0, after
 	}
 	found.tokens--
 	return int(found.tokens), 0
+}
+
+// Wait returns the time until Take gets a token for a key, which is 0 if it gets one now. It takes none.
+func (b *Buckets) Wait(key string) time.Duration {
+	now := b.now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := b.find(key, now)
+	b.refill(found, now)
+	return b.untilNext(found)
+}
+
+// untilNext returns the time until a refilled bucket has a token.
+func (b *Buckets) untilNext(each *bucket) time.Duration {
+	if each.tokens >= 1 {
+		return 0
+	}
+	return time.Duration((1 - each.tokens) / b.limit.PerSecond * float64(time.Second))
 }
 
 // find returns the bucket of a key.

@@ -25,7 +25,11 @@ func TestTake(t *testing.T) {
 		{"a refill is limited to the size of the bucket", time.Hour, "a", 1, 0},
 	} {
 		now = now.Add(step.wait)
+		wait := buckets.Wait(step.key)
 		remaining, after := buckets.Take(step.key)
+		if wait != after {
+			t.Errorf("step %d: %s: Wait returns %s, Take %s", i, step.reason, wait, after)
+		}
 		if remaining != step.remaining || (after-step.after).Abs() > time.Microsecond {
 			t.Errorf("step %d: %s: %d tokens remain, next after %s", i, step.reason, remaining, after)
 		}

@@ -51,8 +51,8 @@ func (d *FrontDoor) signInDevice(w http.ResponseWriter, r *http.Request, tenant 
 	status, refusal := http.StatusOK, ""
 	if err == nil && r.Method == http.MethodPost {
 		err = d.options.Tokens.DecideDevice(tenant, userCode, r.PostForm.Get(personParameter), r.PostForm.Get(passwordParameter))
-		if errors.Is(err, token.ErrWrongPassword) {
-			status, refusal, err = http.StatusUnauthorized, wrongPassword, nil
+		if status, refusal = refusePassword(w, err); refusal != "" {
+			err = nil
 		} else if err == nil {
 			done := signInPage{Title: "You are signed in to " + asked.Application, Text: "Return to the program. You can close this window."}
 			if r.PostForm.Get(personParameter) == "" {

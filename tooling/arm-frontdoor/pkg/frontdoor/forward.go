@@ -91,7 +91,7 @@ func failed(err error) *response {
 // unavailable returns the response while the resource provider is unreachable.
 func unavailable() *response {
 	response := newError(http.StatusServiceUnavailable, "ServiceUnavailable", "The resource provider cannot be reached. Please try again in a moment.")
-	response.header = map[string]string{"Retry-After": "1"}
+	response.header = map[string]string{retryAfter: "1"}
 	return response
 }
 

@@ -10,6 +10,7 @@ package frontdoor
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -223,10 +224,7 @@ func (d *FrontDoor) respondWithoutToken(r *http.Request) *response {
 	case throttled == nil:
 		return respond()
 	case r.Method == http.MethodPost:
-		// The token endpoint has errors in the form of RFC 6749.
-		failure := oauthError(throttled.status, "temporarily_unavailable", throttled.message)
-		failure.header = throttled.header
-		return failure
+		return oauthThrottled(throttled)
 	}
 	return throttled
 }
@@ -299,6 +297,9 @@ func (d *FrontDoor) issueToken(tenant string, r *http.Request) *response {
 	default:
 		return oauthError(http.StatusBadRequest, "unsupported_grant_type", "only client_credentials, authorization_code, refresh_token and device_code are supported")
 	}
+	if tooMany := new(token.TooManyAttemptsError); errors.As(err, &tooMany) {
+		return oauthThrottled(tooManyAttempts(tooMany))
+	}
 	switch err {
 	case nil:
 	case token.ErrPending:
@@ -325,6 +326,13 @@ func (d *FrontDoor) issueToken(tenant string, r *http.Request) *response {
 // oauthError returns an error response of the token endpoint (RFC 6749, section 5.2).
 func oauthError(status int, code, text string) *response {
 	return newResponse(status, map[string]string{"error": code, "error_description": text})
+}
+
+// oauthThrottled returns a response of status 429 in the form of the token endpoint.
+func oauthThrottled(throttled *response) *response {
+	failure := oauthError(throttled.status, "temporarily_unavailable", throttled.message)
+	failure.header = throttled.header
+	return failure
 }
 
 // authenticate verifies the bearer token and returns its caller, or the response that rejects the request.

@@ -150,8 +150,8 @@ func (d *FrontDoor) startGroupDeletion(s directory.Subscription, g directory.Gro
 func (d *FrontDoor) deletionAccepted(s directory.Subscription, group string) *response {
 	accepted := newResponse(http.StatusAccepted, nil)
 	accepted.header = map[string]string{
-		"Location":    fmt.Sprintf("%s/subscriptions/%s/operationresults/%s?api-version=2021-04-01", d.options.PublicURL, s.ID, escape(group)),
-		"Retry-After": "1",
+		"Location": fmt.Sprintf("%s/subscriptions/%s/operationresults/%s?api-version=2021-04-01", d.options.PublicURL, s.ID, escape(group)),
+		retryAfter: "1",
 	}
 	return accepted
 }

@@ -65,8 +65,8 @@ func (d *FrontDoor) signIn(w http.ResponseWriter, r *http.Request, tenant string
 	if objectID := r.PostForm.Get(personParameter); err == nil && objectID != "" {
 		var code string
 		code, err = d.options.Tokens.Code(asked, objectID, r.PostForm.Get(passwordParameter))
-		if errors.Is(err, token.ErrWrongPassword) {
-			status, refusal, err = http.StatusUnauthorized, wrongPassword, nil
+		if status, refusal = refusePassword(w, err); refusal != "" {
+			err = nil
 		} else {
 			answer.Set("code", code)
 		}
@@ -96,8 +96,19 @@ func (d *FrontDoor) signIn(w http.ResponseWriter, r *http.Request, tenant string
 // passwords is the text of pages on which a person is chosen.
 const passwords = "This identity provider belongs to a local region. The password of a person is the clientSecret in the file front-door/engineers.json of the region's state folder."
 
-// wrongPassword begins the text of these pages after a wrong password.
-const wrongPassword = "This is not the password of this person. "
+// refusePassword returns the status of these pages, and how their text begins, after a wrong password or too many of them. The text is empty after all other
+// errors, and without one. It sets the header Retry-After after too many.
+func refusePassword(w http.ResponseWriter, err error) (status int, text string) {
+	if tooMany := new(token.TooManyAttemptsError); errors.As(err, &tooMany) {
+		throttled := tooManyAttempts(tooMany)
+		w.Header().Set(retryAfter, throttled.header[retryAfter])
+		return throttled.status, throttled.message + " "
+	}
+	if errors.Is(err, token.ErrWrongPassword) {
+		return http.StatusUnauthorized, "This is not the password of this person. "
+	}
+	return http.StatusOK, ""
+}
 
 // confirmation returns the text about the authentication contexts of a sign-in.
 func confirmation(asked token.SignIn) string {

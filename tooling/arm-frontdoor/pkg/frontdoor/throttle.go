@@ -9,7 +9,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
+
+// retryAfter is the header with the seconds after which a client may repeat a request (RFC 9110, section 10.2.3).
+const retryAfter = "Retry-After"
 
 // throttle acquires a token from the subscription's bucket and sets the header with the remaining tokens.
 func (d *FrontDoor) throttle(r *request, s directory.Subscription) *response {
@@ -48,10 +52,15 @@ func (d *FrontDoor) throttlePeer(r *http.Request) *response {
 	return tooManyRequests("TooManyRequests", "Number of requests without a valid token exceeded.", after)
 }
 
+// tooManyAttempts returns the error response for too many wrong secrets of a client or a person.
+func tooManyAttempts(err *token.TooManyAttemptsError) *response {
+	return tooManyRequests("TooManyRequests", "Number of wrong secrets exceeded.", err.RetryAfter)
+}
+
 // tooManyRequests returns the error response for an empty bucket.
 func tooManyRequests(code, text string, after time.Duration) *response {
 	seconds := strconv.Itoa(int((after + time.Second - 1) / time.Second))
 	failure := newError(http.StatusTooManyRequests, code, "%s Please try again after %s seconds.", text, seconds)
-	failure.header = map[string]string{"Retry-After": seconds}
+	failure.header = map[string]string{retryAfter: seconds}
 	return failure
 }

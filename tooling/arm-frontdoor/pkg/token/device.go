@@ -155,7 +155,7 @@ func (i *Issuer) DecideDevice(tenant, entered, objectID, password string) error 
 		waiting.declined = true
 		return nil
 	}
-	person, err := waiting.signIn.person(objectID, password)
+	person, err := i.person(&waiting.signIn, objectID, password)
 	if err != nil {
 		return err
 	}

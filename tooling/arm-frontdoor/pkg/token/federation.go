@@ -78,7 +78,13 @@ func (f *Federation) subject(assertion string, i *Issuer) (string, error) {
 
 // Exchange returns a token for a workload that authenticates as a client with its cluster's token (RFC 7523, section 2.2).
 func (i *Issuer) Exchange(tenant, clientID, assertion, scope string) (string, error) {
-	return i.issue(scope, func() *Client { return i.workload(tenant, clientID, assertion) })
+	return i.issue(scope, func() (*Client, error) {
+		client := i.workload(tenant, clientID, assertion)
+		if client == nil {
+			return nil, ErrInvalidClient
+		}
+		return client, nil
+	})
 }
 
 // workload returns the client as which a workload authenticates with its cluster's token, or nil.

@@ -180,21 +180,26 @@ func (i *Issuer) people(tenant, audience string) []Client {
 var ErrWrongPassword = errors.New("the password is not that of this person")
 
 // person returns the person with an object ID who signs in with a password: the secret with which the person's command lines sign in. The error is
-// a *SignInError or ErrWrongPassword.
-func (s *SignIn) person(objectID, password string) (Client, error) {
+// a *SignInError, ErrWrongPassword or a *TooManyAttemptsError.
+func (i *Issuer) person(s *SignIn, objectID, password string) (Client, error) {
 	at := slices.IndexFunc(s.People, func(c Client) bool { return c.ObjectID == objectID })
 	if at < 0 {
 		return Client{}, &SignInError{"access_denied", "the person has no access to the application"}
 	}
-	if subtle.ConstantTimeCompare([]byte(s.People[at].ClientSecret), []byte(password)) != 1 {
+	person := s.People[at]
+	matches, err := i.attempts.compare(person.attemptsKey("person", objectID), func() bool { return person.hasSecret(password) })
+	switch {
+	case err != nil:
+		return Client{}, err
+	case !matches:
 		return Client{}, ErrWrongPassword
 	}
-	return s.People[at], nil
+	return person, nil
 }
 
 // Code returns an authorization code for the person with an object ID and a password. It may be redeemed once.
 func (i *Issuer) Code(s SignIn, objectID, password string) (string, error) {
-	person, err := s.person(objectID, password)
+	person, err := i.person(&s, objectID, password)
 	if err != nil {
 		return "", err
 	}

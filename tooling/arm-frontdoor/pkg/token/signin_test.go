@@ -122,19 +122,19 @@ func TestSignInChecksTheRequest(t *testing.T) {
 // TestCodesAreRedeemedOnce checks the tokens of a code, and that a code is redeemed once, by its application, with its verifier.
 func TestCodesAreRedeemedOnce(t *testing.T) {
 	issuer, assertion := signInIssuer(t)
+	signIn, err := issuer.SignIn("t", signInQuery(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{"", "wrong"} {
+		if _, err := issuer.Code(signIn, "alice", wrong); !errors.Is(err, token.ErrWrongPassword) {
+			t.Errorf("the password %q: %v", wrong, err)
+		}
+	}
+	if _, err := issuer.Code(signIn, "bob", password); err == nil {
+		t.Error("a person without access got a code")
+	}
 	newCode := func() string {
-		signIn, err := issuer.SignIn("t", signInQuery(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, wrong := range []string{"", "wrong"} {
-			if _, err := issuer.Code(signIn, "alice", wrong); !errors.Is(err, token.ErrWrongPassword) {
-				t.Errorf("the password %q: %v", wrong, err)
-			}
-		}
-		if _, err := issuer.Code(signIn, "bob", password); err == nil {
-			t.Error("a person without access got a code")
-		}
 		code, err := issuer.Code(signIn, "alice", password)
 		if err != nil {
 			t.Fatal(err)

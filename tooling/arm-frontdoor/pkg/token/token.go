@@ -144,6 +144,8 @@ type Issuer struct {
 	// devices are the device authorizations that were not redeemed, by device code, at most maxDevices.
 	devices map[string]*device
 
+	attempts *attempts
+
 	// audiences lists further audiences of tokens, besides ARM and the emulated services.
 	audiences []string
 	// Workloads verifies the tokens of workloads; nil accepts none.
@@ -167,7 +169,8 @@ func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) 
 	}
 	sum := sha256.Sum256(der)
 	return &Issuer{
-		authority: strings.TrimSuffix(authority, "/"), known: slices.Clone(clients), codes: map[string]code{}, devices: map[string]*device{}, audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
+		authority: strings.TrimSuffix(authority, "/"), known: slices.Clone(clients), codes: map[string]code{}, devices: map[string]*device{}, attempts: newAttempts(time.Now),
+		audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
 	}, nil
 }
 
@@ -232,20 +235,20 @@ var ErrInvalidClient = errors.New("the client does not exist in this tenant or i
 var ErrInvalidAudience = errors.New("no tokens are issued to this client for this audience")
 
 // Issue returns a token for a client and a scope, for example https://management.azure.com/.default. The error is
-// ErrInvalidClient or ErrInvalidAudience if the request is not permitted.
+// ErrInvalidClient, ErrInvalidAudience or a *TooManyAttemptsError if the request is not permitted.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
-	return i.issue(scope, func() *Client { return i.findClient(tenant, clientID, secret) })
+	return i.issue(scope, func() (*Client, error) { return i.findClient(tenant, clientID, secret) })
 }
 
-// issue is Issue for the client that find returns; nil means that the credentials match no client.
-func (i *Issuer) issue(scope string, find func() *Client) (string, error) {
+// issue is Issue for the client that find returns.
+func (i *Issuer) issue(scope string, find func() (*Client, error)) (string, error) {
 	audience := strings.TrimSuffix(resourceScope(scope), "/.default")
 	if !isARMAudience(audience) && !isServiceAudience(audience) && !slices.Contains(i.audiences, audience) {
 		return "", ErrInvalidAudience
 	}
-	client := find()
-	if client == nil {
-		return "", ErrInvalidClient
+	client, err := find()
+	if err != nil {
+		return "", err
 	}
 	if len(client.Audiences) > 0 && !slices.Contains(client.Audiences, audience) {
 		return "", ErrInvalidAudience
@@ -295,17 +298,35 @@ func (i *Issuer) IssueWithoutSecret(client *Client, audience string) (string, er
 	return i.sign(content)
 }
 
-// findClient returns the client with the credentials, or nil.
-func (i *Issuer) findClient(tenant, clientID, secret string) *Client {
+// findClient returns the client with the credentials, ErrInvalidClient or a *TooManyAttemptsError. Several clients with the same ID differ by their secrets.
+func (i *Issuer) findClient(tenant, clientID, secret string) (*Client, error) {
+	var named []*Client
 	clients := i.clients()
 	for n := range clients {
-		client := &clients[n]
-		if client.ClientSecret != "" && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) &&
-			subtle.ConstantTimeCompare([]byte(client.ClientSecret), []byte(secret)) == 1 {
-			return client
+		if client := &clients[n]; client.ClientSecret != "" && strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) {
+			named = append(named, client)
 		}
 	}
-	return nil
+	if len(named) == 0 {
+		return nil, ErrInvalidClient
+	}
+	var found *Client
+	matched, err := i.attempts.compare(named[0].attemptsKey("client", named[0].ClientID), func() bool {
+		at := slices.IndexFunc(named, func(c *Client) bool { return c.hasSecret(secret) })
+		if at >= 0 {
+			found = named[at]
+		}
+		return at >= 0
+	})
+	if err == nil && !matched {
+		err = ErrInvalidClient
+	}
+	return found, err
+}
+
+// hasSecret reports whether a secret is that of the client.
+func (c *Client) hasSecret(secret string) bool {
+	return subtle.ConstantTimeCompare([]byte(c.ClientSecret), []byte(secret)) == 1
 }
 
 // Verify verifies the signature, validity period, issuer and audience of a token for ARM and returns its caller.
