@@ -3,10 +3,12 @@ package elevation
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/documentfields"
 )
 
 // TestSealerFollowsItsKeyset rotates the key while the process runs. A sealer that kept the keyset of its start would sign with a removed
@@ -65,4 +67,41 @@ func keyOf(t *testing.T, path string) uint32 {
 		t.Fatal(keys, err)
 	}
 	return keys[0].ID
+}
+
+// TestRewrittenElevationIsNotVerified rewrites each field of a sealed elevation, in the version of its activation and in a later one. A reader keeps no version
+// before: it verifies each that it reads, so that a field that is changed back is that of admin.
+func TestRewrittenElevationIsNotVerified(t *testing.T) {
+	sealer, err := NewSealer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, time.November, 29, 12, 0, 0, 0, time.UTC)
+	original := database.ElevationDocument{ElevationID: "elevation", SortKey: database.AdminSortKey(now, "elevation"), State: database.ElevationActive, Class: "operate",
+		Actor:  database.AdminActor{Name: "alice@example.com", ObjectID: "alice", TenantID: "tenant", Role: "operator", ElevationID: "elevation", Reason: "it is slow", Ticket: "INC-1"},
+		Target: database.AdminTarget{Kind: "cluster", ID: "a", ClusterUID: "a", ResourceID: "/a"}, RequestTime: now, RequestExpirationTime: now.Add(time.Hour), DurationSeconds: 3600,
+		Decision: &database.ElevationDecision{Approved: true, ObjectID: "bob", Time: now}, StartTime: now, ExpirationTime: now.Add(time.Hour)}
+	if err := sealer.Seal(&original); err != nil {
+		t.Fatal(err)
+	}
+	documentfields.Each(t, nil, func(name string, rewrite func(*database.ElevationDocument)) {
+		rewritten := original
+		rewrite(&rewritten)
+		if err := sealer.Verify(&rewritten); err == nil {
+			t.Errorf("%s is rewritten, and the elevation is accepted: %+v", name, rewritten)
+		}
+		if err := sealer.Verify(&original); err != nil {
+			t.Errorf("%s is changed back: %v", name, err)
+		}
+		later := original
+		if later.Decision, later.State = nil, database.ElevationEnded; sealer.Seal(&later) != nil {
+			t.Fatal("the elevation cannot be sealed again")
+		}
+		if rewrite(&later); later.Seal == original.Seal {
+			t.Fatal("the seals of two versions are the same")
+		}
+		if err := sealer.Verify(&later); err == nil {
+			t.Errorf("%s is rewritten after a change of admin, and the elevation is accepted: %+v", name, later)
+		}
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/documentfields"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 )
@@ -162,40 +162,6 @@ func (s *scene) permitted(caller authn.Caller) (found []*Session) {
 	return found
 }
 
-// fieldsOf calls each for the fields of a document, also for those of its owner, with their JSON names and with a function that writes another value.
-func fieldsOf(kind reflect.Type, path string, index []int, each func(name string, rewrite func(*database.AccessSessionDocument))) {
-	for field := range kind.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		at := append(slices.Clone(index), field.Index...)
-		if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[time.Time]() {
-			fieldsOf(field.Type, path+name+".", at, each)
-			continue
-		}
-		each(path+name, func(document *database.AccessSessionDocument) {
-			field := reflect.ValueOf(document).Elem().FieldByIndex(at)
-			switch value := field.Interface().(type) {
-			case database.AccessSessionState:
-				field.SetString(string(database.AccessSessionReady))
-			case bool:
-				field.SetBool(!value)
-			case time.Time:
-				field.Set(reflect.ValueOf(value.Add(24 * time.Hour)))
-			case *time.Time:
-				later := document.RequestTime.Add(24 * time.Hour)
-				field.Set(reflect.ValueOf(&later))
-			case [][]byte:
-				field.Set(reflect.ValueOf([][]byte{[]byte("rewritten")}))
-			case json.RawMessage:
-				field.Set(reflect.ValueOf(json.RawMessage(`{"mode":"rewritten"}`)))
-			default:
-				if field.SetString("rewritten"); name == "mode" {
-					field.SetString(string(adminv1.AccessAdmin))
-				}
-			}
-		})
-	}
-}
-
 // TestRewrittenFieldsAuthorizeNothing rewrites each field of the documents of a session for a cluster and of one for a management cluster, in each order of the
 // versions. A field that authorizes is one that the credential or the token confirms; others describe the session in the audit. The fields that programs of the region
 // change do neither.
@@ -209,7 +175,8 @@ func TestRewrittenFieldsAuthorizeNothing(t *testing.T) {
 		"cluster":            {false, []string{"sessionId", "clusterUid", "shard", "mode", "owner.objectId", "owner.elevationId"}},
 		"management cluster": {true, []string{"sessionId", "shard", "mode", "owner.objectId", "owner.tenantId", "owner.elevationId"}},
 	} {
-		fieldsOf(reflect.TypeFor[database.AccessSessionDocument](), "", nil, func(name string, rewrite func(*database.AccessSessionDocument)) {
+		values := map[string]any{"state": database.AccessSessionReady, "mode": adminv1.AccessAdmin}
+		documentfields.Each(t, values, func(name string, rewrite func(*database.AccessSessionDocument)) {
 			if slices.Contains(changing, name) {
 				t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) { testChangingField(t, newScene(t, tc.management), rewrite) })
 				return
