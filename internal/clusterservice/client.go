@@ -35,8 +35,8 @@ const (
 	ReasonCallDone = "CALL_DONE"
 )
 
-// CallIDKey is the metadata key of a call's ID. Cluster Service executes a call with an ID at most once; it is for calls
-// whose requests have no UID.
+// CallIDKey is the metadata key of a call's ID. Cluster Service executes a call of a caller with an ID at most once;
+// it is for calls whose requests have no UID. The ID of a call with an intent is that of the intent's operation.
 const CallIDKey = "hcpmesh-call-id"
 
 // Dial creates a connection to the Cluster Service at address (host:port) with the process's identity. It does not wait

@@ -166,7 +166,7 @@ const maxRequest = 4 << 20
 func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, calls *grpcserver.Metrics, options ...grpc.ServerOption) *grpc.Server {
 	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents).WithRefusals(auditor.Refused)
 	server := grpcserver.New(slices.Concat(calls.ServerOptions(), authorizer.ServerOptions(transport), []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectUnknownEnums, service.Calls),
+		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectInvalidValues, service.Calls),
 		grpc.MaxRecvMsgSize(maxRequest),
 	}, options)...)
 	csv1.RegisterClusterServiceServer(server, api)

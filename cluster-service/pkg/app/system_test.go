@@ -247,7 +247,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	server, transport := grpc.NewServer(grpc.UnaryInterceptor(service.RejectUnknownEnums)), insecure.NewCredentials()
+	server, transport := grpc.NewServer(grpc.UnaryInterceptor(service.RejectInvalidValues)), insecure.NewCredentials()
 	if r.mesh != nil {
 		var recorder audit.Recorder = r.records
 		if r.watch != nil {

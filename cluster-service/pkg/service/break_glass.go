@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -239,10 +238,10 @@ func (s *Service) GetBreakGlassRevocation(ctx context.Context, r *csv1.GetBreakG
 
 func validateOnce(uid, clusterUID string) []apierror.Violation {
 	var c check
-	if _, err := uuid.Parse(uid); err != nil {
+	if !isUUID(uid) {
 		c.fail("uid", "Invalid value: must be a UUID")
 	}
-	if _, err := uuid.Parse(clusterUID); err != nil {
+	if !isUUID(clusterUID) {
 		c.fail("cluster_uid", "Invalid value: must be a UUID")
 	}
 	return c.violations

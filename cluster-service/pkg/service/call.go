@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // maxCallID bounds the ID of a call.
@@ -27,7 +28,8 @@ func Calls(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grp
 		return handle(ctx, request)
 	}
 	if ids := metadata.ValueFromIncomingContext(ctx, clusterservice.CallIDKey); len(ids) == 1 && ids[0] != "" && len(ids[0]) <= maxCallID {
-		ctx = store.WithCallID(ctx, ids[0])
+		// A caller must not make the call of another one look repeated.
+		ctx = store.WithCallID(ctx, string(mesh.ClientPeer(ctx))+"/"+ids[0])
 	}
 	return handle(ctx, request)
 }

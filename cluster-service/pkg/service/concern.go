@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -89,5 +88,5 @@ func parseConcernToken(token string) (since time.Time, uid string, ok bool) {
 	}
 	at, uid, _ := strings.Cut(string(decoded), "|")
 	since, err = time.Parse(time.RFC3339Nano, at)
-	return since, uid, err == nil && uuid.Validate(uid) == nil
+	return since, uid, err == nil && isUUID(uid)
 }

@@ -12,20 +12,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// RejectUnknownEnums is a unary interceptor that refuses a request with an enumeration value that this release does not know.
-// proto3 passes such values on, so without it a value of a newer client would have the effect of a default.
-func RejectUnknownEnums(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+// RejectInvalidValues is a unary interceptor that refuses a request with an enumeration value that this release does not know, or with a text that
+// PostgreSQL cannot store. proto3 passes such values on: without it a value of a newer client would have the effect of a default, and a text with a
+// zero byte that of a failed database.
+func RejectInvalidValues(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if m, ok := request.(proto.Message); ok {
-		if err := apierror.InvalidFields(unknownEnums(m.ProtoReflect(), "")); err != nil {
+		if err := apierror.InvalidFields(invalidValues(m.ProtoReflect(), "")); err != nil {
 			return nil, apierror.ToGRPC(err, Domain)
 		}
 	}
 	return handle(ctx, request)
 }
 
-// unknownEnums returns a violation for each enumeration value of a message, at any depth, that its type does not define. The
-// zero value is always defined.
-func unknownEnums(m protoreflect.Message, prefix string) []apierror.Violation {
+// invalidValues returns a violation for each enumeration value of a message, at any depth, that its type does not define, and for each text with a zero
+// byte. The zero value of an enumeration is always defined.
+func invalidValues(m protoreflect.Message, prefix string) []apierror.Violation {
 	var violations []apierror.Violation
 	visit := func(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) {
 		switch field.Kind() {
@@ -35,7 +36,11 @@ func unknownEnums(m protoreflect.Message, prefix string) []apierror.Violation {
 					Message: fmt.Sprintf("Unsupported value: %d: supported values: %s", value.Enum(), strings.Join(supported(values), ", "))})
 			}
 		case protoreflect.MessageKind:
-			violations = append(violations, unknownEnums(value.Message(), path+".")...)
+			violations = append(violations, invalidValues(value.Message(), path+".")...)
+		case protoreflect.StringKind:
+			if strings.Contains(value.String(), "\x00") {
+				violations = append(violations, apierror.Violation{Field: path, Message: "Invalid value: must not contain a zero byte"})
+			}
 		}
 	}
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
@@ -47,6 +52,9 @@ func unknownEnums(m protoreflect.Message, prefix string) []apierror.Violation {
 			}
 		case field.IsMap():
 			value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+				if field.MapKey().Kind() == protoreflect.StringKind {
+					visit(field.MapKey(), key.Value(), path)
+				}
 				visit(field.MapValue(), value, fmt.Sprintf("%s[%s]", path, key))
 				return true
 			})

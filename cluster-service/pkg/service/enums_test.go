@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
@@ -62,7 +63,7 @@ func TestUnknownEnumsAreRejected(t *testing.T) {
 		request := dynamicpb.NewMessageType(methods.Get(i).Input())
 		for path, message := range withUnknownEnums(request) {
 			fields++
-			_, err := RejectUnknownEnums(t.Context(), message.Interface(), nil, func(context.Context, any) (any, error) {
+			_, err := RejectInvalidValues(t.Context(), message.Interface(), nil, func(context.Context, any) (any, error) {
 				t.Errorf("%s: a request with an unknown %s reached the handler", methods.Get(i).Name(), path)
 				return nil, nil
 			})
@@ -76,8 +77,28 @@ func TestUnknownEnumsAreRejected(t *testing.T) {
 		t.Errorf("%d enumeration fields were found, want those of all requests", fields)
 	}
 	known := &csv1.StartUpgradeRequest{NodePools: csv1.NodePoolFollow_NODE_POOL_FOLLOW_ALL}
-	if got := unknownEnums(known.ProtoReflect(), ""); len(got) > 0 {
+	if got := invalidValues(known.ProtoReflect(), ""); len(got) > 0 {
 		t.Errorf("known values: %v, want no violation", got)
+	}
+}
+
+// TestTextWithZeroByteIsRejected sends a zero byte in a text, in a list, in a nested message, and in the keys and values of a map.
+func TestTextWithZeroByteIsRejected(t *testing.T) {
+	const zero = "a\x00b"
+	for field, request := range map[string]proto.Message{
+		"resource_id_prefix":                   &csv1.ListClustersRequest{ResourceIdPrefix: zero},
+		"uids[1]":                              &csv1.ListClustersRequest{Uids: []string{"a", zero}},
+		"spec.platform.managed_resource_group": &csv1.ApplyClusterRequest{Spec: &csv1.ClusterSpec{Platform: &csv1.Platform{ManagedResourceGroup: zero}}},
+		"spec.experiments":                     &csv1.ApplyClusterRequest{Spec: &csv1.ClusterSpec{Experiments: map[string]string{zero: "a"}}},
+		"spec.experiments[a]":                  &csv1.ApplyClusterRequest{Spec: &csv1.ClusterSpec{Experiments: map[string]string{"a": zero}}},
+	} {
+		_, err := RejectInvalidValues(t.Context(), request, nil, func(context.Context, any) (any, error) {
+			t.Errorf("%s: the request reached the handler", field)
+			return nil, nil
+		})
+		if known := apierror.As(apierror.FromGRPC(err)); len(known.Violations) != 1 || known.Violations[0].Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }
 

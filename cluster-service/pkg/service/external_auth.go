@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -21,7 +20,7 @@ import (
 // ApplyExternalAuth creates an external authentication or stores a newer generation of it.
 func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAuthRequest) (*csv1.ExternalAuth, error) {
 	violations := validateIdentity(r.GetUid(), r.GetResourceId(), r.GetGeneration())
-	if _, err := uuid.Parse(r.GetClusterUid()); err != nil {
+	if !isUUID(r.GetClusterUid()) {
 		violations = append(violations, apierror.Violation{Field: "cluster_uid", Message: "Invalid value: must be a UUID"})
 	}
 	violations = append(violations, validateExternalAuthSpec(r.GetSpec())...)
@@ -99,7 +98,7 @@ func (s *Service) GetExternalAuth(ctx context.Context, r *csv1.GetExternalAuthRe
 
 // DeleteExternalAuth requests the deletion of an external authentication.
 func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternalAuthRequest) (*csv1.ExternalAuth, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
+	if err := validDeletion(r.GetUid(), r.GetResourceId()); err != nil {
 		return nil, s.answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -16,7 +15,7 @@ import (
 // RevokeBreakGlassCredential revokes one credential of an SRE, with the others of its elevation.
 func (s *Service) RevokeBreakGlassCredential(ctx context.Context, r *csv1.RevokeBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
 	c := check{violations: validateOnce(r.GetUid(), r.GetClusterUid())}
-	if _, err := uuid.Parse(r.GetCredentialUid()); err != nil {
+	if !isUUID(r.GetCredentialUid()) {
 		c.fail("credential_uid", "Invalid value: must be a UUID")
 	}
 	c.whoAndWhy("", csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, r.GetRequester(), r.GetReason())

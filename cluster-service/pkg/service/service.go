@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -302,7 +300,7 @@ func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*c
 
 // DeleteCluster requests the deletion of a cluster and its children. For an unknown UID it stores a tombstone.
 func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterRequest) (*csv1.Cluster, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
+	if err := validDeletion(r.GetUid(), r.GetResourceId()); err != nil {
 		return nil, s.answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())
@@ -330,7 +328,7 @@ func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterReques
 // ApplyNodePool creates a node pool or stores a newer generation of it.
 func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolRequest) (*csv1.NodePool, error) {
 	violations := validateIdentity(r.GetUid(), r.GetResourceId(), r.GetGeneration())
-	if _, err := uuid.Parse(r.GetClusterUid()); err != nil {
+	if !isUUID(r.GetClusterUid()) {
 		violations = append(violations, apierror.Violation{Field: "cluster_uid", Message: "Invalid value: must be a UUID"})
 	}
 	violations = append(violations, validateNodePoolSpec(r.GetSpec())...)
@@ -458,7 +456,7 @@ func (s *Service) GetNodePool(ctx context.Context, r *csv1.GetNodePoolRequest) (
 
 // DeleteNodePool requests the deletion of a node pool.
 func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequest) (*csv1.NodePool, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
+	if err := validDeletion(r.GetUid(), r.GetResourceId()); err != nil {
 		return nil, s.answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -53,7 +52,7 @@ func (c *check) policy(spec *csv1.UpgradePolicySpec) {
 		return
 	}
 	if uid := spec.GetClusterUid(); uid != "" {
-		if _, err := uuid.Parse(uid); err != nil {
+		if !isUUID(uid) {
 			c.fail("spec.cluster_uid", "Invalid value: must be a UUID")
 		}
 		if len(spec.GetChannelGroups())+len(spec.GetMinorVersions())+len(spec.GetProvisionShards()) > 0 {

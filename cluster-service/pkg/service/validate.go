@@ -81,8 +81,11 @@ func (c *check) cidr(field, value string) netip.Prefix {
 	return prefix
 }
 
+// isUUID reports whether text is a UUID in its usual form, in any casing. Package uuid also parses other forms, which would be different keys of one row.
+func isUUID(text string) bool { return len(text) == 36 && uuid.Validate(text) == nil }
+
 func validUID(field, uid string) error {
-	if _, err := uuid.Parse(uid); err != nil {
+	if !isUUID(uid) {
 		return apierror.InvalidFields([]apierror.Violation{{Field: field, Message: "Invalid value: must be a UUID"}})
 	}
 	return nil
@@ -92,7 +95,7 @@ func validUID(field, uid string) error {
 func validUIDs(field string, uids []string) error {
 	var c check
 	for _, uid := range uids {
-		if _, err := uuid.Parse(uid); err != nil {
+		if !isUUID(uid) {
 			c.fail(field, "Invalid value: %q: must be a UUID", uid)
 		}
 	}
@@ -114,12 +117,33 @@ func validVersion(version string) error {
 	return apierror.InvalidFields(c.violations)
 }
 
-func validateIdentity(uid, resourceID string, generation int64) []apierror.Violation {
+// maxResourceID is the length of the longest resource ID in bytes. The frontend accepts no longer one, and the indexes of the database could not contain one.
+const maxResourceID = 2048
+
+func (c *check) resourceID(id string) {
+	if len(id) > maxResourceID {
+		c.fail("resource_id", "Too long: may not be more than %d bytes", maxResourceID)
+	}
+}
+
+// validDeletion validates the IDs of a deletion.
+func validDeletion(uid, resourceID string) error {
 	var c check
-	if _, err := uuid.Parse(uid); err != nil {
+	if !isUUID(uid) {
 		c.fail("uid", "Invalid value: must be a UUID")
 	}
-	c.required("resource_id", resourceID)
+	c.resourceID(resourceID)
+	return apierror.InvalidFields(c.violations)
+}
+
+func validateIdentity(uid, resourceID string, generation int64) []apierror.Violation {
+	var c check
+	if !isUUID(uid) {
+		c.fail("uid", "Invalid value: must be a UUID")
+	}
+	if c.required("resource_id", resourceID) {
+		c.resourceID(resourceID)
+	}
 	if generation < 1 {
 		c.fail("generation", "Invalid value: %d: must be at least 1", generation)
 	}
@@ -134,7 +158,7 @@ func validateClusterSpec(spec *csv1.ClusterSpec) []apierror.Violation {
 	}
 	c.matches("spec.name", spec.GetName(), clusterName)
 	c.required("spec.location", spec.GetLocation())
-	if _, err := uuid.Parse(spec.GetTenantId()); err != nil {
+	if !isUUID(spec.GetTenantId()) {
 		c.fail("spec.tenant_id", "Invalid value: must be a UUID")
 	}
 	c.matches("spec.version.id", spec.GetVersion().GetId(), minorPattern)
@@ -178,7 +202,7 @@ func validateClusterSpec(spec *csv1.ClusterSpec) []apierror.Violation {
 		c.required("spec.etcd.kms_key.vault_name", key.GetVaultName())
 		c.required("spec.etcd.kms_key.key_name", key.GetKeyName())
 		c.required("spec.etcd.kms_key.key_version", key.GetKeyVersion())
-		// RejectUnknownEnums rejects undefined values, but UNSPECIFIED is a defined one.
+		// RejectInvalidValues rejects undefined values, but UNSPECIFIED is a defined one.
 		if v := key.GetVaultVisibility(); v == csv1.Visibility_VISIBILITY_UNSPECIFIED {
 			c.fail("spec.etcd.kms_key.vault_visibility", "Required value: supported values: %s", strings.Join(supported(v.Descriptor().Values()), ", "))
 		}

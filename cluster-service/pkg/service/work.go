@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -73,7 +71,7 @@ const ReasonWorkInUse = "WORK_IN_USE"
 // creates what does not exist.
 func (s *Service) DeleteOrphan(ctx context.Context, r *csv1.DeleteOrphanRequest) (*csv1.DeleteOrphanResponse, error) {
 	var c check
-	if _, err := uuid.Parse(r.GetWorkId()); err != nil {
+	if !isUUID(r.GetWorkId()) {
 		c.fail("work_id", "Invalid value: must be a UUID")
 	}
 	c.required("provision_shard", r.GetProvisionShard())
