@@ -167,7 +167,12 @@ func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation, canRen
 	switch {
 	case t.Cluster == nil || t.Cluster.Deleting():
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
+	case work == nil && v.Elevation != "" && !t.accepts(now, v.Elevation) && t.revokedBefore(v) && !canRender:
+		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING
 	case work == nil && v.Elevation != "" && !t.accepts(now, v.Elevation):
+		if t.revokedBefore(v) {
+			t.Cluster.Status.ControlPlaneRestartTime = timestamp(now)
+		}
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
 	case work == nil:
 		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING

@@ -16,9 +16,25 @@ import (
 // elevation with which a certificate was issued, and another person than its holder, or the ticket validator, requested the revocation.
 func (t *ClusterAggregate) takesAway(class csv1.BreakGlassClass) bool {
 	return slices.ContainsFunc(t.Revocations, func(v *Revocation) bool {
-		return v.Class == class && v.Elevation != "" && v.Active() && slices.ContainsFunc(t.Credentials, func(c *Credential) bool {
-			return c.sameElevation(v.Elevation) && c.Status.GetCertificateFingerprint() != "" && c.Spec.GetRequester() != v.Requester
-		})
+		return v.Class == class && v.Active() && t.takesAwayFrom(v, func(*Credential) bool { return true })
+	})
+}
+
+// takesAwayFrom reports whether another person than the holder of a certificate that satisfies which requested a revocation for its elevation.
+func (t *ClusterAggregate) takesAwayFrom(v *Revocation, which func(*Credential) bool) bool {
+	return v.Elevation != "" && slices.ContainsFunc(t.Credentials, func(c *Credential) bool {
+		return c.sameElevation(v.Elevation) && c.Status.GetCertificateFingerprint() != "" && c.Spec.GetRequester() != v.Requester && which(c)
+	})
+}
+
+// revokedBefore reports whether a revocation takes away access whose certificate the API server rejects already, because of an earlier revocation of the
+// class that restarted nothing: requests in progress go on until a restart.
+func (t *ClusterAggregate) revokedBefore(v *Revocation) bool {
+	return slices.ContainsFunc(t.Revocations, func(earlier *Revocation) bool {
+		return earlier.Class == v.Class && earlier.Status.GetState() == csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED &&
+			earlier.Status.GetCompletionTime().AsTime().After(t.Cluster.RestartTime())
+	}) && t.takesAwayFrom(v, func(c *Credential) bool {
+		return c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
 	})
 }
 

@@ -224,3 +224,66 @@ func TestEndByAnotherPersonRestartsControlPlane(t *testing.T) {
 		})
 	}
 }
+
+// TestLateEndRestartsControlPlane ends an elevation after another revocation of the class has revoked its certificate without a restart. The requests in progress
+// end only if the late end requests the restart.
+func TestLateEndRestartsControlPlane(t *testing.T) {
+	const sre = csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
+	for name, tc := range map[string]struct {
+		requester string
+		restarts  bool
+	}{"by its engineer": {"carol", false}, "by another engineer": {"bob", true}} {
+		t.Run(name, func(t *testing.T) {
+			renderer := &restarts{}
+			aggregate := placed(t)
+			settle(t, aggregate, renderer)
+			published := aggregate.Work(fleet.HostedCluster, "")
+			observe(published, hosted(published.Digest, "True", "Completed"))
+			for elevation, requester := range map[string]string{"e1": "ada", "e2": "carol"} {
+				aggregate.Credentials = append(aggregate.Credentials, &fleet.Credential{UID: elevation, Spec: &csv1.BreakGlassCredentialSpec{Class: sre, Elevation: elevation, Requester: requester},
+					Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, CertificateFingerprint: "f",
+						ExpirationTime: timestamppb.New(start.Add(time.Hour))}})
+			}
+			settle(t, aggregate, nil)
+			now := start
+			revoke := func(uid, elevation, requester string) {
+				aggregate.RevokeElevation(&fleet.Revocation{UID: uid, Class: sre, Elevation: elevation, Requester: requester,
+					Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}})
+			}
+			observed := func() {
+				t.Helper()
+				now = now.Add(time.Minute)
+				if err := region.SettleObserved(now, aggregate, renderer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			requireRestart := func(step string, want time.Time) {
+				t.Helper()
+				if got := aggregate.Cluster.RestartTime(); !got.Equal(want) {
+					t.Errorf("%s: a restart is requested at %s, want %s", step, got, want)
+				}
+			}
+			revoke("own", "e1", "ada")
+			observed()
+			aggregate.Work(fleet.RevocationWork, "own").Observed = feedback.Observed{Conditions: map[string]feedback.Condition{feedback.PreviousCertificatesRevoked: {Status: "True"}}}
+			observed()
+			requireRestart("after the own end", time.Time{})
+			if state := aggregate.Credential("e2").State(); state != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED {
+				t.Fatalf("the certificate of the other elevation is %s", state)
+			}
+			revoke("late", "e2", tc.requester)
+			observed()
+			want := time.Time{}
+			if tc.restarts {
+				want = now
+			}
+			requireRestart("after the late end", want)
+			if state := aggregate.Revocation("late").Status.GetState(); state != csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED {
+				t.Errorf("the late revocation is %s", state)
+			}
+			revoke("again", "e2", tc.requester)
+			observed()
+			requireRestart("after another end", want)
+		})
+	}
+}
