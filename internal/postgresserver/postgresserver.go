@@ -240,12 +240,16 @@ func (s *Server) awaitReady(ctx context.Context) error {
 
 // listens reports whether the port accepts connections, without the cost of a process.
 func (s *Server) listens(ctx context.Context) bool {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	connection, err := s.dial(ctx)
 	if err != nil {
 		return false
 	}
-	_ = conn.Close()
+	_ = connection.Close()
 	return true
+}
+
+func (s *Server) dial(ctx context.Context) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
 }
 
 // Port returns the TCP port of the server on 127.0.0.1.

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -76,7 +74,7 @@ const requestTLS = "\x00\x00\x00\x08\x04\xd2\x16\x2f"
 
 // presented returns the certificate that the server presents to a new connection.
 func (s *Server) presented(ctx context.Context) ([]byte, error) {
-	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	connection, err := s.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
