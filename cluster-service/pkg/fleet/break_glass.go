@@ -164,30 +164,33 @@ func advanceBreakGlass(now time.Time, t *ClusterAggregate, canRender bool) {
 func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation, canRender bool) {
 	s, work := v.Status, t.Work(RevocationWork, v.UID)
 	end := func(state csv1.BreakGlassRevocationState) { s.State, s.CompletionTime = state, timestamp(now) }
-	switch {
-	case t.Cluster == nil || t.Cluster.Deleting():
-		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
-	case work == nil && v.Elevation != "" && !t.accepts(now, v.Elevation) && t.revokedBefore(v) && !canRender:
-		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING
-	case work == nil && v.Elevation != "" && !t.accepts(now, v.Elevation):
-		if t.revokedBefore(v) {
+	// succeed ends the revocation, with a restart of the control plane or without. One with a restart waits until the HostedCluster can be rendered.
+	succeed := func(restart bool) (ended bool) {
+		if restart && !canRender {
+			s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
+			return false
+		}
+		if restart {
 			t.Cluster.Status.ControlPlaneRestartTime = timestamp(now)
 		}
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
+		return true
+	}
+	switch {
+	case t.Cluster == nil || t.Cluster.Deleting():
+		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
+	case work == nil && v.Elevation != "" && !t.accepts(now, v.Elevation):
+		succeed(t.revokedBefore(v))
 	case work == nil:
 		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING
 	case work.Refused, work.Observed.Condition(feedback.SignerClassValid).Status == "False":
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED)
-	case work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True" && !canRender && t.takesAway(v.Class):
-		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
 	case work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True":
-		if t.takesAway(v.Class) {
-			t.Cluster.Status.ControlPlaneRestartTime = timestamp(now)
-		}
-		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
-		for _, c := range t.Credentials {
-			if c.Spec.GetClass() == v.Class && c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION {
-				c.Status.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+		if succeed(t.takesAway(v.Class)) {
+			for _, c := range t.Credentials {
+				if c.Spec.GetClass() == v.Class && c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION {
+					c.Status.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+				}
 			}
 		}
 	default:

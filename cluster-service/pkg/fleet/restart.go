@@ -12,29 +12,28 @@ import (
 // annotation of the HostedCluster. It does so only if access was taken away from an engineer: engineers end their own elevations when
 // their work is done, and a restart replaces all pods of the control plane.
 
-// takesAway reports whether the replacement of a signer takes access away from an engineer: an active revocation of the class is for an
-// elevation with which a certificate was issued, and another person than its holder, or the ticket validator, requested the revocation.
+// takesAway reports whether the replacement of a signer takes access away from an engineer: an active revocation of the class takes away a
+// credential.
 func (t *ClusterAggregate) takesAway(class csv1.BreakGlassClass) bool {
 	return slices.ContainsFunc(t.Revocations, func(v *Revocation) bool {
-		return v.Class == class && v.Active() && t.takesAwayFrom(v, func(*Credential) bool { return true })
+		return v.Class == class && v.Active() && slices.ContainsFunc(t.Credentials, v.takesAway)
 	})
 }
 
-// takesAwayFrom reports whether another person than the holder of a certificate that satisfies which requested a revocation for its elevation.
-func (t *ClusterAggregate) takesAwayFrom(v *Revocation, which func(*Credential) bool) bool {
-	return v.Elevation != "" && slices.ContainsFunc(t.Credentials, func(c *Credential) bool {
-		return c.sameElevation(v.Elevation) && c.Status.GetCertificateFingerprint() != "" && c.Spec.GetRequester() != v.Requester && which(c)
-	})
+// takesAway reports whether a revocation takes a credential away from its holder: it is for the elevation with which the certificate was issued, and
+// another person than the holder, or the ticket validator, requested it.
+func (v *Revocation) takesAway(c *Credential) bool {
+	return v.Elevation != "" && c.sameElevation(v.Elevation) && c.Status.GetCertificateFingerprint() != "" && c.Spec.GetRequester() != v.Requester
 }
 
-// revokedBefore reports whether a revocation takes away access whose certificate the API server rejects already, because of an earlier revocation of the
-// class that restarted nothing: requests in progress go on until a restart.
+// revokedBefore reports whether a revocation takes away a credential that an earlier revocation of the class has revoked without a restart: requests in
+// progress go on.
 func (t *ClusterAggregate) revokedBefore(v *Revocation) bool {
 	return slices.ContainsFunc(t.Revocations, func(earlier *Revocation) bool {
 		return earlier.Class == v.Class && earlier.Status.GetState() == csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED &&
 			earlier.Status.GetCompletionTime().AsTime().After(t.Cluster.RestartTime())
-	}) && t.takesAwayFrom(v, func(c *Credential) bool {
-		return c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+	}) && slices.ContainsFunc(t.Credentials, func(c *Credential) bool {
+		return c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED && v.takesAway(c)
 	})
 }
 

@@ -137,22 +137,37 @@ func (r *restarts) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, err
 	return "immutable", nil
 }
 
+// twoElevations returns an available cluster for which ada has a certificate with the elevation e1, and carol one with e2.
+func twoElevations(t *testing.T, renderer fleet.Renderer) *fleet.ClusterAggregate {
+	t.Helper()
+	aggregate := placed(t)
+	settle(t, aggregate, renderer)
+	published := aggregate.Work(fleet.HostedCluster, "")
+	observe(published, hosted(published.Digest, "True", "Completed"))
+	for _, holder := range [][2]string{{"e1", "ada"}, {"e2", "carol"}} {
+		aggregate.Credentials = append(aggregate.Credentials, &fleet.Credential{UID: "credential of " + holder[0],
+			Spec: &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Elevation: holder[0], Requester: holder[1]},
+			Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, CertificateFingerprint: "f",
+				ExpirationTime: timestamppb.New(start.Add(time.Hour))}})
+	}
+	settle(t, aggregate, nil)
+	return aggregate
+}
+
+func pendingRevocation(uid, elevation, requester string) *fleet.Revocation {
+	return &fleet.Revocation{UID: uid, Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Elevation: elevation, Requester: requester,
+		Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}}
+}
+
 // TestEndByAnotherPersonRestartsControlPlane checks when the end of an elevation requests a restart of the control plane: when the API
 // server rejects the certificates, and another person ended it.
 func TestEndByAnotherPersonRestartsControlPlane(t *testing.T) {
 	const (
-		sre       = csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
 		revoking  = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
 		succeeded = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
 	)
-	issued := func(elevation, requester string) *fleet.Credential {
-		return &fleet.Credential{UID: "credential of " + elevation, Spec: &csv1.BreakGlassCredentialSpec{Class: sre, Elevation: elevation, Requester: requester},
-			Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, CertificateFingerprint: "f",
-				ExpirationTime: timestamppb.New(start.Add(time.Hour))}}
-	}
 	revocation := func(elevation, requester string) *fleet.Revocation {
-		return &fleet.Revocation{UID: "revocation of " + elevation, Class: sre, Elevation: elevation, Requester: requester,
-			Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}}
+		return pendingRevocation("revocation of "+elevation, elevation, requester)
 	}
 	for name, tc := range map[string]struct {
 		reason      string
@@ -171,12 +186,7 @@ func TestEndByAnotherPersonRestartsControlPlane(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			renderer := &restarts{}
-			aggregate := placed(t)
-			settle(t, aggregate, renderer)
-			published := aggregate.Work(fleet.HostedCluster, "")
-			observe(published, hosted(published.Digest, "True", "Completed"))
-			aggregate.Credentials = []*fleet.Credential{issued("e1", "ada"), issued("e2", "carol")}
-			settle(t, aggregate, nil)
+			aggregate := twoElevations(t, renderer)
 			for _, v := range tc.revocations {
 				aggregate.RevokeElevation(v)
 			}
@@ -228,27 +238,16 @@ func TestEndByAnotherPersonRestartsControlPlane(t *testing.T) {
 // TestLateEndRestartsControlPlane ends an elevation after another revocation of the class has revoked its certificate without a restart. The requests in progress
 // end only if the late end requests the restart.
 func TestLateEndRestartsControlPlane(t *testing.T) {
-	const sre = csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
 	for name, tc := range map[string]struct {
 		requester string
 		restarts  bool
 	}{"by its engineer": {"carol", false}, "by another engineer": {"bob", true}} {
 		t.Run(name, func(t *testing.T) {
 			renderer := &restarts{}
-			aggregate := placed(t)
-			settle(t, aggregate, renderer)
-			published := aggregate.Work(fleet.HostedCluster, "")
-			observe(published, hosted(published.Digest, "True", "Completed"))
-			for elevation, requester := range map[string]string{"e1": "ada", "e2": "carol"} {
-				aggregate.Credentials = append(aggregate.Credentials, &fleet.Credential{UID: elevation, Spec: &csv1.BreakGlassCredentialSpec{Class: sre, Elevation: elevation, Requester: requester},
-					Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, CertificateFingerprint: "f",
-						ExpirationTime: timestamppb.New(start.Add(time.Hour))}})
-			}
-			settle(t, aggregate, nil)
+			aggregate := twoElevations(t, renderer)
 			now := start
 			revoke := func(uid, elevation, requester string) {
-				aggregate.RevokeElevation(&fleet.Revocation{UID: uid, Class: sre, Elevation: elevation, Requester: requester,
-					Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}})
+				aggregate.RevokeElevation(pendingRevocation(uid, elevation, requester))
 			}
 			observed := func() {
 				t.Helper()
@@ -268,7 +267,7 @@ func TestLateEndRestartsControlPlane(t *testing.T) {
 			aggregate.Work(fleet.RevocationWork, "own").Observed = feedback.Observed{Conditions: map[string]feedback.Condition{feedback.PreviousCertificatesRevoked: {Status: "True"}}}
 			observed()
 			requireRestart("after the own end", time.Time{})
-			if state := aggregate.Credential("e2").State(); state != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED {
+			if state := aggregate.Credential("credential of e2").State(); state != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED {
 				t.Fatalf("the certificate of the other elevation is %s", state)
 			}
 			revoke("late", "e2", tc.requester)

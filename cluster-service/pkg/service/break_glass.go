@@ -238,12 +238,8 @@ func (s *Service) GetBreakGlassRevocation(ctx context.Context, r *csv1.GetBreakG
 
 func validateOnce(uid, clusterUID string) []apierror.Violation {
 	var c check
-	if !isUUID(uid) {
-		c.fail("uid", "Invalid value: must be a UUID")
-	}
-	if !isUUID(clusterUID) {
-		c.fail("cluster_uid", "Invalid value: must be a UUID")
-	}
+	c.uuid("uid", uid)
+	c.uuid("cluster_uid", clusterUID)
 	return c.violations
 }
 

@@ -19,10 +19,7 @@ import (
 
 // ApplyExternalAuth creates an external authentication or stores a newer generation of it.
 func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAuthRequest) (*csv1.ExternalAuth, error) {
-	violations := validateIdentity(r.GetUid(), r.GetResourceId(), r.GetGeneration())
-	if !isUUID(r.GetClusterUid()) {
-		violations = append(violations, apierror.Violation{Field: "cluster_uid", Message: "Invalid value: must be a UUID"})
-	}
+	violations := validateChild(r.GetUid(), r.GetResourceId(), r.GetClusterUid(), r.GetGeneration())
 	violations = append(violations, validateExternalAuthSpec(r.GetSpec())...)
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, s.answer(ctx, err)

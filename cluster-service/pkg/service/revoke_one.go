@@ -15,9 +15,7 @@ import (
 // RevokeBreakGlassCredential revokes one credential of an SRE, with the others of its elevation.
 func (s *Service) RevokeBreakGlassCredential(ctx context.Context, r *csv1.RevokeBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
 	c := check{violations: validateOnce(r.GetUid(), r.GetClusterUid())}
-	if !isUUID(r.GetCredentialUid()) {
-		c.fail("credential_uid", "Invalid value: must be a UUID")
-	}
+	c.uuid("credential_uid", r.GetCredentialUid())
 	c.whoAndWhy("", csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, r.GetRequester(), r.GetReason())
 	if err := apierror.InvalidFields(c.violations); err != nil {
 		return nil, s.answer(ctx, err)

@@ -327,10 +327,7 @@ func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterReques
 
 // ApplyNodePool creates a node pool or stores a newer generation of it.
 func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolRequest) (*csv1.NodePool, error) {
-	violations := validateIdentity(r.GetUid(), r.GetResourceId(), r.GetGeneration())
-	if !isUUID(r.GetClusterUid()) {
-		violations = append(violations, apierror.Violation{Field: "cluster_uid", Message: "Invalid value: must be a UUID"})
-	}
+	violations := validateChild(r.GetUid(), r.GetResourceId(), r.GetClusterUid(), r.GetGeneration())
 	violations = append(violations, validateNodePoolSpec(r.GetSpec())...)
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, s.answer(ctx, err)

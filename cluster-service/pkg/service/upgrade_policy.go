@@ -52,9 +52,7 @@ func (c *check) policy(spec *csv1.UpgradePolicySpec) {
 		return
 	}
 	if uid := spec.GetClusterUid(); uid != "" {
-		if !isUUID(uid) {
-			c.fail("spec.cluster_uid", "Invalid value: must be a UUID")
-		}
+		c.uuid("spec.cluster_uid", uid)
 		if len(spec.GetChannelGroups())+len(spec.GetMinorVersions())+len(spec.GetProvisionShards()) > 0 {
 			c.fail("spec.cluster_uid", "Forbidden: must not be set together with channel groups, minor versions or provision shards")
 		}

@@ -84,11 +84,16 @@ func (c *check) cidr(field, value string) netip.Prefix {
 // isUUID reports whether text is a UUID in its usual form, in any casing. Package uuid also parses other forms, which would be different keys of one row.
 func isUUID(text string) bool { return len(text) == 36 && uuid.Validate(text) == nil }
 
-func validUID(field, uid string) error {
-	if !isUUID(uid) {
-		return apierror.InvalidFields([]apierror.Violation{{Field: field, Message: "Invalid value: must be a UUID"}})
+func (c *check) uuid(field, value string) {
+	if !isUUID(value) {
+		c.fail(field, "Invalid value: must be a UUID")
 	}
-	return nil
+}
+
+func validUID(field, uid string) error {
+	var c check
+	c.uuid(field, uid)
+	return apierror.InvalidFields(c.violations)
 }
 
 // validUIDs validates a list of at most a page of UUIDs.
@@ -129,24 +134,27 @@ func (c *check) resourceID(id string) {
 // validDeletion validates the IDs of a deletion.
 func validDeletion(uid, resourceID string) error {
 	var c check
-	if !isUUID(uid) {
-		c.fail("uid", "Invalid value: must be a UUID")
-	}
+	c.uuid("uid", uid)
 	c.resourceID(resourceID)
 	return apierror.InvalidFields(c.violations)
 }
 
 func validateIdentity(uid, resourceID string, generation int64) []apierror.Violation {
 	var c check
-	if !isUUID(uid) {
-		c.fail("uid", "Invalid value: must be a UUID")
-	}
+	c.uuid("uid", uid)
 	if c.required("resource_id", resourceID) {
 		c.resourceID(resourceID)
 	}
 	if generation < 1 {
 		c.fail("generation", "Invalid value: %d: must be at least 1", generation)
 	}
+	return c.violations
+}
+
+// validateChild is validateIdentity for a resource of a cluster.
+func validateChild(uid, resourceID, clusterUID string, generation int64) []apierror.Violation {
+	c := check{violations: validateIdentity(uid, resourceID, generation)}
+	c.uuid("cluster_uid", clusterUID)
 	return c.violations
 }
 
@@ -158,9 +166,7 @@ func validateClusterSpec(spec *csv1.ClusterSpec) []apierror.Violation {
 	}
 	c.matches("spec.name", spec.GetName(), clusterName)
 	c.required("spec.location", spec.GetLocation())
-	if !isUUID(spec.GetTenantId()) {
-		c.fail("spec.tenant_id", "Invalid value: must be a UUID")
-	}
+	c.uuid("spec.tenant_id", spec.GetTenantId())
 	c.matches("spec.version.id", spec.GetVersion().GetId(), minorPattern)
 	c.oneOf("spec.version.channel_group", channelGroup(spec.GetVersion()), "stable", "fast", "candidate", "nightly")
 	if prefix := spec.GetDns().GetBaseDomainPrefix(); prefix != "" {

@@ -71,9 +71,7 @@ const ReasonWorkInUse = "WORK_IN_USE"
 // creates what does not exist.
 func (s *Service) DeleteOrphan(ctx context.Context, r *csv1.DeleteOrphanRequest) (*csv1.DeleteOrphanResponse, error) {
 	var c check
-	if !isUUID(r.GetWorkId()) {
-		c.fail("work_id", "Invalid value: must be a UUID")
-	}
+	c.uuid("work_id", r.GetWorkId())
 	c.required("provision_shard", r.GetProvisionShard())
 	c.actor("actor", r.GetActor())
 	if err := apierror.InvalidFields(c.violations); err != nil {
