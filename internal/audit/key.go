@@ -28,8 +28,8 @@ const checkpointDomain = "hcpmesh audit checkpoint"
 // coordinate is the length of each half of an ES256 signature (RFC 7518, section 3.4).
 const coordinate = 32
 
-// SigningKey is the private key with which a service signs the checkpoints of its writers: ECDSA on P-256 with SHA-256 (ES256). It is safe
-// for concurrent use.
+// SigningKey is the private key with which a service signs the checkpoints of its writers, and the session gateway its recordings: ECDSA on P-256 with
+// SHA-256 (ES256). It is safe for concurrent use.
 type SigningKey struct {
 	current func() *keyPair
 }

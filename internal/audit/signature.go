@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Signature is the signature of a text that is no line of a chain, for example of the beginning of a recording.
+// Signature is a signature with an audit key over a text outside of audit logs, such as the first line of a recording.
 type Signature struct {
 	// Key is the ID of the key.
 	Key string `json:"key"`
