@@ -253,7 +253,7 @@ func TestFullDiskEndsCommands(t *testing.T) {
 		for method, upgrade := range map[string]string{http.MethodGet: "websocket", http.MethodPost: "SPDY/3.1"} {
 			response, body := g.send(method, "alice", execPath, "", "Connection", "Upgrade", "Upgrade", upgrade, "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==",
 				"Sec-WebSocket-Protocol", remoteCommand)
-			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(message(t, body), "The command cannot be recorded") || response.Header.Get("Retry-After") == "" {
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(message(t, body), "The request cannot be recorded") || response.Header.Get("Retry-After") == "" {
 				t.Errorf("%s: %d: %s", upgrade, response.StatusCode, body)
 			}
 		}
@@ -435,7 +435,7 @@ func TestKubectlPrintsWhyNothingIsRecorded(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "recordings")); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := r.kubectl(g.url, session, engineer, "exec", "unrecorded", "--", "id").CombinedOutput(); err == nil || !strings.Contains(string(out), "The command cannot be recorded: the disk of the session gateway is full or away.") {
+	if out, err := r.kubectl(g.url, session, engineer, "exec", "unrecorded", "--", "id").CombinedOutput(); err == nil || !strings.Contains(string(out), "The request cannot be recorded: the disk of the session gateway is full or away.") {
 		t.Errorf("kubectl exec: %s%v", out, err)
 	}
 }

@@ -270,7 +270,7 @@ const (
 )
 
 func unavailable(format string, arguments ...any) *apierror.Error {
-	return apierror.New(apierror.Unavailable, "The command cannot be recorded: "+format, arguments...).WithReason(ReasonUnavailable).WithRetryAfter(retryAfter)
+	return apierror.New(apierror.Unavailable, "The request cannot be recorded: "+format, arguments...).WithReason(ReasonUnavailable).WithRetryAfter(retryAfter)
 }
 
 // refused counts a failure.
