@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ const (
 )
 
 // AccessSessionDocument is the access of one engineer to one cluster, to one management cluster, or to the service cluster, through the session gateway.
-// Admin creates it, the gateway makes it ready, and admin, the backend and the gateway end it. It authorizes nothing by itself. For a cluster, the gateway
+// Admin creates it, the gateway makes it ready and adds its objects, and admin, the backend and the gateway end it. It authorizes nothing by itself. For a cluster, the gateway
 // also requires the credential with its ID in Cluster Service, whose certificate names the engineer. For the others, a program in the cluster verifies the
 // Intent.
 type AccessSessionDocument struct {
@@ -63,6 +64,61 @@ type AccessSessionDocument struct {
 	EndTime   *time.Time `json:"endTime,omitempty"`
 	EndedBy   string     `json:"endedBy,omitempty"`
 	EndReason string     `json:"endReason,omitempty"`
+	// Objects are the requests of the session that give access, with the outcomes. The gateway adds one before it forwards the request.
+	Objects []AccessObject `json:"objects,omitempty"`
+	// Unresolved is set while one of Objects has no outcome.
+	Unresolved bool `json:"unresolved,omitempty"`
+}
+
+// MaxAccessObjects is the number of Objects that a session may have.
+const MaxAccessObjects = 100
+
+// AccessOutcome states whether the object of a request may exist after the session.
+type AccessOutcome string
+
+// The outcomes. Removed means that the object does not exist any more, and Left that it may exist after the session.
+const (
+	AccessRemoved AccessOutcome = "Removed"
+	AccessLeft    AccessOutcome = "Left"
+)
+
+// AccessObject is a request of a session that creates or changes an object that gives access, for example a binding.
+type AccessObject struct {
+	// Request is the ID of the request in the audits, and of its recording.
+	Request string `json:"request"`
+	Verb    string `json:"verb"`
+	// Kind is the resource with its group, for example rolebindings.rbac.authorization.k8s.io.
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	Time      time.Time `json:"time"`
+	// Outcome is empty until the gateway has it. Reason is why the object was left, for people.
+	Outcome AccessOutcome `json:"outcome,omitempty"`
+	Reason  string        `json:"reason,omitempty"`
+}
+
+// SetObject adds an object, or replaces the one of the same request. An object that was removed stays so.
+func (s *AccessSessionDocument) SetObject(object AccessObject) {
+	defer s.noteUnresolved()
+	for i := range s.Objects {
+		if known := &s.Objects[i]; known.Request == object.Request {
+			if known.Outcome != AccessRemoved {
+				*known = object
+			}
+			return
+		}
+	}
+	s.Objects = append(s.Objects, object)
+}
+
+// RemoveObject removes the object of a request that had no effect.
+func (s *AccessSessionDocument) RemoveObject(request string) {
+	s.Objects = slices.DeleteFunc(s.Objects, func(o AccessObject) bool { return o.Request == request })
+	s.noteUnresolved()
+}
+
+func (s *AccessSessionDocument) noteUnresolved() {
+	s.Unresolved = slices.ContainsFunc(s.Objects, func(o AccessObject) bool { return o.Outcome == "" })
 }
 
 // End ends the session and removes its keys and its intent. It reports whether it changed the session.
@@ -117,8 +173,8 @@ func accessPartition(clusterUID, shard string) string {
 type AccessSessionFilter struct {
 	// ID, ClusterUID and Shard are those of a session, ElevationID is that of its owner. At most one of ClusterUID and Shard is set.
 	ID, ClusterUID, Shard, ElevationID string
-	// OpenOnly selects sessions that are not ended.
-	OpenOnly bool
+	// OpenOnly selects sessions that are not ended, and with OrUnresolved also those of which an object has no outcome.
+	OpenOnly, OrUnresolved bool
 }
 
 // EachAccessSession calls each for the access sessions that a filter selects, in no order. Without a cluster or a shard, it queries all partitions: use
@@ -133,7 +189,10 @@ func (db *DB) EachAccessSession(ctx context.Context, filter AccessSessionFilter,
 	}
 	add("c.properties.sessionId = @session", "@session", filter.ID)
 	add("c.properties.owner.elevationId = @elevation", "@elevation", filter.ElevationID)
-	if filter.OpenOnly {
+	switch {
+	case filter.OpenOnly && filter.OrUnresolved:
+		query += " AND (NOT IS_DEFINED(c.properties.endTime) OR c.properties.unresolved = true)"
+	case filter.OpenOnly:
 		query += " AND NOT IS_DEFINED(c.properties.endTime)"
 	}
 	partition := azcosmos.NewPartitionKey()

@@ -157,6 +157,10 @@ func drills() []drill {
 			during: []expected{alert("AccessSessionForged", "reason", "changed")},
 		},
 		{
+			fault: "an engineer keeps a service account after a session", inject: keepServiceAccount,
+			during: []expected{alert("AccessOutlivesSession")},
+		},
+		{
 			fault: "an engineer acts in an emergency", inject: emergency,
 			during: []expected{alert("EmergencyElevation")},
 		},

@@ -4,8 +4,24 @@ import (
 	"context"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
+
+// keepServiceAccount creates a service account that is kept, and ends the session.
+func keepServiceAccount(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	session := r.openSession(t, ctx)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: map[string]string{policy.KeepAnnotation: "a drill"}}}
+	if _, err := session.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	session.close(ctx)
+	return func() {}
+}
 
 // rewriteSession gives the open session of an engineer to somebody else, with the right of the backend to write its document.
 func rewriteSession(t *testing.T, ctx context.Context, r *region) func() {

@@ -137,7 +137,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	}
 	servers := dial.New(parts.Dial, ways, p.Metrics)
 	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Grants: grants, ServiceCluster: parts.ServiceCluster, Dial: servers.Dial,
-		MaxBytes: parts.MaxBytes, Clock: parts.Clock, Log: p.Log, Metrics: p.Metrics})
+		MaxBytes: parts.MaxBytes, Audit: parts.Audit, Clock: parts.Clock, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", sessions.ReadyCosmos)
 	p.Ready("cluster-service", sessions.ReadyFleet)
 	refused := refusals.New(parts.Audit)

@@ -51,6 +51,8 @@ type body struct {
 	lifetime *lifetime
 	// endless is set if the object itself gives access that does not end with the session.
 	endless bool
+	// removed is set if the object gives access until somebody removes it, which the gateway does at the end of the session.
+	removed bool
 }
 
 // lifetime is the default of spec.expirationSeconds in seconds, and what has it.
@@ -77,21 +79,21 @@ var bodies = map[string]body{
 	"cronjobs.batch":                      {recorded: fields{"spec": {"jobTemplate": workload}}},
 	"deploymentconfigs.apps.openshift.io": {recorded: workload},
 
-	"serviceaccounts":       {recorded: fields{"secrets": nil}},
+	"serviceaccounts":       {recorded: fields{"secrets": nil}, removed: true},
 	"serviceaccounts/token": {recorded: fields{"spec": nil}, lifetime: &lifetime{"token", 3600}},
 	"secrets":               {forbidden: []string{"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"}},
-	"certificatesigningrequests.certificates.k8s.io":          {recorded: fields{"spec": nil}, lifetime: &lifetime{"certificate", 365 * 24 * 3600}},
-	"certificatesigningrequests.certificates.k8s.io/approval": {recorded: fields{"status": {"conditions": nil}}},
-	"certificatesigningrequests.certificates.k8s.io/status":   {recorded: fields{"status": {"conditions": nil, "certificate": nil}}},
-	"roles.rbac.authorization.k8s.io":                         {recorded: role},
-	"clusterroles.rbac.authorization.k8s.io":                  {recorded: role},
-	"rolebindings.rbac.authorization.k8s.io":                  {recorded: binding},
-	"clusterrolebindings.rbac.authorization.k8s.io":           {recorded: binding},
-	"roles.authorization.openshift.io":                        {recorded: role},
-	"clusterroles.authorization.openshift.io":                 {recorded: role},
-	"rolebindings.authorization.openshift.io":                 {recorded: binding},
-	"clusterrolebindings.authorization.openshift.io":          {recorded: binding},
-	"groups.user.openshift.io":                                {recorded: fields{"users": nil}},
+	"certificatesigningrequests.certificates.k8s.io":          {recorded: fields{"spec": nil}, lifetime: &lifetime{"certificate", 365 * 24 * 3600}, removed: true},
+	"certificatesigningrequests.certificates.k8s.io/approval": {recorded: fields{"status": {"conditions": nil}}, removed: true},
+	"certificatesigningrequests.certificates.k8s.io/status":   {recorded: fields{"status": {"conditions": nil, "certificate": nil}}, removed: true},
+	"roles.rbac.authorization.k8s.io":                         {recorded: role, removed: true},
+	"clusterroles.rbac.authorization.k8s.io":                  {recorded: role, removed: true},
+	"rolebindings.rbac.authorization.k8s.io":                  {recorded: binding, removed: true},
+	"clusterrolebindings.rbac.authorization.k8s.io":           {recorded: binding, removed: true},
+	"roles.authorization.openshift.io":                        {recorded: role, removed: true},
+	"clusterroles.authorization.openshift.io":                 {recorded: role, removed: true},
+	"rolebindings.authorization.openshift.io":                 {recorded: binding, removed: true},
+	"clusterrolebindings.authorization.openshift.io":          {recorded: binding, removed: true},
+	"groups.user.openshift.io":                                {recorded: fields{"users": nil}, removed: true},
 	"oauthaccesstokens.oauth.openshift.io":                    {endless: true},
 	"oauthauthorizetokens.oauth.openshift.io":                 {endless: true},
 }
@@ -109,6 +111,12 @@ func (r *Request) ReadsBody() bool {
 	return false
 }
 
+// GivesAccess reports whether a permitted request may create or change what gives access until somebody removes it.
+func (r *Request) GivesAccess() bool { return r.ReadsBody() && bodies[r.Kind()].removed }
+
+// KeepAnnotation is the annotation of an object that the gateway does not remove at the end of the session that creates it. Its value is the reason.
+const KeepAnnotation = "access.hcpmesh.io/keep"
+
 // Record is what the recording of a request has.
 type Record struct {
 	Verb      string `json:"verb"`
@@ -116,6 +124,8 @@ type Record struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Name is the name in the path, or else the one that the body asks for.
 	Name string `json:"name,omitempty"`
+	// Keep is the value of KeepAnnotation.
+	Keep string `json:"keep,omitempty"`
 	// Type is the media type of the body: an object, or a kind of patch.
 	Type string `json:"type"`
 	// Body has the recorded fields of the object or of the patch.
@@ -167,6 +177,8 @@ func ReadBody(r *Request, contentTypes []string, content []byte, now, end time.T
 				record.Name = name
 			}
 		}
+		annotations, _ := metadata["annotations"].(map[string]any)
+		record.Keep, _ = annotations[KeepAnnotation].(string)
 		record.Body = keep(asked, recorded)
 	}
 	if rule.recorded == nil {

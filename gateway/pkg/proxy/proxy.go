@@ -33,6 +33,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
@@ -56,6 +57,8 @@ type Sessions interface {
 	Fresh() error
 	// Get returns an open session, or the reason of the end of one that has ended.
 	Get(id string) (open *session.Session, ended string)
+	// Note notes that a request gives access, before it is forwarded.
+	Note(ctx context.Context, s *session.Session, object database.AccessObject, path, keep string) (*session.Change, error)
 }
 
 // Refusals stores the records of refused requests. *refusals.Aggregator implements it.
@@ -171,6 +174,8 @@ type exchange struct {
 	path string
 	// content is what of the body must be recorded before the request is forwarded; nil if nothing is.
 	content *policy.Record
+	// change is set if the request gives access.
+	change *session.Change
 	// begun is set when the audit has the beginning of the request, and so gets its outcome.
 	begun bool
 	// status is that of the response of the API server; 0 if there is none. failure is why the response is not complete.
@@ -312,7 +317,7 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 		}
 	}
 	if failure = context.Cause(ctx); failure == nil { // the session may have ended meanwhile
-		send := func() error {
+		send := func(ctx context.Context) error {
 			h.proxy(x, backend, begun).ServeHTTP(x.w, x.r.WithContext(ctx))
 			return x.failure
 		}
@@ -322,7 +327,7 @@ func (h *Handler) forward(x *exchange, backend *session.Backend) error {
 		case x.content != nil:
 			failure = h.sendRecorded(ctx, x, send)
 		default:
-			failure = send()
+			failure = send(ctx)
 		}
 	}
 	completed = true
@@ -445,6 +450,10 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 		Transport: backend.Transport, FlushInterval: flushAtOnce, ErrorLog: slog.NewLogLogger(h.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.Header = x.forwardedHeaders(backend)
+			if x.change != nil { // the gateway reads the response
+				p.Out.Header.Del("Accept-Encoding")
+				p.Out.Header.Set("Accept", "application/json")
+			}
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = backend.URL.Scheme, backend.URL.Host, backend.URL.Host
 			p.Out.URL.Path, p.Out.URL.RawPath, p.Out.URL.RawQuery = x.path, "", p.In.URL.RawQuery
 			p.Out.Trailer = nil
@@ -458,6 +467,11 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 				return errors.New("the API server changes the protocol, which nobody asked for")
 			case isRedirect(code):
 				return errRedirect
+			}
+			if x.change != nil {
+				if err := x.readChanged(response); err != nil {
+					return err
+				}
 			}
 			if err := begun.Durable(response.Request.Context()); err != nil {
 				return err
@@ -531,9 +545,7 @@ func (x *exchange) record(outcome string, failure error) audit.Record {
 		r.Peer = "app:" + x.caller.AppID
 	}
 	if s := x.session; s != nil {
-		r.Person.Role, r.Person.Elevation = s.Owner.Role, s.Owner.ElevationID
-		r.Reason, r.Ticket, r.Emergency, r.Operation, r.Level = s.Owner.Reason, s.Owner.Ticket, s.Emergency, s.ID, string(s.Mode.Level())
-		r.Object.ResourceID, r.Object.Cluster, r.Object.Shard = s.ResourceID, s.ClusterUID, s.Shard
+		s.Describe(&r)
 	}
 	if p := x.parsed; p != nil {
 		r.Action, r.Object.Kind, r.Object.ID = "kubernetes."+p.Verb, p.Kind(), p.Object()

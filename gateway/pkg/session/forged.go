@@ -43,6 +43,7 @@ func constantFields(document *database.AccessSessionDocument) database.AccessSes
 	constant.State, constant.SealedKeys, constant.Intent, constant.Parameters = "", nil, "", nil
 	constant.ReadyTime, constant.ExpirationTime, constant.CertificateFingerprint = nil, nil, ""
 	constant.EndTime, constant.EndedBy, constant.EndReason = nil, "", ""
+	constant.Objects, constant.Unresolved = nil, false
 	return constant
 }
 

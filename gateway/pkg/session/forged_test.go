@@ -166,7 +166,7 @@ func (s *scene) permitted(caller authn.Caller) (found []*Session) {
 // versions. A field that authorizes is one that the credential or the token confirms; others describe the session in the audit. The fields that programs of the region
 // change do neither.
 func TestRewrittenFieldsAuthorizeNothing(t *testing.T) {
-	changing := []string{"state", "sealedKeys", "intent", "parameters", "readyTime", "expirationTime", "certificateFingerprint", "endTime", "endedBy", "endReason"}
+	changing := []string{"state", "sealedKeys", "intent", "parameters", "readyTime", "expirationTime", "certificateFingerprint", "endTime", "endedBy", "endReason", "objects", "unresolved"}
 	for kind, tc := range map[string]struct {
 		management bool
 		// confirmed are the fields that the credential or the token confirms.

@@ -60,6 +60,8 @@ type verdict struct {
 	forged bool
 	// deadline is when it ends by time.
 	deadline time.Time
+	// expiration is when the credential or the token expires; zero before it was issued.
+	expiration time.Time
 	// endpoint is set when it is ready, with certificate and fingerprint for a cluster, or token for a management cluster.
 	endpoint    endpoint
 	certificate *tls.Certificate
@@ -127,6 +129,7 @@ func judge(s *Session, document *database.AccessSessionDocument, f facts, open f
 		return v
 	}
 	limit(certificate.Leaf.NotAfter)
+	v.expiration = certificate.Leaf.NotAfter
 	if !f.now.Before(v.deadline) {
 		v.end = "its certificate or its elevation has expired"
 		return v

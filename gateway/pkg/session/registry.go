@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -66,6 +67,8 @@ type Options struct {
 	Dial func(ctx context.Context, target dial.Target) (net.Conn, error)
 	// MaxBytes is the number of bytes that the upgraded connections of a session transfer; 0 means the constant.
 	MaxBytes int64
+	// Audit gets the removals of what sessions have created, and what outlives them.
+	Audit audit.Recorder
 	// Clock is that of the ends of sessions and of the age of reads; nil means the real one.
 	Clock   clock.WithDelayedExecution
 	Log     *slog.Logger
@@ -78,6 +81,7 @@ type Registry struct {
 	follower *clusterservice.Follower
 	gauge    *prometheus.GaugeVec
 	forged   *prometheus.CounterVec
+	objects  *prometheus.CounterVec
 	// changed is signaled when a document must be written.
 	changed chan struct{}
 
@@ -100,6 +104,13 @@ type Registry struct {
 	writes map[string]write
 	// requests are those for tokens.
 	requests sync.WaitGroup
+	// removals remove the access that ended sessions have given, until removing ends.
+	removals       sync.WaitGroup
+	removing       context.Context
+	cancelRemovals context.CancelFunc
+	// orphans are the ended sessions of which an object has no outcome. stopped is set when there are no more removals to begin.
+	orphans map[string]clock.Timer
+	stopped bool
 }
 
 // entry is a session with what it was made of.
@@ -139,12 +150,18 @@ func NewRegistry(options Options) *Registry {
 	}
 	options.MaxBytes = cmp.Or(options.MaxBytes, MaxBytes)
 	r := &Registry{options: options, changed: make(chan struct{}, 1), entries: map[string]*entry{}, credentials: map[string]*credential{}, clusters: map[string]*cluster{},
-		unseen: map[string]bool{}, ended: map[string]string{}, refused: map[string]time.Time{}, writes: map[string]write{},
+		unseen: map[string]bool{}, ended: map[string]string{}, refused: map[string]time.Time{}, writes: map[string]write{}, orphans: map[string]clock.Timer{},
 		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_access_sessions", Help: "Open access sessions by state: preparing or ready."}, []string{"state"}),
 		forged: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_access_sessions_forged_total",
-			Help: "Access sessions that ended because their document was forged, by reason: changed (a field that never changes) or unverified (the credential or the token is for another session)."}, []string{"reason"})}
+			Help: "Access sessions that ended because their document was forged, by reason: changed (a field that never changes) or unverified (the credential or the token is for another session)."}, []string{"reason"}),
+		objects: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_access_objects_total",
+			Help: "Objects that give access and that access sessions have created or changed, at the end of the session by outcome: removed, or left (it may exist)."}, []string{"outcome"})}
+	r.removing, r.cancelRemovals = context.WithCancel(context.Background())
 	r.follower = clusterservice.NewFollower(options.Fleet, r, options.Log)
-	options.Metrics.MustRegister(r.gauge, r.forged)
+	options.Metrics.MustRegister(r.gauge, r.forged, r.objects)
+	for _, outcome := range []database.AccessOutcome{database.AccessRemoved, database.AccessLeft} {
+		r.objects.WithLabelValues(strings.ToLower(string(outcome)))
+	}
 	for _, reason := range []string{forgedChanged, forgedUnverified} {
 		r.forged.WithLabelValues(reason)
 	}
@@ -152,7 +169,8 @@ func NewRegistry(options Options) *Registry {
 	return r
 }
 
-// Run follows both sources until ctx ends. Then it ends all sessions on this replica. Their documents do not change.
+// Run follows both sources until ctx ends. Then it ends all sessions on this replica, and removes the access that they gave here. The states in their documents do
+// not change.
 func (r *Registry) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.follower.Run(ctx) })
@@ -160,11 +178,18 @@ func (r *Registry) Run(ctx context.Context) {
 	wg.Go(func() { r.writeDocuments(ctx) })
 	wg.Wait()
 	r.mu.Lock()
+	r.stopped = true
 	for id, e := range r.entries {
 		r.forget(id, e, "the gateway stops")
 	}
+	for _, timer := range r.orphans {
+		timer.Stop()
+	}
 	r.mu.Unlock()
+	limit := time.AfterFunc(stopTime, r.cancelRemovals)
+	defer limit.Stop()
 	r.requests.Wait()
+	r.removals.Wait()
 }
 
 // Fresh returns an error if the registry may not know the end of a session.
@@ -208,7 +233,7 @@ func (r *Registry) Get(id string) (open *Session, ended string) {
 func (r *Registry) followDocuments(ctx context.Context) {
 	for {
 		since := r.options.Clock.Now().Add(-feedOverlap)
-		err := r.options.Database.EachAccessSession(ctx, database.AccessSessionFilter{OpenOnly: true}, func(item *database.Item[database.AccessSessionDocument]) error {
+		err := r.options.Database.EachAccessSession(ctx, database.AccessSessionFilter{OpenOnly: true, OrUnresolved: true}, func(item *database.Item[database.AccessSessionDocument]) error {
 			r.setDocument(item)
 			return nil
 		})
@@ -261,6 +286,7 @@ func (r *Registry) setDocument(item *database.Item[database.AccessSessionDocumen
 	case document.State == database.AccessSessionEnded:
 		delete(r.writes, id)
 		r.forget(id, e, document.EndReason)
+		r.awaitOutcomes(id, item.Key, document)
 		return
 	case r.ended[id] != "", !r.refused[id].IsZero():
 		return // an older version than what ended it here, or a forged one
@@ -288,6 +314,16 @@ func (r *Registry) judge(id string, e *entry) {
 	case v.end != "":
 		r.end(id, e, v.end)
 		return
+	}
+	if !v.expiration.IsZero() {
+		e.session.expiration.Store(&v.expiration)
+		if limit := v.expiration.Add(-removalTime); e.session.changes.any() && limit.Before(v.deadline) {
+			v.deadline = limit
+		}
+		if !now.Before(v.deadline) {
+			r.end(id, e, "its credential expires, with which the gateway removes the access that it gave")
+			return
+		}
 	}
 	e.session.deadline.Store(&v.deadline)
 	if e.timer != nil {
@@ -389,7 +425,9 @@ func (r *Registry) forget(id string, e *entry, reason string) {
 		if e.timer != nil {
 			e.timer.Stop()
 		}
+		backend := e.session.Backend()
 		e.session.end(reason)
+		r.removeAccess(id, e, backend)
 		delete(r.entries, id)
 		r.options.Log.Info("an access session has ended", logkey.OperationID, id, logkey.ClusterUID, e.document.ClusterUID, logkey.Shard, e.document.Shard, logkey.Message, reason)
 	}

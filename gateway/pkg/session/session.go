@@ -54,6 +54,9 @@ type Session struct {
 	backend atomic.Pointer[Backend]
 	// deadline is when the session ends by time; nil until the Registry has decided about it.
 	deadline atomic.Pointer[time.Time]
+	// expiration is when its credential or token expires; nil before it was issued. changes are the requests that give access.
+	expiration atomic.Pointer[time.Time]
+	changes    changes
 	// slots has a place for each request in progress.
 	slots map[Kind]chan struct{}
 	// maxBytes is the limit of transferred.

@@ -37,7 +37,7 @@ const (
 func judgeToken(s *Session, document *database.AccessSessionDocument, issued *grant.Grant, now time.Time) verdict {
 	v := verdict{deadline: document.Deadline()}
 	if issued != nil {
-		v.deadline = document.DeadlineOf(issued.ExpirationTime)
+		v.deadline, v.expiration = document.DeadlineOf(issued.ExpirationTime), issued.ExpirationTime
 	}
 	switch {
 	case s.Mode.Level() == "":
