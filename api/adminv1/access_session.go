@@ -81,6 +81,24 @@ type AccessSession struct {
 	EndTime   *time.Time `json:"endTime,omitempty"`
 	EndedBy   string     `json:"endedBy,omitempty"`
 	EndReason string     `json:"endReason,omitempty"`
+	// Objects are the requests of the session that create or change an object that gives access, in the order of the requests.
+	Objects []AccessSessionObject `json:"objects,omitempty"`
+}
+
+// AccessSessionObject is a request that creates or changes an object that gives access, for example a binding. The gateway removes what the session has created.
+type AccessSessionObject struct {
+	// Request is the ID of the request in the audits, and of its recording.
+	Request string `json:"request"`
+	Verb    string `json:"verb"`
+	// Kind is the resource with its group.
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	Time      time.Time `json:"time"`
+	// Outcome is Removed if the object does not exist any more, and Left if it may exist after the session. It is empty before the gateway knows. Reason is why it
+	// was left.
+	Outcome string `json:"outcome,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // AccessSessionList lists access sessions, newest first.

@@ -23,7 +23,8 @@ func (f *fakeAPI) fillSessions(text string) {
 	began, ends := ago(7*time.Minute), testTime.Add(8*time.Minute)
 	cluster := adminv1.ElevationCluster{UID: testUID, ResourceID: text}
 	session := adminv1.AccessSession{ID: testSession, State: adminv1.AccessSessionReady, Mode: adminv1.AccessAdmin, Cluster: cluster, Name: text, ElevationID: testElevation, Reason: text, Ticket: text,
-		Emergency: true, RequestTime: began, ReadyTime: &began, ExpirationTime: &ends, CertificateFingerprint: text}
+		Emergency: true, RequestTime: began, ReadyTime: &began, ExpirationTime: &ends, CertificateFingerprint: text,
+		Objects: []adminv1.AccessSessionObject{{Request: text, Verb: text, Kind: text, Namespace: text, Name: text, Time: began, Outcome: "Left", Reason: text}}}
 	ended := session
 	ended.ID, ended.State, ended.EndTime, ended.EndReason = "ended", adminv1.AccessSessionEnded, &began, text
 	recording := adminv1.Recording{ID: testRecording, SessionID: testSession, Cluster: cluster, Name: text, Reason: text, Ticket: text, Kind: "pods/exec", Namespace: text, Pod: text, Container: text, StartTime: began}

@@ -160,6 +160,9 @@ func (s *Server) accessSessionResponse(v *database.AccessSessionDocument) adminv
 		RequestTime: v.RequestTime, ReadyTime: v.ReadyTime, ExpirationTime: v.ExpirationTime, CertificateFingerprint: v.CertificateFingerprint,
 		EndTime: v.EndTime, EndedBy: v.EndedBy, EndReason: v.EndReason,
 	}
+	for _, o := range v.Objects {
+		shown.Objects = append(shown.Objects, adminv1.AccessSessionObject{Request: o.Request, Verb: o.Verb, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Time: o.Time, Outcome: string(o.Outcome), Reason: o.Reason})
+	}
 	if s.Gateway != nil {
 		shown.URL = s.Gateway.URL + adminv1.AccessSessionPath(v.SessionID)
 	}

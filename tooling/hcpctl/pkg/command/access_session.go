@@ -241,7 +241,10 @@ func (e *environment) accessSessions() *cobra.Command {
 					}
 					rows = append(rows, []string{s.ID, string(s.State), s.Name, string(s.Mode), cmp.Or(s.Cluster.UID, s.Shard), until, s.Ticket, s.Reason})
 				}
-				return display.Table(e.out, []string{"ID", "STATE", "NAME", "MODE", "CLUSTER", "UNTIL", "TICKET", "REASON"}, rows)
+				if err := display.Table(e.out, []string{"ID", "STATE", "NAME", "MODE", "CLUSTER", "UNTIL", "TICKET", "REASON"}, rows); err != nil {
+					return err
+				}
+				return e.printObjects(sessions)
 			})
 		})
 	c.Flags().StringVar(&cluster, "cluster", "", "only sessions of the cluster with an `identifier`")
@@ -250,6 +253,23 @@ func (e *environment) accessSessions() *cobra.Command {
 	c.Flags().BoolVarP(&all, "all", "A", false, "include sessions of the last 30 days that have ended")
 	e.addOutputFlag(c)
 	return c
+}
+
+// printObjects prints what sessions have created or changed that gives access, if there is something.
+func (e *environment) printObjects(sessions []adminv1.AccessSession) error {
+	var rows [][]string
+	for _, s := range sessions {
+		for _, o := range s.Objects {
+			rows = append(rows, []string{s.ID, o.Verb, o.Kind, o.Namespace, o.Name, cmp.Or(o.Outcome, "not known yet"), o.Reason})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(e.out, "\nObjects that give access:"); err != nil {
+		return err
+	}
+	return display.Table(e.out, []string{"SESSION", "VERB", "KIND", "NAMESPACE", "NAME", "OUTCOME", "WHY"}, rows)
 }
 
 func (e *environment) accessClose() *cobra.Command {
