@@ -90,7 +90,7 @@ var labelBounds = map[string]int{
 	"backend_operations_oldest_seconds kind":    6,
 	"backend_operations_oldest_seconds request": 6,
 
-	"gateway_egress_connections_total outcome": 19,
+	"gateway_egress_connections_total outcome": 20,
 
 	"monitor_cluster_concern concern":     22,
 	"monitor_cluster_concern fault":       2,

@@ -139,7 +139,7 @@ func (r *Region) shardKeysDir() string { return r.state.path("shard-keys") }
 // intentKeyFile returns the file of the keyset with which admin signs what engineers ask for.
 func (r *Region) intentKeyFile() string { return r.state.path("secrets", "intent.key") }
 
-// intentPublicKeyFile returns the file of the public keyset that belongs to it, for the agents of tunnels.
+// intentPublicKeyFile returns the file of the public keyset that belongs to it, for the agents of tunnels and the egress gateway.
 func (r *Region) intentPublicKeyFile() string { return r.state.path("front-door", "intent.json") }
 
 // Credentials are the OAuth 2.0 client credentials with which a client gets ARM tokens from the front door.

@@ -259,6 +259,8 @@ func (r *Region) gatewayAccess() supervisor.Spec {
 // PROXY headers that Azure writes in production.
 func (r *Region) gatewayEgress() supervisor.Spec {
 	spec := r.ours("gateway-egress", "gateway-egress", gatewayEgressOps, append(r.cosmosFlags(),
+		"--intent-keys-file="+r.intentPublicKeyFile(),
+		"--trust-domain="+r.config.TrustDomain,
 		"--listen="+r.address(gatewayEgressPort),
 		"--listen-connect="+r.address(gatewayEgressConnect),
 	)...)

@@ -27,7 +27,8 @@ const (
 )
 
 // EgressLinkDocument assigns a private endpoint of the egress gateway to a cluster. Azure chooses the ID of the link and uses it again after the
-// private endpoint was deleted. The backend writes it for an engineer, and the egress gateway follows it.
+// private endpoint was deleted. The backend writes it for an engineer, and the egress gateway follows it. It authorizes nothing without the Intent: whoever can write to
+// the database can write the other fields.
 type EgressLinkDocument struct {
 	// LinkID is the link ID of the private endpoint, in decimal form.
 	LinkID string `json:"linkId"`
@@ -41,6 +42,9 @@ type EgressLinkDocument struct {
 	// requested earlier does not replace it. If the link was removed with its cluster, they are the operation and the time of that.
 	OperationID string    `json:"operationId"`
 	RequestTime time.Time `json:"requestTime"`
+	// Intent is the signed intent of OperationID, with which the engineer asked for the link, the cluster and the hosts. It authorizes them after its end too. It is
+	// empty for a link that was removed, and in documents of earlier releases.
+	Intent string `json:"intent,omitempty"`
 	// RemovedTime is when the link was removed; nil for a link that is in use.
 	RemovedTime *time.Time `json:"removedTime,omitempty"`
 }
@@ -88,7 +92,7 @@ func (l *EgressLinkDocument) Remove(clusterUID, operationID string, requestTime,
 	if l.RemovedTime != nil {
 		return false, apierror.New(apierror.NotFound, "The link %s was removed at %s.", l.LinkID, l.RemovedTime.UTC().Format(time.RFC3339))
 	}
-	l.OperationID, l.RequestTime, l.RemovedTime, l.Hosts = operationID, requestTime, &now, nil
+	l.remove(operationID, requestTime, now)
 	return true, nil
 }
 
@@ -97,7 +101,7 @@ func (l *EgressLinkDocument) Withdraw(operationID string, now time.Time) (change
 	if l.OperationID != operationID || l.RemovedTime != nil {
 		return false
 	}
-	l.RemovedTime, l.Hosts = &now, nil
+	l.remove(l.OperationID, l.RequestTime, now)
 	return true
 }
 
@@ -106,8 +110,12 @@ func (l *EgressLinkDocument) End(clusterUID, operationID string, now time.Time) 
 	if l.ClusterUID != clusterUID || l.RemovedTime != nil {
 		return false
 	}
-	l.OperationID, l.RequestTime, l.RemovedTime, l.Hosts = operationID, now, &now, nil
+	l.remove(operationID, now, now)
 	return true
+}
+
+func (l *EgressLinkDocument) remove(operationID string, requestTime, now time.Time) {
+	l.OperationID, l.RequestTime, l.RemovedTime, l.Hosts, l.Intent = operationID, requestTime, &now, nil, ""
 }
 
 // superseded reports whether an operation has written the link already. The error is about an operation that was requested later.
@@ -203,6 +211,18 @@ func (db *DB) EndEgressLinks(ctx context.Context, clusterUID, operationID string
 		}
 	}
 	return nil
+}
+
+// SealEgressLink replaces the intent of a link that an operation wrote last, and commits that. It changes nothing if the link has another operation now, or was removed.
+func (db *DB) SealEgressLink(ctx context.Context, id uint32, operationID, intent string) error {
+	_, err := db.changeEgressLink(ctx, id, func(l *EgressLinkDocument) (bool, error) {
+		if l.OperationID != operationID || l.RemovedTime != nil || l.Intent == intent {
+			return false, nil
+		}
+		l.Intent = intent
+		return true, nil
+	})
+	return err
 }
 
 // changeEgressLink changes the document of a link, which has the generation 0 if it does not exist. It calls change again after a lost race.

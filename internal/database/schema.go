@@ -137,7 +137,8 @@ func Roles() []Role {
 			{journalContainer, []string{executeQuery}},
 			{sessionsContainer, []string{createItems, readItems, replaceItems, readChangeFeed}},
 			{accessSessionsContainer, []string{createItems, readItems, replaceItems, executeQuery, readChangeFeed}},
-			{egressLinksContainer, []string{readItems, executeQuery}},
+			// Admin signs the intents of links again with its present key.
+			{egressLinksContainer, []string{readItems, replaceItems, executeQuery}},
 		}},
 		{"monitor", []Grant{metadata,
 			// The leases of all services are in one container, and Cosmos DB has no rights for a part of it.

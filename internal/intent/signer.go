@@ -1,6 +1,9 @@
 package intent
 
 import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -39,6 +42,7 @@ type Signer struct {
 type signingKeys struct {
 	signer    jwt.Signer
 	published []byte
+	public    *keys
 	ring      keyfile.Ring
 }
 
@@ -98,14 +102,29 @@ func newSigningKeys(handle *keyset.Handle) (*signingKeys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the public keys cannot be published: %w", err)
 	}
-	if _, err := parseKeys(published); err != nil {
+	known, err := parseKeys(published)
+	if err != nil {
 		return nil, err
 	}
-	return &signingKeys{signer: signer, published: published, ring: keyfile.RingOf(handle)}, nil
+	return &signingKeys{signer: signer, published: published, public: known, ring: keyfile.RingOf(handle)}, nil
 }
 
 // Ring returns the IDs of the keys in use.
 func (s *Signer) Ring() keyfile.Ring { return s.current().ring }
+
+// Verifier returns a Verifier of the intents that the Signer has signed with keys that are in use.
+func (s *Signer) Verifier() *Verifier {
+	return &Verifier{issuer: s.issuer, audience: s.audience, now: time.Now, run: func(context.Context) {}, find: func(_ context.Context, id string) (*keys, bool, error) {
+		known := s.current().public
+		return known, known.ids[id], nil
+	}}
+}
+
+// Primary reports whether the primary key has signed an intent. The intent is not verified.
+func (s *Signer) Primary(signed string) bool {
+	id, err := keyID(signed)
+	return err == nil && id == keyName(s.Ring().Primary)
+}
 
 // KeySet returns the JSON Web Key Set of the public keys.
 func (s *Signer) KeySet() []byte { return s.current().published }
@@ -146,6 +165,11 @@ func list(values []string) []any {
 		items[n] = value
 	}
 	return items
+}
+
+// keyName returns the ID of a key as a JWS has it.
+func keyName(id uint32) string {
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, id))
 }
 
 // validate returns an error for an intent that names no operation, engineer, elevation or action, or that is valid for too

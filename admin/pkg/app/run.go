@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/egresslink"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/live"
@@ -153,12 +154,14 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	httpServer.RegisterOnShutdown(elevations.Release)
+	links := egresslink.NewSealer(db, signer, p.Log, p.Metrics)
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { keepFresh(workers) })
 	wg.Go(func() { monitor.Run(workers) })
 	wg.Go(func() { elevations.Run(workers) })
 	wg.Go(func() { api.CheckTickets(workers) })
+	wg.Go(func() { links.Run(workers) })
 	if changes != nil {
 		wg.Go(func() { changes.Run(workers) })
 	}

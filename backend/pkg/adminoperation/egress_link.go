@@ -22,7 +22,7 @@ func (e *Executor) setEgressLink(ctx context.Context, o *database.AdminOperation
 	refused := e.takesEgressLinks(ctx, o.Target)
 	if refused == nil {
 		_, err := e.db.AssignEgressLink(ctx, id, database.EgressLinkDocument{ClusterUID: o.Target.ClusterUID, ResourceID: o.Target.ResourceID, Hosts: p.Hosts,
-			OperationID: o.OperationID, RequestTime: o.StartTime}, time.Now().UTC())
+			OperationID: o.OperationID, RequestTime: o.StartTime, Intent: o.Intent}, time.Now().UTC())
 		if err != nil {
 			return nil, err
 		}

@@ -56,6 +56,13 @@ func (s *Services) GivenSecrets() (map[string]string, error) {
 		return nil, err
 	}
 	given[r.text("admin", "intentKey", "secret")] = s.intentKey()
+	if s.Target.Configuration.Get("gatewayEgress", "intentKeys") != nil {
+		public := filepath.Join(s.Dir, "intent-public.json")
+		if err := keyfile.WritePublic(s.intentKey(), public); err != nil {
+			return nil, err
+		}
+		given[r.text("gatewayEgress", "intentKeys", "secret")] = public
+	}
 	for name, part := range map[string][]string{"gateway": {"gatewayAccess"}, "recording": {"gatewayAccess", "recordings"}} {
 		key, publicKey := filepath.Join(s.Dir, name+"-private.json"), filepath.Join(s.Dir, name+"-public.json")
 		if err := seal.CreatePair(key, publicKey); err != nil {

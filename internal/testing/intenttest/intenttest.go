@@ -1,9 +1,7 @@
-// Package intenttest signs intents for tests, as admin does, and verifies them with the keys that it serves over HTTP.
+// Package intenttest signs intents for tests, as admin does, and verifies them.
 package intenttest
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -26,17 +24,24 @@ type Admin struct {
 	Verifier *intent.Verifier
 }
 
-// New returns an Admin whose keys are served until the test ends.
+// New returns an Admin with a new key.
 func New(t testing.TB) *Admin {
 	t.Helper()
-	issuer, audience := intent.RegionIssuer(TrustDomain)
-	signer, err := intent.NewSigner(issuer, audience)
+	admin, err := Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(signer.KeySet()) }))
-	t.Cleanup(keys.Close)
-	return &Admin{Signer: signer, Verifier: intent.NewVerifier(intent.VerifierOptions{Issuer: issuer, Audience: audience, KeysURL: keys.URL, Client: keys.Client()})}
+	return admin
+}
+
+// Open is New for an Admin that several tests share.
+func Open() (*Admin, error) {
+	issuer, audience := intent.RegionIssuer(TrustDomain)
+	signer, err := intent.NewSigner(issuer, audience)
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{Signer: signer, Verifier: signer.Verifier()}, nil
 }
 
 // Elevation returns an active elevation, for all actions on the region, of the actor of an operation that ends after a duration.

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -11,6 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
@@ -20,11 +21,6 @@ import (
 // has ended.
 func Run(ctx context.Context, p *process.Process, options Options) error {
 	listeners := map[policy.Protocol]net.Listener{}
-	closeAll := func() {
-		for _, listener := range listeners {
-			_ = listener.Close()
-		}
-	}
 	for _, each := range []struct {
 		flag, address string
 		protocol      policy.Protocol
@@ -34,18 +30,24 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		}
 		listener, err := net.Listen("tcp", each.address)
 		if err != nil {
-			closeAll()
+			closeAll(listeners)
 			return fmt.Errorf("--%s: %w", each.flag, err)
 		}
 		listeners[each.protocol] = listener
 	}
 	db, err := database.Open(ctx, options.Database)
 	if err != nil {
-		closeAll()
+		closeAll(listeners)
 		return err
 	}
 	defer db.Close()
 	return Serve(ctx, p, options, Parts{Database: db, Listeners: listeners})
+}
+
+func closeAll(listeners map[policy.Protocol]net.Listener) {
+	for _, listener := range listeners {
+		_ = listener.Close()
+	}
 }
 
 // Parts are the connections of a gateway.
@@ -60,12 +62,16 @@ type Parts struct {
 func Serve(ctx context.Context, p *process.Process, options Options, parts Parts) error {
 	permitted, err := options.policy()
 	if err != nil {
-		for _, listener := range parts.Listeners {
-			err = errors.Join(err, listener.Close())
-		}
+		closeAll(parts.Listeners)
 		return fmt.Errorf("--allow-host: %w", err)
 	}
-	links := link.NewRegistry(link.Options{Source: parts.Database, Policy: permitted, ConnectionsPerLink: options.ConnectionsPerLink, NewPerSecond: options.NewPerLink, Log: p.Log, Metrics: p.Metrics})
+	intents, ring, err := intent.LoadVerifier(options.IntentKeysFile, options.TrustDomain)
+	if err != nil {
+		closeAll(parts.Listeners)
+		return fmt.Errorf("--intent-keys-file: %w", err)
+	}
+	p.Metrics.MustRegister(keyfile.Collector("intent-keys-file", ring))
+	links := link.NewRegistry(link.Options{Source: parts.Database, Policy: permitted, Intents: intents, Keys: ring, ConnectionsPerLink: options.ConnectionsPerLink, NewPerSecond: options.NewPerLink, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", links.Ready)
 	egress := server.New(server.Options{Links: links, Limits: options.Limits, Dialer: parts.Dialer, Metrics: p.Metrics, Log: p.Log})
 	var wg sync.WaitGroup

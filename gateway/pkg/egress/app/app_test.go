@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,10 +20,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
@@ -34,7 +38,7 @@ func parse(arguments ...string) (Options, error) {
 	flags := flag.NewFlagSet("gateway-egress", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	o.AddFlags(flags)
-	if err := flags.Parse(arguments); err != nil {
+	if err := flags.Parse(append([]string{"--intent-keys-file=x", "--trust-domain=test"}, arguments...)); err != nil {
 		return o, err
 	}
 	return o, o.Validate()
@@ -60,6 +64,8 @@ func TestValidate(t *testing.T) {
 		"no new ones":    {[]string{cosmos, "--listen=:0", "--new-connections-per-link=0"}, "--new-connections-per-link"},
 		"no idle time":   {[]string{cosmos, "--listen=:0", "--idle-timeout=0"}, "--idle-timeout"},
 		"negative drain": {[]string{cosmos, "--listen=:0", "--drain-connections=-1s"}, "--drain-connections"},
+		"no keys":        {[]string{cosmos, "--listen=:0", "--intent-keys-file="}, "--intent-keys-file"},
+		"no domain":      {[]string{cosmos, "--listen=:0", "--trust-domain="}, "--trust-domain"},
 		"no Cosmos DB":   {[]string{"--listen=:0"}, "--cosmos-endpoint"},
 	} {
 		if _, err := parse(tc.arguments...); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
@@ -91,7 +97,16 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options, err := parse("--cosmos-endpoint=https://localhost:8081", "--listen-connect=127.0.0.1:0", "--allow-host=quay.io")
+	private, public := filepath.Join(t.TempDir(), "private.json"), filepath.Join(t.TempDir(), "public.json")
+	if err := errors.Join(intent.CreateKeys(private), keyfile.WritePublic(private, public)); err != nil {
+		t.Fatal(err)
+	}
+	issuer, audience := intent.RegionIssuer(intenttest.TrustDomain)
+	signer, err := intent.LoadSigner(private, issuer, audience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := parse("--cosmos-endpoint=https://localhost:8081", "--listen-connect=127.0.0.1:0", "--allow-host=quay.io", "--intent-keys-file="+public, "--trust-domain="+intenttest.TrustDomain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +150,8 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 		t.Errorf("it is not ready: %+v", readiness)
 	}
 	now := time.Now().UTC()
-	if _, err := db.AssignEgressLink(t.Context(), 7, database.EgressLinkDocument{ClusterUID: "a", ResourceID: "/a", Hosts: []string{"registry.example"}, OperationID: "one", RequestTime: now}, now); err != nil {
+	assigned := (&intenttest.Admin{Signer: signer}).EgressLink(t, database.EgressLinkDocument{LinkID: "7", ClusterUID: "a", ResourceID: "/a", Hosts: []string{"registry.example"}, OperationID: "one", RequestTime: now})
+	if _, err := db.AssignEgressLink(t.Context(), 7, assigned, now); err != nil {
 		t.Fatal(err)
 	}
 	var connection net.Conn

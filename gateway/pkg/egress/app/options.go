@@ -19,6 +19,8 @@ import (
 type Options struct {
 	Process  process.Options
 	Database database.Options
+	// IntentKeysFile has the public keys of intents, with which admin signs what engineers ask for. TrustDomain is the trust domain of the region, which intents name.
+	IntentKeysFile, TrustDomain string
 	// Listen and ListenConnect are the addresses for clients that name hosts in TLS and with CONNECT, host:port.
 	Listen, ListenConnect string
 	// Hosts and Ports are what all clusters may connect to. Without ports, only 443 is permitted.
@@ -35,6 +37,8 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
+	flags.StringVar(&o.IntentKeysFile, "intent-keys-file", "", "`file` with the public Tink keyset of the keys with which admin signs what engineers ask for; a link without a signed intent is refused")
+	flags.StringVar(&o.TrustDomain, "trust-domain", "", "trust `domain` of the region")
 	flags.StringVar(&o.Listen, "listen", "", "`address` for clients that name the host in TLS; only the load balancer of the private link service may reach it, because its PROXY headers are trusted")
 	flags.StringVar(&o.ListenConnect, "listen-connect", "", "`address` for clients that name the host with HTTP CONNECT; as for --listen")
 	flags.Func("allow-host", "`names` of hosts to which all clusters may connect, separated by commas; repeatable; a host permits none below it", func(text string) error {
@@ -65,6 +69,10 @@ func (o *Options) Validate() error {
 	switch {
 	case o.Listen == "" && o.ListenConnect == "":
 		return errors.New("--listen or --listen-connect is required")
+	case o.IntentKeysFile == "":
+		return errors.New("--intent-keys-file is required")
+	case o.TrustDomain == "":
+		return errors.New("--trust-domain is required")
 	case o.Limits.Connections < 1:
 		return fmt.Errorf("--connections: %d is not positive", o.Limits.Connections)
 	case o.ConnectionsPerLink < 1:

@@ -1,6 +1,9 @@
 // Package link holds the links of the egress gateway in memory: which private endpoint belongs to which cluster, and the connections of each. A
 // Registry follows the container EgressLinks of Cosmos DB. It ends connections when their link is removed, when their host is no longer permitted,
 // and when the documents could not be read for too long.
+//
+// A document authorizes nothing unless the intent of an engineer, signed by admin, is for its link, its cluster and its hosts. The Registry verifies each version
+// once. It accepts no version that was requested before one that it has served.
 package link
 
 import (
@@ -8,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,8 +21,11 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
+	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -40,6 +48,8 @@ var (
 	ErrRemoved = errors.New("the link was removed")
 	ErrHost    = errors.New("the host is no longer permitted")
 	ErrStale   = errors.New("the links could not be read for too long")
+	// ErrUnverified is an error of Open too.
+	ErrUnverified = errors.New("the link is not verified; an engineer must assign it again")
 )
 
 // The errors of Open.
@@ -60,6 +70,9 @@ type Source interface {
 type Options struct {
 	Source Source
 	Policy *policy.Policy
+	// Intents verifies the documents. Keys returns the IDs of its keys: when they change, all documents are verified again.
+	Intents adminaction.IntentVerifier
+	Keys    func() keyfile.Ring
 	// ConnectionsPerLink is the number of connections that one link may have.
 	ConnectionsPerLink int
 	// NewPerSecond is the number of connections that one link may open per second, on average over burst.
@@ -74,13 +87,45 @@ type Options struct {
 type Registry struct {
 	options Options
 
+	// setting is held while documents are verified and set.
+	setting sync.Mutex
+	// keys are those with which the documents were verified.
+	keys keyfile.Ring
+
 	mu sync.Mutex
 	// read is the time of the last read of the documents; zero before the first.
 	read  time.Time
 	links map[uint32]*entry
+	// served are the last assignments that were served, by link. Only assignments of engineers are in it.
+	served map[uint32]served
+	// refused are the documents that were not accepted, by link.
+	refused map[uint32]refused
+	// gauge has the number of refused documents by reason.
+	gauge *prometheus.GaugeVec
 	// stale ends all connections when the documents are too old.
 	stale *time.Timer
 }
+
+// served is an assignment of a link that an engineer requested. requested is the time in the signed intent, with a precision of seconds.
+type served struct {
+	operation string
+	requested time.Time
+	removed   bool
+}
+
+// refused is a document that was not accepted, for a reason in the metric.
+type refused struct {
+	document database.EgressLinkDocument
+	reason   string
+}
+
+// The reasons in the metric of refused documents.
+const (
+	// unverified is a document for which no signed intent is.
+	unverified = "unverified"
+	// replayed is a document of an assignment that was replaced or removed.
+	replayed = "replayed"
+)
 
 // entry is a link with its connections.
 type entry struct {
@@ -95,7 +140,11 @@ func NewRegistry(options Options) *Registry {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	r := &Registry{options: options, links: map[uint32]*entry{}}
+	r := &Registry{options: options, keys: options.Keys(), links: map[uint32]*entry{}, served: map[uint32]served{}, refused: map[uint32]refused{}}
+	r.gauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gateway_egress_links_refused",
+		Help: "Links of the egress gateway whose document is not accepted, by reason: unverified (no signed intent of an engineer is for it) or replayed (its assignment was replaced or removed before)."}, []string{"reason"})
+	options.Metrics.MustRegister(r.gauge)
+	r.count()
 	options.Metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gateway_egress_links", Help: "Links of the egress gateway that belong to a cluster."}, func() float64 {
 			r.mu.Lock()
@@ -126,7 +175,7 @@ func (r *Registry) Run(ctx context.Context) {
 	for {
 		start := r.options.Now()
 		err := r.options.Source.EachEgressLink(ctx, func(item *database.Item[database.EgressLinkDocument]) error {
-			r.set(&item.Value)
+			r.set(ctx, &item.Value)
 			return nil
 		})
 		var unreadable *database.UnreadableError
@@ -135,8 +184,12 @@ func (r *Registry) Run(ctx context.Context) {
 			err = nil
 		}
 		if err == nil {
-			r.noteRead()
-			feed := database.FeedOptions{IdleInterval: feedIdle, Log: r.options.Log, Read: r.noteRead}
+			noteRead := func() {
+				r.followKeys(ctx)
+				r.noteRead()
+			}
+			noteRead()
+			feed := database.FeedOptions{IdleInterval: feedIdle, Log: r.options.Log, Read: noteRead}
 			_ = r.options.Source.TailEgressLinks(ctx, start.Add(-feedOverlap), feed, r.takeChanges) // returns when ctx ends
 			return
 		}
@@ -202,21 +255,96 @@ func (r *Registry) takeChanges(ctx context.Context, changes []database.Change) e
 			r.options.Log.ErrorContext(ctx, "an egress link cannot be decoded; ignoring the change", logkey.Error, err)
 			continue
 		}
-		r.set(&item.Value)
+		r.set(ctx, &item.Value)
 	}
 	return nil
 }
 
-// set takes over a document. Connections of the previous cluster end, and those to hosts that are no longer permitted.
-func (r *Registry) set(document *database.EgressLinkDocument) {
+// count sets the metric of refused documents. The caller holds mu.
+func (r *Registry) count() {
+	counts := map[string]float64{unverified: 0, replayed: 0}
+	for _, refused := range r.refused {
+		counts[refused.reason]++
+	}
+	for reason, n := range counts {
+		r.gauge.WithLabelValues(reason).Set(n)
+	}
+}
+
+// followKeys verifies all documents again if the keys of admin have changed: a key may have arrived after the document that it signed, or have been withdrawn.
+func (r *Registry) followKeys(ctx context.Context) {
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	now := r.options.Keys()
+	if now.Primary == r.keys.Primary && slices.Equal(now.IDs, r.keys.IDs) {
+		return
+	}
+	r.keys = now
+	r.mu.Lock()
+	var documents []database.EgressLinkDocument
+	for _, e := range r.links {
+		documents = append(documents, e.document)
+	}
+	for _, refused := range r.refused {
+		documents = append(documents, refused.document)
+	}
+	r.mu.Unlock()
+	for i := range documents {
+		r.verify(ctx, &documents[i])
+	}
+}
+
+// set takes over a document unless it is the one that the registry has.
+func (r *Registry) set(ctx context.Context, document *database.EgressLinkDocument) {
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	if id, err := database.ParseEgressLinkID(document.LinkID); err == nil {
+		r.mu.Lock()
+		e, refused := r.links[id], r.refused[id]
+		r.mu.Unlock()
+		if e != nil && refused.reason == "" && reflect.DeepEqual(e.document, *document) || refused.reason != "" && reflect.DeepEqual(refused.document, *document) {
+			return
+		}
+	}
+	r.verify(ctx, document)
+}
+
+// verify takes over a document that an engineer requested. Connections of the previous cluster end, and those to hosts that are no longer permitted. A document that is
+// not verified ends the connections of its link. One that an engineer requested before another one that was served changes nothing.
+func (r *Registry) verify(ctx context.Context, document *database.EgressLinkDocument) {
 	id, err := database.ParseEgressLinkID(document.LinkID)
 	if err != nil {
 		r.options.Log.Error("an egress link has an invalid ID; ignoring", logkey.Key, document.LinkID, logkey.Error, err)
 		return
 	}
+	var asked *intent.Intent
+	if document.RemovedTime == nil {
+		asked, err = adminaction.VerifyEgressLink(ctx, r.options.Intents, document)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.links[id]
+	e, last := r.links[id], r.served[id]
+	switch {
+	case err != nil:
+		if e != nil {
+			e.end(ErrUnverified)
+			delete(r.links, id)
+		}
+		r.refuse(id, document, unverified, err.Error())
+		return
+	case asked == nil: // removed
+		last.removed = true
+		if last.operation != "" {
+			r.served[id] = last
+		}
+	case asked.IssuedAt.Before(last.requested), last.removed && asked.OperationID == last.operation:
+		r.refuse(id, document, replayed, "the operation "+last.operation+" has replaced or removed the assignment")
+		return
+	default:
+		r.served[id] = served{operation: asked.OperationID, requested: asked.IssuedAt}
+	}
+	delete(r.refused, id)
+	r.count()
 	if e != nil && (document.RemovedTime != nil || document.ClusterUID != e.document.ClusterUID || document.Generation != e.document.Generation) {
 		e.end(ErrRemoved)
 		delete(r.links, id)
@@ -239,6 +367,14 @@ func (r *Registry) set(document *database.EgressLinkDocument) {
 			c.cancel(ErrHost)
 		}
 	}
+}
+
+// refuse notes a document that is not accepted.
+func (r *Registry) refuse(id uint32, document *database.EgressLinkDocument, reason, message string) {
+	r.refused[id] = refused{*document, reason}
+	r.count()
+	r.options.Log.Error("an egress link is not accepted; assign it again", logkey.Link, document.LinkID, logkey.ClusterUID, document.ClusterUID, logkey.ResourceID, document.ResourceID,
+		logkey.OperationID, document.OperationID, logkey.Reason, reason, logkey.Message, message)
 }
 
 func (e *entry) end(cause error) {
@@ -267,8 +403,8 @@ type Cluster struct {
 	Generation      int64
 }
 
-// Open counts a connection of a link. The error is ErrUnknown, ErrBusy, ErrRate, or ErrStale. The caller must call Close. The context of the connection ends
-// with ctx, and with the cause ErrRemoved, ErrHost or ErrStale.
+// Open counts a connection of a link. The error is ErrUnknown, ErrUnverified, ErrBusy, ErrRate, or ErrStale. The caller must call Close. The context of the connection
+// ends with ctx, and with the cause ErrRemoved, ErrUnverified, ErrHost or ErrStale.
 func (r *Registry) Open(ctx context.Context, id uint32) (*Connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,7 +412,10 @@ func (r *Registry) Open(ctx context.Context, id uint32) (*Connection, error) {
 		return nil, ErrStale
 	}
 	e := r.links[id]
-	if e == nil {
+	switch {
+	case e == nil && r.refused[id].reason == unverified:
+		return nil, ErrUnverified
+	case e == nil:
 		return nil, ErrUnknown
 	}
 	cluster := Cluster{Link: id, UID: e.document.ClusterUID, ResourceID: e.document.ResourceID, Generation: e.document.Generation}

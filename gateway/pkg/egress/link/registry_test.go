@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +21,24 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+// sharedAdmin is that of all tests.
+var sharedAdmin = sync.OnceValues(intenttest.Open)
+
+// admin returns who signs the intents of the tests.
+func admin(t testing.TB) *intenttest.Admin {
+	t.Helper()
+	a, err := sharedAdmin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
 
 func options(t *testing.T, source link.Source) link.Options {
 	t.Helper()
@@ -30,7 +46,7 @@ func options(t *testing.T, source link.Source) link.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return link.Options{Source: source, Policy: p, ConnectionsPerLink: 2, NewPerSecond: 100, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry()}
+	return link.Options{Source: source, Policy: p, Intents: admin(t).Verifier, Keys: admin(t).Signer.Ring, ConnectionsPerLink: 2, NewPerSecond: 100, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry()}
 }
 
 // start runs a registry until the test ends.
@@ -58,8 +74,8 @@ func open(t *testing.T, r *link.Registry, id uint32) *link.Connection {
 
 func assign(t *testing.T, db *database.DB, id uint32, cluster, operation string, hosts ...string) {
 	t.Helper()
-	now := time.Now().UTC()
-	if _, err := db.AssignEgressLink(t.Context(), id, database.EgressLinkDocument{ClusterUID: cluster, ResourceID: "/" + cluster, Hosts: hosts, OperationID: operation, RequestTime: now}, now); err != nil {
+	signed := admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: strconv.FormatUint(uint64(id), 10), ClusterUID: cluster, ResourceID: "/" + cluster, Hosts: hosts, OperationID: operation})
+	if _, err := db.AssignEgressLink(t.Context(), id, signed, signed.RequestTime); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -155,7 +171,7 @@ func (s *source) TailEgressLinks(ctx context.Context, _ time.Time, options datab
 // TestStaleLinks checks the bounds of a registry whose source is away: not ready, and then no connection.
 func TestStaleLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{documents: []database.EgressLinkDocument{{LinkID: "7", Generation: 1, ClusterUID: "a"}, {LinkID: "zero", Generation: 1, ClusterUID: "b"}}, read: make(chan struct{})}
+		s := &source{documents: []database.EgressLinkDocument{admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "a"}), {LinkID: "zero", Generation: 1, ClusterUID: "b"}}, read: make(chan struct{})}
 		r := link.NewRegistry(options(t, s))
 		if err := r.Ready(t.Context()); err == nil {
 			t.Error("ready before the first read")
@@ -226,7 +242,8 @@ func TestListingIsRetried(t *testing.T) {
 // TestRateOfNewConnections checks that a link may open the connections of ten seconds at once, and then as many as its rate permits.
 func TestRateOfNewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{documents: []database.EgressLinkDocument{{LinkID: "7", Generation: 1, ClusterUID: "a"}, {LinkID: "8", Generation: 1, ClusterUID: "b"}}, read: make(chan struct{})}
+		s := &source{documents: []database.EgressLinkDocument{admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "a"}),
+			admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "b"})}, read: make(chan struct{})}
 		o := options(t, s)
 		o.NewPerSecond = 3
 		r := link.NewRegistry(o)

@@ -38,6 +38,8 @@ const (
 	NoLink Outcome = "no-link"
 	// Stale is a connection that was refused because the links could not be read for too long.
 	Stale Outcome = "stale"
+	// UnverifiedLink is a connection of a link for whose document no signed intent of an engineer is.
+	UnverifiedLink Outcome = "unverified-link"
 	// Busy and BusyLink are connections beyond the limits of the gateway and of their link, RateLink one beyond the rate of new connections.
 	Busy     Outcome = "busy"
 	BusyLink Outcome = "busy-link"
@@ -99,7 +101,7 @@ func (s *Server) serve(ctx context.Context, protocol policy.Protocol, client net
 		c.cluster = opened.Cluster
 	}
 	if err != nil {
-		c.refuse(map[error]Outcome{link.ErrStale: Stale, link.ErrBusy: BusyLink, link.ErrRate: RateLink, link.ErrUnknown: Outcome(policy.UnknownLink)}[err], err.Error())
+		c.refuse(map[error]Outcome{link.ErrStale: Stale, link.ErrBusy: BusyLink, link.ErrRate: RateLink, link.ErrUnknown: Outcome(policy.UnknownLink), link.ErrUnverified: UnverifiedLink}[err], err.Error())
 		return
 	}
 	defer opened.Close()
@@ -218,18 +220,21 @@ func (c *connection) tunnel(ctx context.Context, upstream net.Conn, first []byte
 // End is why a connection that was permitted ended, as in the label of the metric and in access records.
 type End string
 
-// The ends: by one side, without bytes, with the link or the permission of its host, because of stale links, or with the gateway.
+// The ends: by one side, without bytes, with the link or the permission of its host, because of a link that is not verified or of stale links, or with the gateway.
 const (
-	EndClosed  End = "closed"
-	EndIdle    End = "idle"
-	EndRemoved End = "removed"
-	EndHost    End = "host"
-	EndStale   End = "stale"
-	EndStopped End = "stopped"
+	EndClosed     End = "closed"
+	EndIdle       End = "idle"
+	EndRemoved    End = "removed"
+	EndHost       End = "host"
+	EndUnverified End = "unverified"
+	EndStale      End = "stale"
+	EndStopped    End = "stopped"
 )
 
 // ends returns all ends.
-func ends() []End { return []End{EndClosed, EndIdle, EndRemoved, EndHost, EndStale, EndStopped} }
+func ends() []End {
+	return []End{EndClosed, EndIdle, EndRemoved, EndHost, EndUnverified, EndStale, EndStopped}
+}
 
 func endOf(ctx context.Context, end relay.End) End {
 	if end != relay.EndCanceled {
@@ -240,6 +245,8 @@ func endOf(ctx context.Context, end relay.End) End {
 		return EndRemoved
 	case errors.Is(cause, link.ErrHost):
 		return EndHost
+	case errors.Is(cause, link.ErrUnverified):
+		return EndUnverified
 	case errors.Is(cause, link.ErrStale):
 		return EndStale
 	}

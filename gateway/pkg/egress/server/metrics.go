@@ -15,7 +15,7 @@ type metrics struct {
 
 // outcomes returns all outcomes.
 func outcomes() []Outcome {
-	all := []Outcome{Local, NoLink, Stale, Busy, BusyLink, RateLink, Timeout, Malformed, Address, Unresolved, Unreachable, Canceled}
+	all := []Outcome{Local, NoLink, UnverifiedLink, Stale, Busy, BusyLink, RateLink, Timeout, Malformed, Address, Unresolved, Unreachable, Canceled}
 	for _, reason := range policy.Reasons() {
 		all = append(all, Outcome(reason))
 	}
@@ -27,7 +27,7 @@ func newMetrics(registry prometheus.Registerer, open func() float64) *metrics {
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_egress_connections_total",
 			Help: "Connections to the egress gateway, by protocol (sni, connect) and outcome: permitted, or why it was refused. docs/operators/egress-gateway.md explains each."}, []string{"protocol", "outcome"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_egress_connections_ended_total",
-			Help: "Permitted connections of the egress gateway that have ended, by reason: closed by one side, idle, link removed, host no longer permitted, stale links, or stopped with the gateway."}, []string{"reason"}),
+			Help: "Permitted connections of the egress gateway that have ended, by reason: closed by one side, idle, link removed, host no longer permitted, link no longer verified, stale links, or stopped with the gateway."}, []string{"reason"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_egress_bytes_total",
 			Help: "Bytes of ended connections of the egress gateway, by direction: sent by clients, or received by them."}, []string{"direction"}),
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "gateway_egress_records_suppressed_total",

@@ -41,6 +41,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
@@ -73,12 +74,23 @@ func runUpstream() {
 // links is a source of documents that a test changes.
 type links struct {
 	*database.DB
+	t         testing.TB
+	admin     *intenttest.Admin
 	mu        sync.Mutex
 	documents map[string]database.EgressLinkDocument
 	changed   chan struct{}
 }
 
+// set stores a document, with a signed intent unless it is removed.
 func (l *links) set(d database.EgressLinkDocument) {
+	l.t.Helper()
+	if d.RemovedTime == nil {
+		d = l.admin.EgressLink(l.t, d)
+	}
+	l.store(d)
+}
+
+func (l *links) store(d database.EgressLinkDocument) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.documents[d.LinkID] = d
@@ -190,7 +202,7 @@ func start(t testing.TB, limits server.Limits, change func(*link.Options)) *gate
 func startAt(t testing.TB, listeners map[policy.Protocol]net.Listener, limits server.Limits, change func(*link.Options)) *gateway {
 	t.Helper()
 	g := &gateway{t: t, clock: clocktest.New(), closed: make(chan struct{}), log: &log{}, metrics: prometheus.NewRegistry(), addresses: map[policy.Protocol]string{}, names: map[string][]string{}, network: map[string]string{},
-		links: &links{documents: map[string]database.EgressLinkDocument{}, changed: make(chan struct{})}}
+		links: &links{t: t, admin: intenttest.New(t), documents: map[string]database.EgressLinkDocument{}, changed: make(chan struct{})}}
 	logger := slog.New(slog.NewJSONHandler(g.log, nil))
 	p, err := policy.New([]string{"quay.example", "private.example", "unknown.example", "closed.example"}, []uint16{443, 8443})
 	if err != nil {
@@ -198,7 +210,11 @@ func startAt(t testing.TB, listeners map[policy.Protocol]net.Listener, limits se
 	}
 	g.links.set(database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "uid-a", ResourceID: "/subscriptions/s/clusters/a", Hosts: []string{"registry-a.example"}})
 	g.links.set(database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "uid-b", ResourceID: "/subscriptions/s/clusters/b"})
-	options := link.Options{Source: g.links, Policy: p, ConnectionsPerLink: 5000, NewPerSecond: 1_000_000, Log: logger, Metrics: g.metrics}
+	options := link.Options{Source: g.links, Intents: g.links.admin.Verifier, Keys: g.links.admin.Signer.Ring, Policy: p, ConnectionsPerLink: 5000, NewPerSecond: 1_000_000, Log: logger, Metrics: g.metrics}
+	// Somebody has written the document of another link and has changed the cluster.
+	forged := g.links.admin.EgressLink(t, database.EgressLinkDocument{LinkID: "10", Generation: 1, ClusterUID: "uid-a", ResourceID: "/subscriptions/s/clusters/a"})
+	forged.ClusterUID = "uid-b"
+	g.links.store(forged)
 	if change != nil {
 		change(&options)
 	}
@@ -464,6 +480,7 @@ func TestRefusals(t *testing.T) {
 		"another host":            {7, "evil.example", server.Outcome(policy.Host), "access denied", false},
 		"host of another cluster": {8, "registry-a.example", server.Outcome(policy.Host), "access denied", false},
 		"unknown link":            {99, "quay.example", server.Outcome(policy.UnknownLink), "access denied", false},
+		"unverified link":         {10, "quay.example", server.UnverifiedLink, "access denied", false},
 		"no name":                 {7, "", server.Outcome(policy.MissingName), "access denied", false},
 		"address":                 {7, "127.0.0.1", server.Outcome(policy.MissingName), "access denied", false},
 		"private addresses only":  {7, "private.example", server.Address, "access denied", false},
@@ -496,6 +513,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"another host":   {7, "evil.example:443", 403, server.Outcome(policy.Host)},
 		"unknown link":   {99, "quay.example:443", 403, server.Outcome(policy.UnknownLink)},
+		"unverified":     {10, "quay.example:443", 403, server.UnverifiedLink},
 		"another port":   {7, "quay.example:22", 403, server.Outcome(policy.Port)},
 		"address":        {7, "127.0.0.1:443", 403, server.Outcome(policy.InvalidName)},
 		"IPv6":           {7, "[::1]:443", 403, server.Outcome(policy.InvalidName)},
@@ -933,7 +951,7 @@ func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
 		_ = connection.Close()
 	}
 	_ = listener.Close()
-	if n := testutil.CollectAndCount(g.metrics, "gateway_egress_connections_total"); n != 38 {
+	if n := testutil.CollectAndCount(g.metrics, "gateway_egress_connections_total"); n != 40 {
 		t.Errorf("the metric has %d series", n)
 	}
 }

@@ -123,8 +123,8 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 	if o.keyset == "" {
 		return r, e.rotateLocal(r, o)
 	}
-	if r.Replicas, err = o.replicasByService(); err == nil && kind.Verifier != "" && len(r.Replicas[kind.Verifier]) == 0 {
-		err = fmt.Errorf("--replica: the metrics of all replicas of %s are required: they verify what the keys sign", kind.Verifier)
+	if r.Replicas, err = o.replicasByService(); err == nil && len(kind.Verifiers) > 0 && len(r.Replicas[kind.Verifiers[0]]) == 0 {
+		err = fmt.Errorf("--replica: the metrics of all replicas of %s are required: they verify what the keys sign", kind.Verifiers[0])
 	}
 	return r, err
 }
@@ -161,9 +161,11 @@ func (e *environment) rotateLocal(r *keyrotation.Rotation, o keysRotateOptions) 
 		r.Replicas[service] = []string{metricsURL(endpoints, process)}
 	}
 	for process := range endpoints.Ops {
-		// The name of the management cluster is before that of the program.
-		if r.Kind.Verifier != "" && strings.HasSuffix(process, "-"+r.Kind.Verifier) {
-			r.Replicas[r.Kind.Verifier] = append(r.Replicas[r.Kind.Verifier], metricsURL(endpoints, process))
+		for _, verifier := range r.Kind.Verifiers {
+			// The name of a management cluster may be before that of the program.
+			if process == verifier || strings.HasSuffix(process, "-"+verifier) {
+				r.Replicas[verifier] = append(r.Replicas[verifier], metricsURL(endpoints, process))
+			}
 		}
 	}
 	return nil

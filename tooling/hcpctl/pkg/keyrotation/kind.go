@@ -25,9 +25,10 @@ type Kind struct {
 	Needed time.Duration
 	// Public is true if a public keyset belongs to the keyset, and PerShard if each provision shard has a keyset of its own.
 	Public, PerShard bool
-	// Verifier is the service whose replicas verify with the public keyset in the file of VerifierFlag; "" if there is none. The new key signs nothing
-	// before they have it.
-	Verifier, VerifierFlag string
+	// Verifiers are the services whose replicas verify with the public keyset in the file of VerifierFlag. The new key signs nothing before they have it. Each
+	// region has the first; it may have no others.
+	Verifiers    []string
+	VerifierFlag string
 	// progress reports how many values need the former key.
 	progress func(ctx context.Context, r *Rotation, former, next string) (Progress, error)
 }
@@ -38,9 +39,10 @@ func Kinds() []Kind {
 		{Name: "signing-keys", Service: "cluster-service", Flag: "secrets-key-file", Others: []string{"backend"}, progress: signingKeys},
 		{Name: "credentials", Service: "frontend", Flag: "credential-key-file", Needed: 24 * time.Hour},
 		{Name: "skip-tokens", Service: "frontend", Flag: "skip-token-key-file", Needed: 24 * time.Hour},
-		// The keys sign intents, which are valid for an hour, and elevations: a day until they are activated, then 8 hours.
+		// The keys sign intents, which are valid for an hour, and elevations: a day until they are activated, then 8 hours. Admin signs the intents of egress links
+		// again within minutes.
 		{Name: "intents", Service: "admin", Flag: "intent-key-file", Needed: 32 * time.Hour,
-			Public: true, Verifier: "gateway-tunnel", VerifierFlag: "intent-keys-file"},
+			Public: true, Verifiers: []string{"gateway-tunnel", "gateway-egress"}, VerifierFlag: "intent-keys-file"},
 		{Name: "agent", Service: "maestro-agent", Flag: "secrets-key-file", Others: []string{"cluster-service"}, Public: true, PerShard: true, progress: agent},
 	}
 }

@@ -32,7 +32,7 @@ type Rotation struct {
 	Keyset, PublicKeyset string
 	// Shard is the provision shard of the keyset if Kind.PerShard is set.
 	Shard string
-	// Replicas are the URLs of the metrics of all replicas, by service. Those of Kind.Verifier may be missing: then no replica verifies.
+	// Replicas are the URLs of the metrics of all replicas, by service. Those of Kind.Verifiers may be missing: then no replica verifies.
 	Replicas map[string][]string
 	// Publish stores the changed files where the replicas read them; nil if they read Keyset and PublicKeyset. It must have no effect when
 	// it is repeated.
@@ -118,7 +118,7 @@ func (r *Rotation) begin(ctx context.Context) (*record, error) {
 			return nil, fmt.Errorf("the replica %s does not use %s: it has the keys %v with the primary key %d, and the file has %v", url, r.Keyset, used.IDs, used.Primary, ring.IDs)
 		}
 	}
-	for _, url := range r.Replicas[r.Kind.Verifier] {
+	for _, url := range r.verifiers().replicas {
 		used, err := r.ring(ctx, url, r.Kind.VerifierFlag)
 		if err != nil {
 			return nil, err
@@ -236,7 +236,11 @@ func (r *Rotation) users() readers { return readers{r.Replicas[r.Kind.Service], 
 
 // verifiers returns the replicas that verify with the public keyset.
 func (r *Rotation) verifiers() readers {
-	return readers{r.Replicas[r.Kind.Verifier], r.Kind.VerifierFlag}
+	var replicas []string
+	for _, service := range r.Kind.Verifiers {
+		replicas = append(replicas, r.Replicas[service]...)
+	}
+	return readers{replicas, r.Kind.VerifierFlag}
 }
 
 // await waits until a condition holds for the keys of all replicas.
