@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,7 +27,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
-func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+// shared is the management cluster of all tests. prepared is done when it has the objects of prepare.
+var (
+	shared   kubeapitest.Shared
+	prepared sync.Once
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	shared.Close()
+	os.Exit(leaktest.Check(code))
+}
+
+// agentTests is the number of runs of TestAgent, each of which has a namespace of its own.
+var agentTests atomic.Int32
 
 // apiClient sends requests to an API server with the certificate of a kubeconfig.
 type apiClient struct {
@@ -97,13 +112,14 @@ const jsonType, mergeType = "application/json", "application/merge-patch+json"
 
 // TestAgent sends requests as Maestro's agent. Cluster Service's tests apply everything that it renders with the same rights.
 func TestAgent(t *testing.T) {
-	cluster := kubeapitest.Start(t)
+	cluster := withHostedCluster(t)
 	agent := newAPIClient(t, cluster.Server, cluster.AgentKubeconfig(t))
 	administrator := newAPIClient(t, cluster.Server, cluster.Kubeconfig())
 
-	const namespace = "/api/v1/namespaces/ocm-test-1"
-	const deployments, services = "/apis/apps/v1/namespaces/ocm-test-1/deployments", namespace + "/services"
-	const hosted = "/apis/hypershift.openshift.io/v1beta1/namespaces/ocm-test-1/hostedclusters"
+	name := fmt.Sprintf("ocm-agent-%d", agentTests.Add(1))
+	namespace := "/api/v1/namespaces/" + name
+	deployments, services := "/apis/apps/v1/namespaces/"+name+"/deployments", namespace+"/services"
+	hosted := "/apis/hypershift.openshift.io/v1beta1/namespaces/" + name + "/hostedclusters"
 	container := `{"containers":[{"name":"c","image":"example.com/program"}]}`
 	deployment := `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":` + container + `}}}`
 	prepare := func(method, path, body string) {
@@ -112,8 +128,7 @@ func TestAgent(t *testing.T) {
 			t.Fatalf("%s %s: %d %s", method, path, status, answer)
 		}
 	}
-	prepare(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kubeapitest.HostedClusters)
-	if status, answer := agent.do(t, http.MethodPost, "/api/v1/namespaces", jsonType, `{"metadata":{"name":"ocm-test-1"}}`); status != http.StatusCreated {
+	if status, answer := agent.do(t, http.MethodPost, "/api/v1/namespaces", jsonType, fmt.Sprintf(`{"metadata":{"name":%q}}`, name)); status != http.StatusCreated {
 		t.Fatalf("creating a namespace: %d %s", status, answer)
 	}
 	prepare(http.MethodPost, deployments, deployment)
@@ -123,14 +138,7 @@ func TestAgent(t *testing.T) {
 	prepare(http.MethodPost, services, service("deleted"))
 	prepare(http.MethodPost, services, service("kept"))
 	prepare(http.MethodDelete, services+"/deleted", "")
-	eventually.Soon(t, "the API server serves HostedClusters", func() error {
-		status, answer := administrator.do(t, http.MethodPost, hosted, jsonType,
-			`{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"deleted","finalizers":["a/b"]}}`)
-		if status != http.StatusCreated && status != http.StatusConflict {
-			return fmt.Errorf("%d %s", status, answer)
-		}
-		return nil
-	})
+	prepare(http.MethodPost, hosted, `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"deleted","finalizers":["a/b"]}}`)
 	prepare(http.MethodDelete, hosted+"/deleted", "")
 
 	image := func(image string) string {
@@ -224,10 +232,17 @@ const (
 	hosted        = "/apis/hypershift.openshift.io/v1beta1/namespaces/ocm-test-1/hostedclusters"
 )
 
-// withHostedCluster returns a management cluster with a HostedCluster.
+// withHostedCluster returns the management cluster, which has a HostedCluster.
 func withHostedCluster(t *testing.T) *kubeapitest.Cluster {
 	t.Helper()
-	cluster := kubeapitest.Start(t)
+	cluster := shared.Cluster(t)
+	prepared.Do(func() { prepare(t, cluster) })
+	return cluster
+}
+
+// prepare creates a HostedCluster and its objects.
+func prepare(t *testing.T, cluster *kubeapitest.Cluster) {
+	t.Helper()
 	administrator := newAPIClient(t, cluster.Server, cluster.Kubeconfig())
 	for _, object := range []struct{ path, body string }{
 		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kubeapitest.HostedClusters},
@@ -249,8 +264,6 @@ func withHostedCluster(t *testing.T) *kubeapitest.Cluster {
 		}
 		return nil
 	})
-
-	return cluster
 }
 
 // try sends the attempts, and those that no program with an annotation of its own may make.

@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
@@ -34,12 +35,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 )
 
+// shared is the management cluster of all tests.
+var shared kubeapitest.Shared
+
 func TestMain(m *testing.M) {
 	if description := os.Getenv(processVariable); description != "" {
 		fmt.Fprintln(os.Stderr, runAgent(description))
 		os.Exit(1)
 	}
-	os.Exit(leaktest.Check(m.Run()))
+	code := m.Run()
+	shared.Close()
+	os.Exit(leaktest.Check(code))
 }
 
 const (

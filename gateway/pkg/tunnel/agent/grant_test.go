@@ -44,7 +44,7 @@ func granter(t *testing.T, cluster *kubeapitest.Cluster, admin *intenttest.Admin
 // TestTokensHaveRightsOfMode requests tokens through a tunnel from an agent with no more rights than it has in a management cluster, and uses them with a real API
 // server, through the tunnel.
 func TestTokensHaveRightsOfMode(t *testing.T) {
-	cluster, admin := kubeapitest.Start(t), intenttest.New(t)
+	cluster, admin := shared.Cluster(t), intenttest.New(t)
 	r := newRegion(t, 1, nil)
 	r.start(func(o *agent.Options) { o.Granter = granter(t, cluster, admin) })
 	for _, mode := range []adminv1.AccessMode{adminv1.AccessRead, adminv1.AccessAdmin} {
@@ -61,7 +61,7 @@ func TestTokensHaveRightsOfMode(t *testing.T) {
 
 // TestIntentsForOtherActionsGetNoToken presents intents that do not permit a session with the management cluster.
 func TestIntentsForOtherActionsGetNoToken(t *testing.T) {
-	cluster, admin := kubeapitest.Start(t), intenttest.New(t)
+	cluster, admin := shared.Cluster(t), intenttest.New(t)
 	g := granter(t, cluster, admin)
 	long := time.Now().Add(-13 * time.Minute).Truncate(time.Second)
 	other := intenttest.New(t)
