@@ -67,14 +67,19 @@ func (c *computation) accessPolicy() any { return c.section("admin", "accessPoli
 // regionSettings returns the configuration file of Cluster Service, and mounts the pull secret that it names.
 func (c *computation) regionSettings() any {
 	settings := c.section("clusterService", "config")
+	settings["pullSecretFile"] = c.mountPullSecret()
+	return settings
+}
+
+// mountPullSecret mounts the pull secret of OpenShift's images, and returns the path of its file.
+func (c *computation) mountPullSecret() string {
 	reference := c.target.Configuration.Get("clusterService", "pullSecret")
 	if reference == nil {
 		c.fail("clusterService.pullSecret: is required, and no layer sets it")
-		return settings
+		return ""
 	}
 	c.mount("keys", c.vault("clusterService.pullSecret", reference), File{"pull-secret", c.text("clusterService", "pullSecret", "secret")})
-	settings["pullSecretFile"] = "/secrets/keys/pull-secret"
-	return settings
+	return "/secrets/keys/pull-secret"
 }
 
 // consumers sets the management clusters of the region that the Maestro server registers. The server refuses works for others.
@@ -127,17 +132,33 @@ func (c *computation) shards() any {
 		return nil
 	}
 	for i, cluster := range clusters.Items {
-		name, key := cluster.Get("name"), cluster.Get("agent", "secretsPublicKey")
+		name := cluster.Get("name")
 		shard, _ := cluster.Get("shard").Plain().(map[string]any)
-		if name == nil || key == nil || shard == nil {
-			c.fail("managementClusters[%d]: name, shard and agent.secretsPublicKey are required", i)
+		if name == nil || shard == nil {
+			c.fail("managementClusters[%d]: name and shard are required", i)
 			continue
 		}
 		shard["name"] = name.Value
 		shards = append(shards, shard)
+	}
+	c.mountShardKeys()
+	c.set["shard-keys-dir"] = "/secrets/shard-keys"
+	return map[string]any{"provisionShards": shards}
+}
+
+// mountShardKeys mounts the public keys of the agents of the region's management clusters.
+func (c *computation) mountShardKeys() {
+	clusters := c.target.Configuration.Get("managementClusters")
+	if clusters == nil {
+		return
+	}
+	for i, cluster := range clusters.Items {
+		name, key := cluster.Get("name"), cluster.Get("agent", "secretsPublicKey")
+		if name == nil || key == nil {
+			c.fail("managementClusters[%d]: name and agent.secretsPublicKey are required", i)
+			continue
+		}
 		path := fmt.Sprintf("managementClusters[%d].agent.secretsPublicKey", i)
 		c.mount("shard-keys", c.vault(path, key), File{fmt.Sprintf("%v.json", name.Value), fmt.Sprint(key.Get("secret").Value)})
 	}
-	c.set["shard-keys-dir"] = "/secrets/shard-keys"
-	return map[string]any{"provisionShards": shards}
 }

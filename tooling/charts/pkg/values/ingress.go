@@ -72,19 +72,10 @@ func meshValues(c *computation) any {
 
 // ingressValues returns the gateways. MISE checks requests of ARM where the frontend relies on it.
 func ingressValues(c *computation) any {
-	arm, admin := c.gateway(workload.ARMGateway, mesh.Frontend, "frontend"), c.gateway(workload.AdminGateway, mesh.Admin, "admin")
-	// Watches and followed logs last as long as their sessions. The portal limits its responses itself, as it sends events to pages.
-	access := c.route("access", mesh.GatewayAccess)
-	access.Streams = true
-	admin.Routes = append(admin.Routes, access)
-	if c.hasPortal() {
-		portal := c.route("portal", mesh.Admin)
-		w, _ := workload.Find(mesh.Admin)
-		portal.Port, portal.Streams = w.Portal.Number, true
-		admin.Routes = append(admin.Routes, portal)
-	}
-	tunnels := c.gateway(workload.TunnelGateway, mesh.GatewayAccess, "gatewayAccess")
-	tunnels.Routes[0].Streams, tunnels.Routes[0].Prefix, tunnels.TokenRequired = true, mesh.TunnelPath, true
+	routes := c.gatewayRoutes()
+	gateway := func(name, key string) *Gateway { return c.gateway(name, key, routes[name]) }
+	arm, admin, tunnels := gateway(workload.ARMGateway, "frontend"), gateway(workload.AdminGateway, "admin"), gateway(workload.TunnelGateway, "gatewayAccess")
+	tunnels.TokenRequired = true
 	arm.ServiceTags, arm.Check = []string{armSource}, c.check()
 	c.sources(admin, workload.AdminGateway)
 	c.sources(tunnels, workload.TunnelGateway)
@@ -92,6 +83,23 @@ func ingressValues(c *computation) any {
 		"trustDomain": c.text("trustDomain"), "meshRevision": c.text("serviceCluster", "meshRevision"), "metrics": c.metrics(),
 		"replicas": c.number("ingress", "gateway", "replicas"), "resources": c.resources("ingress", "gateway", "resources"), "gateways": map[string]*Gateway{workload.ARMGateway: arm, workload.AdminGateway: admin, workload.TunnelGateway: tunnels},
 	}
+}
+
+// gatewayRoutes returns the routes of each gateway.
+func (c *computation) gatewayRoutes() map[string][]Route {
+	// Watches and followed logs last as long as their sessions. The portal limits its responses itself, as it sends events to pages.
+	access := c.route("access", mesh.GatewayAccess)
+	access.Streams = true
+	admin := []Route{c.route(workload.AdminGateway, mesh.Admin), access}
+	if c.hasPortal() {
+		portal := c.route("portal", mesh.Admin)
+		w, _ := workload.Find(mesh.Admin)
+		portal.Port, portal.Streams = w.Portal.Number, true
+		admin = append(admin, portal)
+	}
+	tunnels := c.route(workload.TunnelGateway, mesh.GatewayAccess)
+	tunnels.Streams, tunnels.Prefix = true, mesh.TunnelPath
+	return map[string][]Route{workload.ARMGateway: {c.route(workload.ARMGateway, mesh.Frontend)}, workload.AdminGateway: admin, workload.TunnelGateway: {tunnels}}
 }
 
 // sources sets the sources of a gateway to those of a part of the key ingress.
@@ -109,11 +117,11 @@ func (c *computation) sources(g *Gateway, part string) {
 	}
 }
 
-// gateway returns a gateway without its sources, with one route to a program. key is that of the program.
-func (c *computation) gateway(name string, peer mesh.Peer, key string) *Gateway {
+// gateway returns a gateway without its sources. key is that of the program of its first route.
+func (c *computation) gateway(name, key string, routes []Route) *Gateway {
 	c.workload = workload.Workload{Key: []string{"ingress", name}}
 	g := &Gateway{
-		Routes: []Route{c.route(name, peer)}, Identity: c.identity("managedIdentity"), Vault: c.text("keyVaults", "service"),
+		Routes: routes, Identity: c.identity("managedIdentity"), Vault: c.text("keyVaults", "service"),
 		Address: c.text("serviceCluster", "name") + "-" + name, ResourceGroup: c.text("resourceGroups", "serviceCluster"),
 		ServiceTags: []string{}, Ranges: []string{},
 	}

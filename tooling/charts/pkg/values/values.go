@@ -292,17 +292,24 @@ func (c *computation) replicas() int64 {
 // flags computes the flags of the keys that configure the program. Secrets and certificates are files of volumes.
 func (c *computation) flags() {
 	c.set, c.mounts = map[string]string{}, map[string]*Volume{}
+	c.visitFlags(func(path []string, flag string, n *document.Node) {
+		if c.set[flag] == "" { // the keys of a reference follow the reference itself
+			c.set[flag] = c.flag(path, flag, n)
+		}
+	})
+}
+
+// visitFlags calls visit with each key that sets a flag of the program, and with the value of the key.
+func (c *computation) visitFlags(visit func(path []string, flag string, n *document.Node)) {
 	c.target.Schema.Walk(func(path []string, p *schema.Property) {
 		n := c.target.Configuration.Get(path...)
 		if n == nil {
 			return
 		}
 		for _, use := range p.Configures {
-			program, flag, isFlag := strings.Cut(use, " --")
-			if !isFlag || program != c.workload.Program() || c.set[flag] != "" { // the keys of a reference follow the reference itself
-				continue
+			if program, flag, isFlag := strings.Cut(use, " --"); isFlag && program == c.workload.Program() {
+				visit(path, flag, n)
 			}
-			c.set[flag] = c.flag(path, flag, n)
 		}
 	})
 }
