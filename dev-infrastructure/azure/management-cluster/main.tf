@@ -74,24 +74,23 @@ moved {
   to   = azapi_resource.federated["maestro-agent"]
 }
 
-# The Maestro agent and the agent of tunnels read their keys.
-module "secrets_role" {
-  for_each = {
-    "maestro-agent"  = azapi_resource.agent.output.properties.principalId
-    "gateway-tunnel" = var.outer.region.tunnels[local.stamp.name].principalId
+locals {
+  # The principals of the agents, by name of the identity.
+  readers = {
+    (local.stamp.agent.managedIdentity)  = azapi_resource.agent.output.properties.principalId
+    (local.stamp.tunnel.managedIdentity) = var.outer.region.tunnels[local.stamp.name].principalId
   }
-  source     = "../modules/role"
-  scope      = local.vault
-  role       = local.secretsUser
-  principal  = each.value
-  purpose    = each.key
-  depends_on = [module.vault]
 }
 
-# In earlier releases the agent of tunnels had no keys.
-moved {
-  from = module.secrets_role
-  to   = module.secrets_role["maestro-agent"]
+# The Maestro agent and the agent of tunnels read the secrets that their charts mount, and not those of each other.
+module "secrets_role" {
+  for_each   = { for read in var.tables.secretReads : "${read.identity}/${read.secret}" => read }
+  source     = "../modules/role"
+  scope      = "${local.group}/providers/Microsoft.KeyVault/vaults/${each.value.vault}/secrets/${each.value.secret}"
+  role       = local.secretsUser
+  principal  = local.readers[each.value.identity]
+  purpose    = each.value.identity
+  depends_on = [module.vault]
 }
 
 # Control planes read the credentials of clusters' identities from the vault of the region, as the identity of the secrets store driver.

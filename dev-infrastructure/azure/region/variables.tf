@@ -4,7 +4,7 @@ variable "config" {
 }
 
 variable "tables" {
-  description = "What the programs of the region require: containers, roles, topic spaces, service accounts."
+  description = "What the programs of the region require: containers, roles, topic spaces, service accounts, secrets."
   type        = any
 }
 

@@ -13,16 +13,19 @@ module "vault" {
 
 locals {
   vaults = { for purpose, name in var.config.keyVaults : purpose => "${local.group}/providers/Microsoft.KeyVault/vaults/${name}" }
+  # The principals of the services, by name of the identity.
+  readers = { for service, identity in local.identities : identity => local.principals[service] }
 }
 
-# The provider of the secrets store authenticates as the service whose secrets it mounts.
+# The provider of the secrets store authenticates as the service whose secrets it mounts. Each identity reads the secrets that its chart mounts, and
+# none of other services. The part of a certificate with its key is a secret with the name of the certificate.
 module "secrets_role" {
-  for_each   = local.identities
+  for_each   = { for read in var.tables.secretReads : "${read.identity}/${read.secret}" => read }
   source     = "../modules/role"
-  scope      = local.vaults.service
+  scope      = "${local.group}/providers/Microsoft.KeyVault/vaults/${each.value.vault}/secrets/${each.value.secret}"
   role       = local.roles.vaultSecretsUser
-  principal  = local.principals[each.key]
-  purpose    = each.key
+  principal  = local.readers[each.value.identity]
+  purpose    = each.value.identity
   depends_on = [module.vault]
 }
 

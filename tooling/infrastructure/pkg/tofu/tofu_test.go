@@ -96,6 +96,12 @@ func TestInfrastructureLifecycle(t *testing.T) {
 		}
 	}
 
+	// The agent of tunnels has its identity in the group of the region, and its secrets in the vault of its management cluster.
+	identities := deploys[variables.Region].identities(t, azure)
+	maps.Copy(identities, deploys[variables.ManagementCluster].identities(t, azure))
+	deploys[variables.Region].checkReaders(t, azure, identities)
+	deploys[variables.ManagementCluster].checkReaders(t, azure, identities)
+
 	var cluster struct{ EgressAddresses []string }
 	if err := json.Unmarshal(outputs[variables.ServiceCluster], &cluster); err != nil {
 		t.Fatal(err)
@@ -252,6 +258,9 @@ func TestPlansOfAllRegions(t *testing.T) {
 				}
 				if len(plan.Pending()) == 0 {
 					t.Error("the plan creates nothing")
+				}
+				if scope == variables.Region || scope == variables.ManagementCluster {
+					d.checkPlannedReaders(t, plan)
 				}
 			})
 		}

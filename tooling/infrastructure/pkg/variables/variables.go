@@ -1,6 +1,6 @@
 // Package variables computes the variables of the infrastructure templates: the rendered configuration of a region or stamp, and what the
 // programs of the region require. Containers and roles of Cosmos DB come from internal/database, the permissions of MQTT clients and the
-// service accounts from internal/mesh, so that templates repeat nothing.
+// service accounts from internal/mesh, and the secrets of each identity from the values of the charts, so that templates repeat nothing.
 package variables
 
 import (
@@ -13,7 +13,9 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
 
@@ -91,6 +93,9 @@ type Tables struct {
 	ServiceAccounts   map[string]Account `json:"serviceAccounts"`
 	MigrationAccounts map[string]Account `json:"migrationAccounts"`
 	ProvisionAccounts map[string]Account `json:"provisionAccounts"`
+	// SecretReads are the secrets that the charts of a region or stamp mount, with the identity that reads each of them. Only the scopes region and
+	// management-cluster have them.
+	SecretReads []values.SecretRead `json:"secretReads"`
 }
 
 // Variables are the values of a scope's variables.
@@ -114,11 +119,11 @@ func New(configuration *deployment.Configuration, scope Scope, target layer.Targ
 	if target.Level() != level {
 		return nil, fmt.Errorf("%s is not a target of the scope %s: use CLOUD/ENVIRONMENT/REGION, with /STAMP only for %s", target, scope, ManagementCluster)
 	}
-	values, err := configuration.Render(target)
+	rendered, err := configuration.Render(target)
 	if err != nil {
 		return nil, err
 	}
-	source := values.Get("maestro", "sourceId")
+	source := rendered.Get("maestro", "sourceId")
 	if source == nil {
 		return nil, fmt.Errorf("%s: maestro.sourceId is not set", target)
 	}
@@ -126,7 +131,31 @@ func New(configuration *deployment.Configuration, scope Scope, target layer.Targ
 	if err != nil {
 		return nil, err
 	}
-	return &Variables{Config: values.Plain(), Tables: tables}, nil
+	if scope == Region || scope == ManagementCluster { // these have vaults
+		if tables.SecretReads, err = secretReads(values.Target{Name: target.String(), Schema: configuration.Schema, Configuration: rendered}); err != nil {
+			return nil, err
+		}
+	}
+	return &Variables{Config: rendered.Plain(), Tables: tables}, nil
+}
+
+// secretReads returns the secrets that the charts of a region or stamp mount. It returns an error if one of them is in another vault than that
+// of the region or stamp, because the scope of the target assigns roles only there.
+func secretReads(t values.Target) ([]values.SecretRead, error) {
+	key := []string{"keyVaults", "service"}
+	if t.Configuration.Get("managementCluster") != nil {
+		key = []string{"managementCluster", "keyVault"}
+	}
+	reads, err := values.SecretReads(t)
+	if err != nil {
+		return nil, err
+	}
+	for _, read := range reads {
+		if vault := t.Configuration.Get(key...); vault == nil || vault.Kind != document.Scalar || vault.Value != read.Vault {
+			return nil, fmt.Errorf("%s: %s mounts the secret %s of the vault %s, and its charts may mount only secrets of %s", t.Name, read.Identity, read.Secret, read.Vault, strings.Join(key, "."))
+		}
+	}
+	return reads, nil
 }
 
 // Name returns the name of a scope's outputs in the templates of inner scopes.

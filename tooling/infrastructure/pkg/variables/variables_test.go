@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
@@ -106,6 +107,56 @@ func TestNewRejectsWrongTargets(t *testing.T) {
 	}
 	if err := values.SetOuter(variables.ServiceCluster, map[variables.Scope]json.RawMessage{variables.Global: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "region") {
 		t.Errorf("outputs of the region are missing: %v", err)
+	}
+}
+
+// TestSecretReads expects that the scopes with vaults have the secrets of their own target, and that secrets of another vault are refused: the
+// scope assigns no role there.
+func TestSecretReads(t *testing.T) {
+	opened, err := deployment.Open(configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := layer.Target{"public", "prod", "westus3"}
+	stamp := append(slices.Clone(target), "1")
+	for _, c := range []struct {
+		scope  variables.Scope
+		target layer.Target
+		secret string // only who reads this secret is compared, if it is not empty
+		want   []values.SecretRead
+	}{
+		{scope: variables.Global, target: target},
+		{scope: variables.ServiceCluster, target: target},
+		{variables.Region, target, "admin-intent-key", []values.SecretRead{{Identity: "admin-prod-usw3", Vault: "hcpm-prod-usw3-svc", Secret: "admin-intent-key"}}},
+		{variables.ManagementCluster, stamp, "", []values.SecretRead{
+			{Identity: "gateway-tunnel-prod-usw3-1", Vault: "hcpm-prod-usw3-m1", Secret: "intent-public-keys"},
+			{Identity: "maestro-agent-prod-usw3-1", Vault: "hcpm-prod-usw3-m1", Secret: "maestro-agent-mqtt"},
+			{Identity: "maestro-agent-prod-usw3-1", Vault: "hcpm-prod-usw3-m1", Secret: "maestro-agent-secrets-key"},
+		}},
+	} {
+		v, err := variables.New(opened, c.scope, c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.DeleteFunc(v.Tables.SecretReads, func(read values.SecretRead) bool { return c.secret != "" && read.Secret != c.secret })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s of %s: identities read %v, want %v", c.scope, c.target, got, c.want)
+		}
+	}
+
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(configuration)); err != nil {
+		t.Fatal(err)
+	}
+	wrong := "managementCluster: {tunnel: {intentKeys: {vault: service, secret: admin-intent-key}}}\n"
+	if err := os.WriteFile(dir+"/clouds/public/prod/westus3/1.yaml", []byte(wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if opened, err = deployment.Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := variables.New(opened, variables.ManagementCluster, stamp); err == nil || !strings.Contains(err.Error(), "gateway-tunnel-prod-usw3-1 mounts the secret admin-intent-key of the vault hcpm-prod-usw3-svc") {
+		t.Errorf("a management cluster with a secret of the region: %v", err)
 	}
 }
 
