@@ -187,6 +187,10 @@ func drills() []drill {
 			during: []expected{alert("EgressLinkUnknown")},
 		},
 		{
+			fault: "somebody writes an egress link that no engineer asked for", inject: forgeLink,
+			during: []expected{alert("EgressLinkRefused", "reason", "unverified")},
+		},
+		{
 			fault: "the signature of a release is damaged, and that of another cannot be read", settle: true, background: true, inject: damageSignatures,
 			during: []expected{alert("ReleaseRefused"), alert("ReleaseSignaturesUnreadable")},
 		},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -185,8 +186,26 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &monitoring{alertmanager: "http://" + receiver, prometheus: "http://" + serve(t, ctx, filepath.Join(programs, "prometheus"),
+	m := &monitoring{alertmanager: "http://" + receiver, prometheus: "http://" + serve(t, ctx, filepath.Join(programs, "prometheus"),
 		"--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+listen)}
+	eventually.Soon(t, "Prometheus has the metrics of all processes", func() error { return m.scrapes(ctx, len(ops)) })
+	return m
+}
+
+// scrapes returns an error unless Prometheus has samples of a number of processes. The first sample of a counter is no increase of it.
+func (m *monitoring) scrapes(ctx context.Context, processes int) error {
+	var answer struct {
+		Data struct {
+			Result []struct{ Metric map[string]string }
+		}
+	}
+	if err := get(ctx, m.prometheus+"/api/v1/query?query="+url.QueryEscape("up == 1"), &answer); err != nil {
+		return err
+	}
+	if got := len(answer.Data.Result); got < processes {
+		return fmt.Errorf("it has those of %d, want %d", got, processes)
+	}
+	return nil
 }
 
 // shortRules returns all rules of the repository with short windows and hold times.
