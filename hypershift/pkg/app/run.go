@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/autoscaler"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
@@ -22,7 +21,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedpods"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedsecrets"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
@@ -195,7 +193,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	defer cancel()
 	clusterChanges, poolChanges := make(chan event.GenericEvent, changeBuffer), make(chan event.GenericEvent, changeBuffer)
 	connect := hostedclient.FromSecrets(manager.GetClient())
-	var kubelets node.Kubelets
+	var kubelets nodepool.Kubelets
 	var kubeletAuthority []byte
 	closeKubelets := func() {}
 	if r.options.canRunProcesses() {
@@ -206,7 +204,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		kubelets, kubeletAuthority, closeKubelets = server, authority, server.Close
 	}
 	defer closeKubelets()
-	nodes := node.NewManager(connect, kubelets, r.log)
+	nodes := nodepool.NewNodeManager(connect, kubelets, r.log)
 	defer nodes.Close()
 	changed := func(name string) event.GenericEvent {
 		return event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
@@ -219,7 +217,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer secrets.Close()
 
-	pods := autoscaler.NewPodWatcher(connect, func(controlPlane string) {
+	pods := nodepool.NewPodWatcher(connect, func(controlPlane string) {
 		select {
 		case poolChanges <- changed(controlPlane):
 		case <-ctx.Done():

@@ -10,9 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/autoscaler"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,7 +102,7 @@ func (r *Reconciler) autoscale(ctx context.Context, pool *hyperv1.NodePool, o *o
 	if profile := o.cluster.Spec.Autoscaling; profile.PodPriorityThreshold != nil {
 		threshold = *profile.PodPriorityThreshold
 	}
-	counts := autoscaler.NodeCounts(schedulingPools(pools, o, pool, machines, pods), pods, threshold, maxNew)
+	counts := nodeCounts(schedulingPools(pools, o, pool, machines, pods), pods, threshold, maxNew)
 	next, wait := before.update(counts[pool.Name], r.Scale, o.now)
 	next.Replicas = min(max(next.Replicas, minimum), maximum)
 	o.target.replicas, o.target.pods = next.Replicas, podsByNode(pods)
@@ -148,14 +146,14 @@ func autoscalingRange(pool *hyperv1.NodePool) (minimum, maximum int) {
 
 // schedulingPools converts pools for the simulation of placement. Of other pools the number of nodes is known, and the
 // names of nodes with pods: a node's name begins with its pool's name.
-func schedulingPools(pools []hyperv1.NodePool, o *observation, own *hyperv1.NodePool, machines []Machine, pods []autoscaler.Pod) []autoscaler.Pool {
-	var described []autoscaler.Pool
+func schedulingPools(pools []hyperv1.NodePool, o *observation, own *hyperv1.NodePool, machines []Machine, pods []Pod) []autoscaledPool {
+	var described []autoscaledPool
 	for i := range pools {
 		p := &pools[i]
 		n := nodeTemplate(p, o)
 		labels := n.WellKnownLabels(p.Name)
 		maps.Copy(labels, p.Spec.NodeLabels)
-		d := autoscaler.Pool{Name: p.Name, Labels: labels, Taints: n.Taints, Allocatable: node.Allocatable()}
+		d := autoscaledPool{Name: p.Name, Labels: labels, Taints: n.Taints, Allocatable: allocatable()}
 		d.Min, d.Max = autoscalingRange(p)
 		if p.Name == own.Name {
 			d.Nodes = activeNames(machines)
@@ -168,7 +166,7 @@ func schedulingPools(pools []hyperv1.NodePool, o *observation, own *hyperv1.Node
 	return described
 }
 
-func nodesWithPods(pool string, pods []autoscaler.Pod) []string {
+func nodesWithPods(pool string, pods []Pod) []string {
 	names := map[string]bool{}
 	for i := range pods {
 		if j := strings.LastIndexByte(pods[i].Node, '-'); j > 0 && pods[i].Node[:j] == pool {
@@ -188,7 +186,7 @@ func activeNames(machines []Machine) []string {
 	return names
 }
 
-func podsByNode(pods []autoscaler.Pod) map[string]int {
+func podsByNode(pods []Pod) map[string]int {
 	count := map[string]int{}
 	for i := range pods {
 		if pods[i].Node != "" && !pods[i].DaemonSet {

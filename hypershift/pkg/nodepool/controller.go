@@ -3,6 +3,10 @@
 // creation, rolling replacement and draining according to the schedule. It registers their nodes in hosted clusters
 // with a real API server, and reports the state with HyperShift's conditions. The record of machines is written before
 // its effects, so a pass that was interrupted is completed by the next one.
+//
+// A pool that autoscales has as many nodes as the pods of its hosted cluster need, as with the cluster autoscaler:
+// PodWatcher watches the pods, and nodeCounts simulates their placement. Nothing here schedules a pod, and only the
+// fields of a pod that decide on its placement are stored.
 package nodepool
 
 import (
@@ -11,9 +15,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/autoscaler"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -31,15 +33,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Nodes manages the nodes of real hosted clusters. node.Manager implements it.
+// Nodes manages the nodes of real hosted clusters. NodeManager implements it.
 type Nodes interface {
-	Sync(ctx context.Context, controlPlane, pool string, desired []node.Node) (ready map[string]bool, err error)
+	Sync(ctx context.Context, controlPlane, pool string, desired []Node) (ready map[string]bool, err error)
 	Drain(ctx context.Context, controlPlane string, nodes []string) (remaining map[string]int, err error)
 }
 
-// Pods returns the pods of real hosted clusters. autoscaler.PodWatcher implements it.
+// Pods returns the pods of real hosted clusters. PodWatcher implements it.
 type Pods interface {
-	Pods(ctx context.Context, controlPlane string) (pods []autoscaler.Pod, known bool)
+	Pods(ctx context.Context, controlPlane string) (pods []Pod, known bool)
 	Forget(controlPlane string)
 }
 

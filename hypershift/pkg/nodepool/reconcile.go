@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -240,7 +239,7 @@ func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *o
 	if err != nil || !isReal {
 		return nil, err
 	}
-	var desired []node.Node
+	var desired []Node
 	for i := range o.machines {
 		m := &o.machines[i]
 		if o.target.neverIgnites && m.Ready.IsZero() || o.now.Sub(m.Created) < r.Scale.Of(schedule.MachineReady) {
@@ -251,7 +250,7 @@ func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *o
 	return r.Nodes.Sync(ctx, namespace, pool.Name, desired)
 }
 
-func desiredNode(pool *hyperv1.NodePool, o *observation, m *Machine) node.Node {
+func desiredNode(pool *hyperv1.NodePool, o *observation, m *Machine) Node {
 	n := nodeTemplate(pool, o)
 	// The kubelet of a cordoned node still reports.
 	n.Name, n.Version, n.Kubelet, n.Cordoned, n.Unreachable = m.Name, m.Version, m.Kubelet, !m.active(), !m.Unhealthy.IsZero()
@@ -263,8 +262,8 @@ func desiredNode(pool *hyperv1.NodePool, o *observation, m *Machine) node.Node {
 }
 
 // nodeTemplate returns a node with the current settings of the pool.
-func nodeTemplate(pool *hyperv1.NodePool, o *observation) node.Node {
-	n := node.Node{Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
+func nodeTemplate(pool *hyperv1.NodePool, o *observation) Node {
+	n := Node{Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
 	if n.Arch == "" {
 		n.Arch = "amd64"
 	}

@@ -1,8 +1,4 @@
-// Package node manages the nodes of hosted clusters, where no kubelet runs. It registers Node objects in the real
-// hosted API servers, reports them Ready, and renews their leases as kubelets do. Callers pass the desired nodes of a
-// pool to a Manager; between the calls it only renews leases. It must never change a node without the label of one of
-// the pools.
-package node
+package nodepool
 
 import (
 	"encoding/json"
@@ -91,8 +87,8 @@ func (n *Node) taints() []corev1.Taint {
 	return taints
 }
 
-// Allocatable returns the resources of a node that are available to pods. All nodes are equal.
-func Allocatable() corev1.ResourceList {
+// allocatable returns the resources of a node that are available to pods. All nodes are equal.
+func allocatable() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
 		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("64Gi"),
@@ -122,7 +118,7 @@ func (n *Node) zone() string {
 
 func (n *Node) applyStatus(object *corev1.Node, now metav1.Time) {
 	status := &object.Status
-	capacity := Allocatable()
+	capacity := allocatable()
 	status.Capacity, status.Allocatable = capacity, capacity
 	status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}, {Type: corev1.NodeInternalIP, Address: n.address()}}
 	if n.announce != nil {

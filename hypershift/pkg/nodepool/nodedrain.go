@@ -1,4 +1,4 @@
-package node
+package nodepool
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // disruption budgets apply. Pods of DaemonSets and mirror pods are ignored, because they would be created again. Drain
 // also acts as the kubelets: pods that are being deleted terminate immediately. It returns the number of remaining pods
 // by node.
-func (m *Manager) Drain(ctx context.Context, controlPlane string, nodes []string) (remaining map[string]int, err error) {
+func (m *NodeManager) Drain(ctx context.Context, controlPlane string, nodes []string) (remaining map[string]int, err error) {
 	c, err := m.cluster(ctx, controlPlane)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package node
+package nodepool
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // keep the connection with the previous authority, which the new API server does not have.
 func TestRebuiltControlPlaneIsAnotherCluster(t *testing.T) {
 	config := &rest.Config{Host: "https://127.0.0.1:6443"}
-	m := NewManager(func(context.Context, string) (*rest.Config, error) { return config, nil }, nil, slog.New(slog.DiscardHandler))
+	m := NewNodeManager(func(context.Context, string) (*rest.Config, error) { return config, nil }, nil, slog.New(slog.DiscardHandler))
 	defer m.Close()
 	connected := func() *cluster {
 		t.Helper()

@@ -1,8 +1,4 @@
-// Package autoscaler computes how many nodes the pods of a hosted cluster need, as the cluster autoscaler does. A
-// PodWatcher watches the pods of clusters in which a node pool autoscales. NodeCounts simulates the placement of pods
-// on the nodes of the pools. Nothing here schedules a pod, and only the fields of a pod that decide on its placement
-// are stored.
-package autoscaler
+package nodepool
 
 import (
 	"cmp"
@@ -26,8 +22,8 @@ type Pod struct {
 	DaemonSet bool
 }
 
-// Pool is an autoscaled node pool.
-type Pool struct {
+// autoscaledPool is an autoscaled node pool.
+type autoscaledPool struct {
 	Name     string
 	Min, Max int
 	// Nodes are the names of its nodes. Each has Labels and Taints.
@@ -39,7 +35,7 @@ type Pool struct {
 }
 
 // accepts reports whether a pod may run on the pool's nodes.
-func (p *Pool) accepts(pod *Pod) bool {
+func (p *autoscaledPool) accepts(pod *Pod) bool {
 	for key, value := range pod.Selector {
 		if p.Labels[key] != value {
 			return false
@@ -84,16 +80,16 @@ func (b *bin) fits(pod *Pod) bool {
 	return b.cpu >= pod.MilliCPU && b.memory >= pod.Bytes && b.pods > 0
 }
 
-// NodeCounts returns the number of nodes that each pool should have, by name: at least Min, and enough for the pods
+// nodeCounts returns the number of nodes that each pool should have, by name: at least Min, and enough for the pods
 // that are bound to its nodes and for the pending pods that it accepts. Pods are placed first fit, in the order of the
 // pools' names. Pods with a priority below threshold do not justify a node. maxNew bounds the number of added nodes of
 // all pools.
-func NodeCounts(pools []Pool, pods []Pod, threshold int32, maxNew int) map[string]int {
+func nodeCounts(pools []autoscaledPool, pods []Pod, threshold int32, maxNew int) map[string]int {
 	pools = slices.Clone(pools)
-	slices.SortFunc(pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(pools, func(a, b autoscaledPool) int { return cmp.Compare(a.Name, b.Name) })
 	bins := map[string][]*bin{}
 	owner := map[string]*bin{}
-	newBin := func(p *Pool) *bin {
+	newBin := func(p *autoscaledPool) *bin {
 		return &bin{cpu: p.Allocatable.Cpu().MilliValue(), memory: p.Allocatable.Memory().Value(), pods: p.Allocatable.Pods().Value()}
 	}
 	for i := range pools {
@@ -146,7 +142,7 @@ func NodeCounts(pools []Pool, pods []Pod, threshold int32, maxNew int) map[strin
 
 // placePending places a pod on the first node with enough capacity, or on a new node. It returns the number of added
 // nodes.
-func placePending(pools []Pool, bins map[string][]*bin, newBin func(*Pool) *bin, pod *Pod, maxNew int) int {
+func placePending(pools []autoscaledPool, bins map[string][]*bin, newBin func(*autoscaledPool) *bin, pod *Pod, maxNew int) int {
 	for i := range pools {
 		if !pools[i].accepts(pod) {
 			continue

@@ -1,4 +1,4 @@
-package autoscaler
+package nodepool
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type PodWatcher struct {
 func NewPodWatcher(connect hostedclient.Connect, changed func(controlPlane string), log *slog.Logger) *PodWatcher {
 	return &PodWatcher{hostedwatch.New(hostedwatch.Resource[map[string]Pod]{
 		Plural: "pods", UserAgent: "cluster-autoscaler/hcpmesh", NewState: func() map[string]Pod { return map[string]Pod{} },
-		NewInformer: newInformer, Add: addPod, Remove: removePod,
+		NewInformer: newPodInformer, Add: addPod, Remove: removePod,
 	}, connect, changed, log)}
 }
 
@@ -40,7 +40,7 @@ func (w *PodWatcher) Pods(ctx context.Context, controlPlane string) (pods []Pod,
 	return pods, known
 }
 
-func newInformer(_ context.Context, client kubernetes.Interface) (cache.SharedIndexInformer, error) {
+func newPodInformer(_ context.Context, client kubernetes.Interface) (cache.SharedIndexInformer, error) {
 	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimPod)).Core().V1().Pods().Informer(), nil
 }
 

@@ -1,4 +1,4 @@
-package node
+package nodepool
 
 import (
 	"context"
@@ -30,9 +30,11 @@ const (
 	writers = 8
 )
 
-// Manager manages the nodes of many hosted clusters, which are identified by their control-plane namespaces. It is safe
-// for concurrent use.
-type Manager struct {
+// NodeManager manages the nodes of many hosted clusters, which are identified by their control-plane namespaces. No kubelet
+// runs there: it registers Node objects in the real hosted API servers, reports them Ready, and renews their leases as
+// kubelets do. Callers pass the desired nodes of a pool; between the calls it only renews leases. It must never change a
+// node without the label of one of the pools. It is safe for concurrent use.
+type NodeManager struct {
 	connect  hostedclient.Connect
 	kubelets Kubelets
 	log      *slog.Logger
@@ -54,14 +56,14 @@ type Kubelets interface {
 	Announce(status *corev1.NodeStatus)
 }
 
-// NewManager returns a Manager without nodes. kubelets is nil if the nodes have no kubelets. The caller must call Close.
-func NewManager(connect hostedclient.Connect, kubelets Kubelets, log *slog.Logger) *Manager {
+// NewNodeManager returns a NodeManager without nodes. kubelets is nil if the nodes have no kubelets. The caller must call Close.
+func NewNodeManager(connect hostedclient.Connect, kubelets Kubelets, log *slog.Logger) *NodeManager {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Manager{connect: connect, kubelets: kubelets, log: log, ctx: ctx, cancel: cancel, clusters: map[string]*cluster{}}
+	return &NodeManager{connect: connect, kubelets: kubelets, log: log, ctx: ctx, cancel: cancel, clusters: map[string]*cluster{}}
 }
 
 // Close stops the renewal of leases and waits for it. The nodes remain registered.
-func (m *Manager) Close() {
+func (m *NodeManager) Close() {
 	// The lock prevents that a renewal starts during or after the wait.
 	m.mu.Lock()
 	m.cancel()
@@ -82,7 +84,7 @@ type cluster struct {
 
 // Sync makes the nodes of a pool in the hosted cluster equal to desired, and returns which of them are Ready. It fails
 // if the hosted API server cannot be reached; the caller then retries.
-func (m *Manager) Sync(ctx context.Context, controlPlane, pool string, desired []Node) (map[string]bool, error) {
+func (m *NodeManager) Sync(ctx context.Context, controlPlane, pool string, desired []Node) (map[string]bool, error) {
 	c, err := m.cluster(ctx, controlPlane)
 	if err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func (m *Manager) Sync(ctx context.Context, controlPlane, pool string, desired [
 }
 
 // Forget stops all work for a hosted cluster that is about to be deleted.
-func (m *Manager) Forget(controlPlane string) {
+func (m *NodeManager) Forget(controlPlane string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.clusters[controlPlane]; c != nil {
@@ -146,7 +148,7 @@ func (m *Manager) Forget(controlPlane string) {
 }
 
 // cluster returns the connection to a hosted cluster. It reconnects if the address or the credentials changed.
-func (m *Manager) cluster(ctx context.Context, name string) (*cluster, error) {
+func (m *NodeManager) cluster(ctx context.Context, name string) (*cluster, error) {
 	config, err := m.connect(ctx, name)
 	if err != nil {
 		return nil, err
