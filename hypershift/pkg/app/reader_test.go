@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/clusterreader"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
@@ -36,9 +36,9 @@ func TestReaderOnlyReads(t *testing.T) {
 	s := m.sample(t, "readers")
 	s.create(t)
 	s.waitCluster(t, available)
-	pair := s.certificate(t, "reader-1", s.requestFor(t, "reader-1", contract.SREBreakGlass, ada, clusterreader.Group))
+	pair := s.certificate(t, "reader-1", s.requestFor(t, "reader-1", contract.SREBreakGlass, ada, hostedclient.ReaderGroup))
 	user, err := s.whoAmI(t, withCertificate(pair))
-	if err != nil || user.Username != ada || !slices.Contains(user.Groups, clusterreader.Group) || slices.Contains(user.Groups, "system:masters") {
+	if err != nil || user.Username != ada || !slices.Contains(user.Groups, hostedclient.ReaderGroup) || slices.Contains(user.Groups, "system:masters") {
 		t.Fatalf("the reader is authenticated as %v, %v", user, err)
 	}
 	if use := s.awaitUse(t, fingerprintOf(t, pair)); use.User != ada {
@@ -74,7 +74,7 @@ func TestReaderOnlyReads(t *testing.T) {
 		},
 		"delete a namespace": func() error { return core.Namespaces().Delete(ctx, "default", metav1.DeleteOptions{}) },
 		"change the binding": func() error {
-			return hosted.RbacV1().ClusterRoleBindings().Delete(ctx, clusterreader.Binding, metav1.DeleteOptions{})
+			return hosted.RbacV1().ClusterRoleBindings().Delete(ctx, hostedclient.ReaderBinding, metav1.DeleteOptions{})
 		},
 		"execute in a pod": func() error {
 			return core.RESTClient().Post().Namespace("default").Resource("pods").Name("any").SubResource("exec").Param("command", "true").Do(ctx).Error()

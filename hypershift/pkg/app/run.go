@@ -20,7 +20,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedpods"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedsecrets"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
@@ -209,7 +208,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	changed := func(name string) event.GenericEvent {
 		return event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	}
-	secrets := hostedsecrets.NewWatcher(connect, func(controlPlane string) {
+	secrets := hostedclient.NewSecretWatcher(connect, func(controlPlane string) {
 		select {
 		case clusterChanges <- changed(controlPlane):
 		case <-ctx.Done():

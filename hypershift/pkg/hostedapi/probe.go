@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/clusterreader"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
 )
@@ -113,7 +113,7 @@ func (s *server) ensureReaders(ctx context.Context) error {
 	}
 	pauses := backoff.New(firstPause, lastPause)
 	for {
-		err := clusterreader.Ensure(ctx, hosted)
+		err := hostedclient.EnsureReaders(ctx, hosted)
 		if err == nil {
 			return nil
 		}

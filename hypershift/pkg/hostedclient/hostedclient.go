@@ -1,4 +1,6 @@
-// Package hostedclient finds the API servers of hosted clusters.
+// Package hostedclient is the client of the API servers of hosted clusters. FromSecrets finds them, a Watcher watches the
+// objects of one kind inside hosted clusters, a SecretWatcher the secrets of their owners, and EnsureReaders gives the
+// group of readers its rights.
 package hostedclient
 
 import (

@@ -21,7 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 )
 
-// HostedSecrets reads secrets inside hosted clusters. hostedsecrets.Watcher implements it.
+// HostedSecrets reads secrets inside hosted clusters. hostedclient.SecretWatcher implements it.
 type HostedSecrets interface {
 	Has(ctx context.Context, controlPlane, secret, key string) (has, known bool)
 	Forget(controlPlane string)

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/clusterreader"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -273,7 +273,7 @@ func ensureReaders(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	for pauses := backoff.New(firstPause, lastPause); ; {
-		err := clusterreader.Ensure(ctx, hosted)
+		err := hostedclient.EnsureReaders(ctx, hosted)
 		if err == nil {
 			return nil
 		}

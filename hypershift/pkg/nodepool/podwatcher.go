@@ -11,19 +11,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedwatch"
 )
 
 // PodWatcher watches the pods of hosted clusters, which are identified by their control-plane namespaces. It runs one
 // watch per hosted cluster whose pods were read.
 type PodWatcher struct {
-	*hostedwatch.Watcher[map[string]Pod]
+	*hostedclient.Watcher[map[string]Pod]
 }
 
 // NewPodWatcher returns a PodWatcher without hosted clusters. changed is called with a control-plane namespace when the
 // demand of its pods changed. The caller must call Close.
 func NewPodWatcher(connect hostedclient.Connect, changed func(controlPlane string), log *slog.Logger) *PodWatcher {
-	return &PodWatcher{hostedwatch.New(hostedwatch.Resource[map[string]Pod]{
+	return &PodWatcher{hostedclient.NewWatcher(hostedclient.Resource[map[string]Pod]{
 		Plural: "pods", UserAgent: "cluster-autoscaler/hcpmesh", NewState: func() map[string]Pod { return map[string]Pod{} },
 		NewInformer: newPodInformer, Add: addPod, Remove: removePod,
 	}, connect, changed, log)}

@@ -1,7 +1,4 @@
-// Package hostedwatch watches the objects of one kind inside hosted clusters. A Watcher runs one informer per hosted
-// cluster, from the first read until Forget. A Resource defines which state is derived from the objects; the Watcher
-// manages connections and notifies readers that have to read again.
-package hostedwatch
+package hostedclient
 
 import (
 	"context"
@@ -13,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -40,10 +36,12 @@ type Resource[S any] struct {
 	Add, Remove func(state S, object any) (changed bool)
 }
 
-// Watcher watches the objects of many hosted clusters. It is safe for concurrent use.
+// Watcher watches the objects of one kind inside many hosted clusters. It runs one informer per hosted cluster, from the
+// first read until Forget, manages the connections, and notifies readers that have to read again. It is safe for
+// concurrent use.
 type Watcher[S any] struct {
 	resource Resource[S]
-	connect  hostedclient.Connect
+	connect  Connect
 	changed  func(controlPlane string)
 	log      *slog.Logger
 	ctx      context.Context
@@ -64,9 +62,9 @@ type cluster[S any] struct {
 	state  S
 }
 
-// New returns a Watcher without hosted clusters. changed is called with a control-plane namespace when its state
+// NewWatcher returns a Watcher without hosted clusters. changed is called with a control-plane namespace when its state
 // changed, and when a read that failed should be retried. The caller must call Close.
-func New[S any](kind Resource[S], connect hostedclient.Connect, changed func(controlPlane string), log *slog.Logger) *Watcher[S] {
+func NewWatcher[S any](kind Resource[S], connect Connect, changed func(controlPlane string), log *slog.Logger) *Watcher[S] {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Watcher[S]{resource: kind, connect: connect, changed: changed, log: log, ctx: ctx, cancel: cancel,
 		clusters: map[string]*cluster[S]{}, retrying: map[string]bool{}}
@@ -95,7 +93,7 @@ func (w *Watcher[S]) Read(ctx context.Context, controlPlane string, read func(st
 		return false
 	}
 	c := w.clusters[controlPlane]
-	if c != nil && !hostedclient.Equal(c.config, config) {
+	if c != nil && !Equal(c.config, config) {
 		c.stop()
 		c = nil
 	}

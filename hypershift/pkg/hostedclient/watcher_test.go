@@ -1,4 +1,4 @@
-package hostedwatch
+package hostedclient
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func TestRebuiltControlPlaneIsWatchedAgain(t *testing.T) {
 		},
 		Add: func(struct{}, any) bool { return false }, Remove: func(struct{}, any) bool { return false },
 	}
-	w := New(kind, func(context.Context, string) (*rest.Config, error) { return config, nil }, func(string) {}, slog.New(slog.DiscardHandler))
+	w := NewWatcher(kind, func(context.Context, string) (*rest.Config, error) { return config, nil }, func(string) {}, slog.New(slog.DiscardHandler))
 	defer w.Close()
 	read := func() { w.Read(t.Context(), "control-plane", func(struct{}) {}) }
 	read()

@@ -1,7 +1,4 @@
-// Package hostedsecrets watches the secrets that the owner of a hosted cluster provides for the platform: those in the
-// namespace openshift-config inside the hosted cluster. It creates that namespace. Of each secret it stores only which
-// keys are set, never a value.
-package hostedsecrets
+package hostedclient
 
 import (
 	"context"
@@ -14,9 +11,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedwatch"
 )
 
 // ConfigNamespace is the namespace of the objects that the platform's configuration refers to.
@@ -25,28 +19,30 @@ const ConfigNamespace = "openshift-config"
 // keysBySecret holds the keys that are set, by name of the secret.
 type keysBySecret map[string]map[string]bool
 
-// Watcher watches the secrets of many hosted clusters, which are identified by their control-plane namespaces.
-type Watcher struct {
-	*hostedwatch.Watcher[keysBySecret]
+// SecretWatcher watches the secrets that the owners of hosted clusters provide for the platform: those in ConfigNamespace,
+// which it creates. Of each secret it stores only which keys are set, never a value. Hosted clusters are identified by
+// their control-plane namespaces.
+type SecretWatcher struct {
+	*Watcher[keysBySecret]
 }
 
-// NewWatcher returns a Watcher without hosted clusters. changed is called with a control-plane namespace when its
+// NewSecretWatcher returns a SecretWatcher without hosted clusters. changed is called with a control-plane namespace when its
 // secrets changed. The caller must call Close.
-func NewWatcher(connect hostedclient.Connect, changed func(controlPlane string), log *slog.Logger) *Watcher {
-	return &Watcher{hostedwatch.New(hostedwatch.Resource[keysBySecret]{
+func NewSecretWatcher(connect Connect, changed func(controlPlane string), log *slog.Logger) *SecretWatcher {
+	return &SecretWatcher{NewWatcher(Resource[keysBySecret]{
 		Plural: "secrets", UserAgent: "hosted-cluster-config-operator/hcpmesh", NewState: func() keysBySecret { return keysBySecret{} },
-		NewInformer: newInformer, Add: addSecret, Remove: removeSecret,
+		NewInformer: newSecretInformer, Add: addSecret, Remove: removeSecret,
 	}, connect, changed, log)}
 }
 
 // Has reports whether a secret has a key, and starts to watch the hosted cluster if necessary. known is false until the
 // secrets have been listed; changed is called afterwards.
-func (w *Watcher) Has(ctx context.Context, controlPlane, secret, key string) (has, known bool) {
+func (w *SecretWatcher) Has(ctx context.Context, controlPlane, secret, key string) (has, known bool) {
 	known = w.Read(ctx, controlPlane, func(secrets keysBySecret) { has = secrets[secret][key] })
 	return has, known
 }
 
-func newInformer(ctx context.Context, client kubernetes.Interface) (cache.SharedIndexInformer, error) {
+func newSecretInformer(ctx context.Context, client kubernetes.Interface) (cache.SharedIndexInformer, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ConfigNamespace}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("creating namespace %s: %w", ConfigNamespace, err)
