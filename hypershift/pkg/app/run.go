@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
@@ -226,7 +225,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 
 	// Each controller waits only for its own writes. Writes of another controller start a pass through events.
 	management := func() *readyourwrites.Client { return readyourwrites.New(manager.GetClient(), manager.GetAPIReader()) }
-	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
+	uses := hostedapi.NewUseReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, EgressProxy: r.options.EgressProxy != "", KubeletAuthority: kubeletAuthority, NewQueue: r.newQueue, Log: r.log,

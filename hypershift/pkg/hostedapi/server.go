@@ -20,7 +20,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
@@ -151,7 +150,7 @@ func (s *server) run() {
 		ctx, cancel := context.WithCancel(context.Background())
 		var logReader sync.WaitGroup
 		logReader.Go(func() {
-			auditlog.Follow(ctx, s.dir, func(use credentialuse.Use) { used(s.name, use) }, log)
+			followAuditLog(ctx, s.dir, func(use credentialuse.Use) { used(s.name, use) }, log)
 		})
 		// After the server has terminated, so that the end of its log is read.
 		defer logReader.Wait()

@@ -5,6 +5,9 @@
 // A Supervisor owns all these processes: it starts servers that Ensure requests, restarts servers that terminate,
 // notifies its owner of changes of state, and removes a control plane with all its data. No process outlives the
 // Supervisor, even if the Supervisor is killed.
+//
+// The servers write audit logs. The package reads from them which break-glass credentials are used in a hosted cluster,
+// and UseReporter reports each used certificate by its fingerprint on the HostedCluster.
 package hostedapi
 
 import (
@@ -19,7 +22,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/stubkubelet"
@@ -133,7 +135,7 @@ func (s *Spec) Files() map[string][]byte {
 		"sa.pub":        s.ServiceAccountPublicKey,
 	}
 	files[encryptionName], _ = kubeapi.EncryptionConfiguration(s.EncryptionKeys) // validate has checked the keys
-	files[auditPolicyName] = []byte(auditlog.Policy)
+	files[auditPolicyName] = []byte(auditPolicy)
 	files[authenticationName] = s.Authentication
 	if s.Authentication == nil {
 		files[authenticationName] = []byte(emptyAuthentication)
@@ -167,9 +169,9 @@ func (s *Spec) Arguments(files, data string) []string {
 		"--authorization-mode=RBAC",
 		"--encryption-provider-config=" + file(encryptionName), "--encryption-provider-config-automatic-reload",
 		"--audit-policy-file=" + file(auditPolicyName),
-		"--audit-log-path=" + path.Join(data, auditlog.LogName),
-		"--audit-log-maxsize=" + strconv.Itoa(auditlog.MaxMegabytes),
-		"--audit-log-maxbackup=" + strconv.Itoa(auditlog.MaxBackups),
+		"--audit-log-path=" + path.Join(data, auditLogName),
+		"--audit-log-maxsize=" + strconv.Itoa(auditLogMegabytes),
+		"--audit-log-maxbackup=" + strconv.Itoa(auditLogBackups),
 		// Without a controller manager nothing creates service accounts, and their admission plugin would reject every
 		// pod.
 		"--disable-admission-plugins=ServiceAccount",

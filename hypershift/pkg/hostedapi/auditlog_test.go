@@ -1,4 +1,4 @@
-package auditlog
+package hostedapi
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ type logFolder struct {
 	t      *testing.T
 	folder string
 	seen   []string
-	logReader
+	auditReader
 }
 
 func newLogFolder(t *testing.T) *logFolder {
@@ -42,7 +42,7 @@ func newLogFolder(t *testing.T) *logFolder {
 func (l *logFolder) restart() {
 	l.close()
 	l.seen = nil
-	l.logReader = logReader{folder: l.folder, used: func(u credentialuse.Use) {
+	l.auditReader = auditReader{folder: l.folder, used: func(u credentialuse.Use) {
 		if !slices.Contains(l.seen, u.Fingerprint) {
 			l.seen = append(l.seen, u.Fingerprint)
 		}
@@ -66,7 +66,7 @@ func (l *logFolder) write(name string, text []byte) {
 // rotate renames the log, as an API server does before it starts another file.
 func (l *logFolder) rotate(n int) {
 	l.t.Helper()
-	if err := os.Rename(filepath.Join(l.folder, LogName), filepath.Join(l.folder, fmt.Sprintf("audit-2026-03-01T08-00-0%d.000.log", n))); err != nil {
+	if err := os.Rename(filepath.Join(l.folder, auditLogName), filepath.Join(l.folder, fmt.Sprintf("audit-2026-03-01T08-00-0%d.000.log", n))); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -89,34 +89,34 @@ func (l *logFolder) expect(want ...int) {
 func TestFollow(t *testing.T) {
 	l := newLogFolder(t)
 	l.expect() // there is no log yet
-	l.write(LogName, numbered(1))
+	l.write(auditLogName, numbered(1))
 	l.expect(1)
 
 	second := numbered(2)
-	l.write(LogName, second[:200])
+	l.write(auditLogName, second[:200])
 	l.expect(1)
-	l.write(LogName, second[200:])
+	l.write(auditLogName, second[200:])
 	l.expect(1, 2)
 
 	// Lines before and after a rotation.
-	l.write(LogName, numbered(3))
+	l.write(auditLogName, numbered(3))
 	l.rotate(1)
-	l.write(LogName, numbered(4))
+	l.write(auditLogName, numbered(4))
 	l.expect(1, 2, 3, 4)
 	l.rotate(2)
 	l.expect(1, 2, 3, 4) // the next event creates the next file
-	l.write(LogName, numbered(5))
+	l.write(auditLogName, numbered(5))
 	l.expect(1, 2, 3, 4, 5)
 	l.rotate(3)
-	l.write(LogName, numbered(6))
+	l.write(auditLogName, numbered(6))
 	l.rotate(4)
-	l.write(LogName, numbered(7))
+	l.write(auditLogName, numbered(7))
 	l.expect(1, 2, 3, 4, 5, 6, 7)
 
 	// A line that is too long is skipped, the next one is not.
-	l.write(LogName, bytes.Repeat([]byte("x"), maxLineBytes+10))
+	l.write(auditLogName, bytes.Repeat([]byte("x"), maxLineBytes+10))
 	l.expect(1, 2, 3, 4, 5, 6, 7)
-	l.write(LogName, append([]byte("y\n"), numbered(8)...))
+	l.write(auditLogName, append([]byte("y\n"), numbered(8)...))
 	l.expect(1, 2, 3, 4, 5, 6, 7, 8)
 
 	// A restarted reader reads everything.
@@ -133,15 +133,15 @@ func TestFollowReadsToTheEnd(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			Follow(ctx, l.folder, func(u credentialuse.Use) { seen <- u.Fingerprint }, slog.New(slog.DiscardHandler))
+			followAuditLog(ctx, l.folder, func(u credentialuse.Use) { seen <- u.Fingerprint }, slog.New(slog.DiscardHandler))
 		}()
 		synctest.Wait()
-		l.write(LogName, numbered(1))
+		l.write(auditLogName, numbered(1))
 		if first := <-seen; first != number(1) {
 			t.Errorf("read %s", first)
 		}
 		synctest.Wait()
-		l.write(LogName, numbered(2))
+		l.write(auditLogName, numbered(2))
 		cancel()
 		<-done
 		if len(seen) != 1 || <-seen != number(2) {

@@ -1,10 +1,4 @@
-// Package auditlog has the audit policy of hosted API servers, and detects which break-glass credentials are used in a hosted
-// cluster. Follow reads the log, and Reporter reports each used certificate by its fingerprint on the HostedCluster. The log forwarder
-// delivers the same log to customers (package logforwarder).
-//
-// Of each request it reads the user, the certificate's fingerprint, the time, the address, the verb and the resource.
-// No other data leaves the log, and the log contains no request bodies.
-package auditlog
+package hostedapi
 
 import (
 	"encoding/json"
@@ -14,12 +8,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// Policy is the audit policy of a hosted API server: the metadata of requests, as with the audit profile Default of OpenShift. Not logged are
+// auditPolicy is the audit policy of a hosted API server: the metadata of requests, as with the audit profile Default of OpenShift. Not logged are
 // the control plane itself, as system:admin, and, of other users than those with break-glass certificates, probes, documents of the API,
 // leases and events. A policy cannot match the prefix of a user name, which is the only common property of users of the SRE class. But
-// every break-glass certificate is for the group system:masters or system:cluster-readers. Users of the customer may have the second; Parse
+// every break-glass certificate is for the group system:masters or system:cluster-readers. Users of the customer may have the second; parseAuditEvent
 // ignores them. The level Metadata excludes bodies.
-const Policy = `apiVersion: audit.k8s.io/v1
+const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -65,8 +59,8 @@ type auditEvent struct {
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
-// Parse parses a line of an audit log. ok is false if it is not a use of a break-glass certificate.
-func Parse(line []byte) (use credentialuse.Use, ok bool) {
+// parseAuditEvent parses a line of an audit log. ok is false if it is not a use of a break-glass certificate.
+func parseAuditEvent(line []byte) (use credentialuse.Use, ok bool) {
 	var e auditEvent
 	if json.Unmarshal(line, &e) != nil || e.Kind != "Event" || credentialuse.Class(e.User.Username) == "" {
 		return credentialuse.Use{}, false

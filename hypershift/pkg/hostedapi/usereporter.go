@@ -1,4 +1,4 @@
-package auditlog
+package hostedapi
 
 import (
 	"context"
@@ -24,15 +24,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// manager is the field manager of the report on HostedClusters.
-const manager = client.FieldOwner("break-glass-audit")
+// useManager is the field manager of the report on HostedClusters.
+const useManager = client.FieldOwner("break-glass-audit")
 
-// changeBuffer is the number of changes that may wait to be written. Readers of logs block when it is full.
-const changeBuffer = 256
+// useBuffer is the number of changes that may wait to be written. Readers of logs block when it is full.
+const useBuffer = 256
 
-// Reporter writes the uses of break-glass credentials to an annotation of HostedClusters. It needs no other state after
+// UseReporter writes the uses of break-glass credentials to an annotation of HostedClusters. It needs no other state after
 // a restart, because the logs are read again.
-type Reporter struct {
+type UseReporter struct {
 	management client.Client
 	log        *slog.Logger
 	changes    chan event.GenericEvent
@@ -42,14 +42,14 @@ type Reporter struct {
 	uses map[string]credentialuse.Report // by control plane
 }
 
-// NewReporter returns a Reporter that accepts uses until ctx ends.
-func NewReporter(ctx context.Context, management client.Client, log *slog.Logger) *Reporter {
-	return &Reporter{management: management, log: log, changes: make(chan event.GenericEvent, changeBuffer), done: ctx.Done(),
+// NewUseReporter returns a UseReporter that accepts uses until ctx ends.
+func NewUseReporter(ctx context.Context, management client.Client, log *slog.Logger) *UseReporter {
+	return &UseReporter{management: management, log: log, changes: make(chan event.GenericEvent, useBuffer), done: ctx.Done(),
 		uses: map[string]credentialuse.Report{}}
 }
 
 // RecordUse records the use of a credential of a control plane.
-func (r *Reporter) RecordUse(controlPlane string, use credentialuse.Use) {
+func (r *UseReporter) RecordUse(controlPlane string, use credentialuse.Use) {
 	if time.Since(use.Last) > credentialuse.Kept {
 		return
 	}
@@ -72,14 +72,14 @@ func (r *Reporter) RecordUse(controlPlane string, use credentialuse.Use) {
 }
 
 // Forget drops the uses of a control plane that was removed.
-func (r *Reporter) Forget(controlPlane string) {
+func (r *UseReporter) Forget(controlPlane string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.uses, controlPlane)
 }
 
 // SetupWithManager registers the controller that writes reports.
-func (r *Reporter) SetupWithManager(mgr ctrl.Manager, newQueue readyourwrites.NewQueue) error {
+func (r *UseReporter) SetupWithManager(mgr ctrl.Manager, newQueue readyourwrites.NewQueue) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("break-glass-audit").
 		WatchesRawSource(source.Channel(r.changes, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{NewQueue: newQueue}).
@@ -97,7 +97,7 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager, newQueue readyourwrites.Ne
 }
 
 // reconcile adds new uses to the report of a HostedCluster.
-func (r *Reporter) reconcile(ctx context.Context, controlPlane string) error {
+func (r *UseReporter) reconcile(ctx context.Context, controlPlane string) error {
 	hc, err := controlplane.HostedCluster(ctx, r.management, controlPlane)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r *Reporter) reconcile(ctx context.Context, controlPlane string) error {
 		next.Annotations = map[string]string{}
 	}
 	next.Annotations[credentialuse.Annotation] = text
-	err = r.management.Patch(ctx, next, readyourwrites.LockedPatch(hc), manager)
+	err = r.management.Patch(ctx, next, readyourwrites.LockedPatch(hc), useManager)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

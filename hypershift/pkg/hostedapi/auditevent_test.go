@@ -1,4 +1,4 @@
-package auditlog
+package hostedapi
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func line(change func(event map[string]any)) []byte {
 	return text
 }
 
-func TestParse(t *testing.T) {
+func TestParseAuditEvent(t *testing.T) {
 	user := func(event map[string]any) map[string]any { return event["user"].(map[string]any) }
 	request := func(want string) *credentialuse.Use {
 		return &credentialuse.Use{Fingerprint: fingerprint, User: "system:sre-break-glass:ada", First: at, Last: at, Addresses: []string{"10.0.0.1"}, Request: want}
@@ -76,7 +76,7 @@ func TestParse(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			use, ok := Parse(tc.line)
+			use, ok := parseAuditEvent(tc.line)
 			if ok != (tc.want != nil) {
 				t.Fatalf("read %v as %+v: %s", ok, use, tc.reason)
 			}
@@ -117,7 +117,7 @@ func TestNoSecretIsReported(t *testing.T) {
 		func(e map[string]any) { e["verb"] = strings.ToUpper(secret) },
 		func(e map[string]any) { e["auditID"] = secret },
 	} {
-		use, ok := Parse(line(func(e map[string]any) {
+		use, ok := parseAuditEvent(line(func(e map[string]any) {
 			place(e)
 			e["user"].(map[string]any)["extra"] = map[string]any{credentialID: []string{fmt.Sprintf("X509SHA256=%064x", n)}, "authorization": []string{secret}}
 		}))
@@ -135,12 +135,12 @@ func TestNoSecretIsReported(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that arbitrary lines, which may contain any data of clients, cause no invalid report.
-func FuzzParse(f *testing.F) {
+// FuzzParseAuditEvent checks that arbitrary lines, which may contain any data of clients, cause no invalid report.
+func FuzzParseAuditEvent(f *testing.F) {
 	f.Add(line(nil))
 	f.Add([]byte(`{"kind":"Event","user":{"username":"system:sre-break-glass:","extra":{"authentication.kubernetes.io/credential-id":["X509SHA256="]}}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		use, ok := Parse(line)
+		use, ok := parseAuditEvent(line)
 		report := credentialuse.Report{}
 		if report.Note(use) && !ok {
 			t.Errorf("a rejected line was reported: %+v", use)

@@ -1,4 +1,4 @@
-package auditlog
+package hostedapi
 
 import (
 	"bytes"
@@ -19,27 +19,30 @@ import (
 )
 
 const (
-	// LogName is the name of the log in the folder of a hosted API server.
-	LogName = "audit.log"
-	// MaxMegabytes is the size at which an API server starts another file. MaxBackups is the number of older files that
-	// it keeps. Customers lose the lines of files that are removed before the log forwarder has read them.
-	MaxMegabytes = 8
-	MaxBackups   = 3
-	// pollInterval is the interval of reads. An API server does not announce writes, and a file that did not grow costs
+	// auditLogName is the name of the log in the folder of a hosted API server.
+	auditLogName = "audit.log"
+	// auditLogMegabytes is the size at which an API server starts another file. auditLogBackups is the number of older
+	// files that it keeps. Customers lose the lines of files that are removed before the log forwarder has read them.
+	auditLogMegabytes = 8
+	auditLogBackups   = 3
+	// auditPollInterval is the interval of reads. An API server does not announce writes, and a file that did not grow costs
 	// one system call.
-	pollInterval = 500 * time.Millisecond
+	auditPollInterval = 500 * time.Millisecond
 	// maxLineBytes bounds a line; longer lines are skipped. Events of the level Metadata have a few hundred bytes.
 	maxLineBytes = 256 << 10
 )
 
-// Follow reads the log in a folder from its beginning, including older files, and calls used for each use of a
-// break-glass credential until ctx ends. Then it reads the rest of the log. Follow calls used again for the same uses
-// after the log was rotated or when it is called again. used must not block for long. Follow retries if the log cannot
-// be read.
-func Follow(ctx context.Context, folder string, used func(credentialuse.Use), log *slog.Logger) {
-	f := &logReader{folder: folder, used: used}
+// followAuditLog reads the log in a folder from its beginning, including older files, and calls used for each use of a
+// break-glass credential until ctx ends. Then it reads the rest of the log. It calls used again for the same uses after
+// the log was rotated or when it is called again. used must not block for long. It retries if the log cannot be read.
+//
+// Of each request it reads the user, the certificate's fingerprint, the time, the address, the verb and the resource. No
+// other data leaves the log, and the log contains no request bodies. The log forwarder delivers the same log to customers
+// (package logforwarder).
+func followAuditLog(ctx context.Context, folder string, used func(credentialuse.Use), log *slog.Logger) {
+	f := &auditReader{folder: folder, used: used}
 	defer f.close()
-	ticker := time.NewTicker(pollInterval)
+	ticker := time.NewTicker(auditPollInterval)
 	defer ticker.Stop()
 	failing := false
 	for {
@@ -59,8 +62,8 @@ func Follow(ctx context.Context, folder string, used func(credentialuse.Use), lo
 	}
 }
 
-// logReader is a position in a log.
-type logReader struct {
+// auditReader is a position in a log.
+type auditReader struct {
 	folder string
 	used   func(credentialuse.Use)
 
@@ -70,15 +73,15 @@ type logReader struct {
 	skip    bool
 }
 
-func (f *logReader) close() {
+func (f *auditReader) close() {
 	if f.file != nil {
 		_ = f.file.Close()
 	}
 }
 
 // readNew reads the new lines.
-func (f *logReader) readNew() error {
-	path := filepath.Join(f.folder, LogName)
+func (f *auditReader) readNew() error {
+	path := filepath.Join(f.folder, auditLogName)
 	if f.file == nil {
 		if err := f.readBackups(); err != nil {
 			return err
@@ -114,12 +117,12 @@ func (f *logReader) readNew() error {
 }
 
 // readBackups reads the older files. Their names contain the time of their rotation.
-func (f *logReader) readBackups() error {
+func (f *auditReader) readBackups() error {
 	entries, err := os.ReadDir(f.folder)
 	if err != nil {
 		return fmt.Errorf("listing audit logs: %w", err)
 	}
-	base, extension, _ := strings.Cut(LogName, ".")
+	base, extension, _ := strings.Cut(auditLogName, ".")
 	var names []string
 	for _, entry := range entries {
 		if name := entry.Name(); strings.HasPrefix(name, base+"-") && strings.HasSuffix(name, "."+extension) {
@@ -130,7 +133,7 @@ func (f *logReader) readBackups() error {
 	for _, name := range names {
 		file, err := os.Open(filepath.Join(f.folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed by the API server, which keeps MaxBackups files
+			continue // removed by the API server, which keeps auditLogBackups files
 		}
 		if err != nil {
 			return fmt.Errorf("opening an audit log: %w", err)
@@ -146,7 +149,7 @@ func (f *logReader) readBackups() error {
 }
 
 // read consumes all complete lines up to the end of a file.
-func (f *logReader) read(file *os.File) error {
+func (f *auditReader) read(file *os.File) error {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := file.Read(buffer)
@@ -160,7 +163,7 @@ func (f *logReader) read(file *os.File) error {
 	}
 }
 
-func (f *logReader) consume(text []byte) {
+func (f *auditReader) consume(text []byte) {
 	for {
 		line, after, whole := bytes.Cut(text, []byte("\n"))
 		if !whole {
@@ -169,7 +172,7 @@ func (f *logReader) consume(text []byte) {
 		}
 		f.appendToLine(line)
 		if !f.skip {
-			if use, ok := Parse(f.partial); ok {
+			if use, ok := parseAuditEvent(f.partial); ok {
 				f.used(use)
 			}
 		}
@@ -179,7 +182,7 @@ func (f *logReader) consume(text []byte) {
 }
 
 // appendToLine appends to the current line.
-func (f *logReader) appendToLine(part []byte) {
+func (f *auditReader) appendToLine(part []byte) {
 	if f.skip || len(f.partial)+len(part) > maxLineBytes {
 		f.partial, f.skip = f.partial[:0], true
 		return
