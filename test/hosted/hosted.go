@@ -21,7 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/wheel"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
 // Server is the API server of a cluster.
@@ -152,7 +152,7 @@ func (s *Server) holdProbe(ctx context.Context, hold time.Duration) error {
 	if err != nil {
 		return err
 	}
-	next := wheel.Next(s.Cluster.UID, observer.Interval, time.Now().Add(margin))
+	next := probe.NextTime(s.Cluster.UID, observer.Interval, time.Now().Add(margin))
 	if err := backoff.Sleep(ctx, time.Until(next.Add(-margin))); err != nil {
 		return err
 	}

@@ -23,8 +23,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/anchor"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/journal"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
@@ -75,7 +73,7 @@ func Work(ctx context.Context, p *process.Process, store Store, connection grpc.
 	if err != nil {
 		return fmt.Errorf("--egress-addresses: %w", err)
 	}
-	prober := probe.New(probe.Options{Vantage: fact.Outside, Connections: options.Connections, Dial: options.dial})
+	prober := probe.New(probe.Options{Vantage: probe.Outside, Connections: options.Connections, Dial: options.dial})
 	defer prober.Close()
 	var clusters *roster.Roster
 	records := journal.New(store, journal.Options{Replica: options.Replica, Synced: func() bool { return clusters.Synced() }, Log: p.Log, Metrics: p.Metrics})
@@ -111,7 +109,9 @@ func Work(ctx context.Context, p *process.Process, store Store, connection grpc.
 	wg.Go(func() { watch.Run(ctx) })
 	wg.Go(func() { records.Run(ctx, watch) })
 	wg.Go(func() { _ = owner.Run(ctx, store) })
-	wg.Go(func() { anchor.Run(ctx, anchor.Options{Addresses: options.anchors(), Report: watch.ObserveAnchor}) })
+	wg.Go(func() {
+		probe.CheckAnchors(ctx, probe.AnchorOptions{Addresses: options.anchors(), Report: watch.ObserveAnchor})
+	})
 	wg.Wait()
 	return ctx.Err()
 }

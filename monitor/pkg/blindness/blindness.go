@@ -78,7 +78,7 @@ func New() *Detector {
 	return &Detector{clusters: map[string]sample{}, shards: map[string]*count{}, anchors: map[string]string{}}
 }
 
-// Observe adds a probe of a cluster. reached is fact.Outcome.Reached. Times must not decrease.
+// Observe adds a probe of a cluster. reached is probe.Outcome.Reached. Times must not decrease.
 func (d *Detector) Observe(at time.Time, cluster, shard string, reached bool) {
 	d.remove(cluster)
 	d.clusters[cluster] = sample{shard, at, reached}

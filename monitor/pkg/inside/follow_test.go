@@ -32,7 +32,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
@@ -65,7 +64,7 @@ func (a *administrator) delete(resource schema.GroupVersionResource, namespace, 
 }
 
 // awaitReport waits until the HostedCluster has a report with a state and an outcome, and returns it with the UID of the HostedCluster.
-func (a *administrator) awaitReport(state insidereport.State, outcome fact.Outcome, not string) (report *insidereport.Report, uid string) {
+func (a *administrator) awaitReport(state insidereport.State, outcome probe.Outcome, not string) (report *insidereport.Report, uid string) {
 	a.t.Helper()
 	eventually.Soon(a.t, fmt.Sprintf("the report states %s %s", state, outcome), func() error {
 		hc, err := a.objects.Resource(hostedClusters).Namespace("ocm-test-1").Get(a.t.Context(), "hc", metav1.GetOptions{})
@@ -123,7 +122,7 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checker := probe.New(probe.Options{Vantage: fact.Inside, Connections: 10})
+	checker := probe.New(probe.Options{Vantage: probe.Inside, Connections: 10})
 	defer checker.Close()
 	p := New(checker, m, Options{Metrics: NewMetrics(prometheus.NewRegistry()), Interval: 500 * time.Millisecond, Beat: time.Second, Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +157,7 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 
 	began := time.Now()
 	status.Store(http.StatusInternalServerError)
-	if down, _ := admin.awaitReport(insidereport.Unavailable, fact.Etcd, ""); down.Since.Before(began.Add(-time.Second)) || down.Detail != "status 500: etcd" {
+	if down, _ := admin.awaitReport(insidereport.Unavailable, probe.Etcd, ""); down.Since.Before(began.Add(-time.Second)) || down.Detail != "status 500: etcd" {
 		t.Errorf("report %+v", down)
 	}
 	status.Store(http.StatusOK)

@@ -16,10 +16,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/wheel"
 )
 
 // The times and bounds of the prober.
@@ -44,7 +42,7 @@ type Cluster struct {
 
 // Checker sends probes. *probe.Prober implements it.
 type Checker interface {
-	Probe(ctx context.Context, target probe.Target, check fact.Check) fact.Result
+	Probe(ctx context.Context, target probe.Target, check probe.Check) probe.Result
 	Forget(cluster string)
 }
 
@@ -71,7 +69,7 @@ type Prober struct {
 
 	mu       sync.Mutex
 	clusters map[string]*cluster
-	wheel    *wheel.Wheel[string]
+	wheel    *probe.Wheel[string]
 	// due are the clusters whose probes wait for others to end.
 	due     []string
 	running int
@@ -104,7 +102,7 @@ func New(checker Checker, writer Writer, options Options) *Prober {
 		options.Beat = insidereport.Beat
 	}
 	now := options.Now()
-	return &Prober{checker: checker, writer: writer, options: options, clusters: map[string]*cluster{}, wheel: wheel.New[string](tick, slots, now),
+	return &Prober{checker: checker, writer: writer, options: options, clusters: map[string]*cluster{}, wheel: probe.NewWheel[string](tick, slots, now),
 		changes: make(chan struct{}, 1), started: now}
 }
 
@@ -117,7 +115,7 @@ func (p *Prober) Set(next Cluster, target probe.Target) {
 		c = &cluster{Cluster: next}
 		p.clusters[next.UID] = c
 		if w := next.Written; w != nil && w.State == insidereport.Unavailable {
-			c.history.Restore(fact.Inside, w.Since) // an outage keeps its beginning
+			c.history.Restore(probe.Inside, w.Since) // an outage keeps its beginning
 		}
 	}
 	before := c.target
@@ -204,9 +202,9 @@ func (p *Prober) begin(ctx context.Context, work *sync.WaitGroup) {
 		}
 		c.probing = true
 		p.running++
-		target, check := c.target, fact.Livez
+		target, check := c.target, probe.Livez
 		if c.probes%readyzEvery == readyzEvery-1 {
-			check = fact.Readyz
+			check = probe.Readyz
 		}
 		work.Go(func() {
 			result := p.checker.Probe(ctx, target, check)
@@ -221,7 +219,7 @@ func (p *Prober) begin(ctx context.Context, work *sync.WaitGroup) {
 }
 
 // record stores the result of a probe and schedules the next one.
-func (p *Prober) record(c *cluster, result *fact.Result) {
+func (p *Prober) record(c *cluster, result *probe.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.probing = false
@@ -231,12 +229,12 @@ func (p *Prober) record(c *cluster, result *fact.Result) {
 		return
 	}
 	now := p.options.Now()
-	result.Vantage = fact.Inside
+	result.Vantage = probe.Inside
 	c.probes++
 	c.history.Add(*result)
 	p.options.Metrics.observe(result)
-	next := wheel.Next(c.UID, p.options.Interval, now)
-	if pending := c.history.UnavailableSince(fact.Inside).IsZero() == (result.Outcome != fact.OK); pending && result.Outcome != fact.Local {
+	next := probe.NextTime(c.UID, p.options.Interval, now)
+	if pending := c.history.UnavailableSince(probe.Inside).IsZero() == (result.Outcome != probe.OK); pending && result.Outcome != probe.Local {
 		next = now.Add(confirmPause) // the state may change: the next results decide
 	}
 	p.wheel.Schedule(c.UID, next)

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -21,7 +20,7 @@ import (
 // cell stands for the API servers and for the HostedClusters of a management cluster, on virtual time.
 type cell struct {
 	mu       sync.Mutex
-	outcomes map[string]fact.Outcome
+	outcomes map[string]probe.Outcome
 	probes   map[string]int
 	kept     map[string]bool
 	// reports are the annotations, and writes counts them. failure is the result of all writes.
@@ -31,10 +30,10 @@ type cell struct {
 }
 
 func newCell() *cell {
-	return &cell{outcomes: map[string]fact.Outcome{}, probes: map[string]int{}, kept: map[string]bool{}, reports: map[string]insidereport.Report{}, times: map[string][]time.Time{}}
+	return &cell{outcomes: map[string]probe.Outcome{}, probes: map[string]int{}, kept: map[string]bool{}, reports: map[string]insidereport.Report{}, times: map[string][]time.Time{}}
 }
 
-func (c *cell) set(outcome fact.Outcome, uids ...string) {
+func (c *cell) set(outcome probe.Outcome, uids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uid := range uids {
@@ -49,18 +48,18 @@ func (c *cell) fail(err error) {
 }
 
 // Probe takes as long as its result states. It runs in a synctest bubble.
-func (c *cell) Probe(_ context.Context, target probe.Target, check fact.Check) fact.Result {
+func (c *cell) Probe(_ context.Context, target probe.Target, check probe.Check) probe.Result {
 	c.mu.Lock()
 	outcome := c.outcomes[target.Cluster]
 	c.probes[target.Cluster]++
 	c.kept[target.Cluster] = true
 	number := c.probes[target.Cluster]
 	c.mu.Unlock()
-	result := fact.Result{Vantage: fact.Inside, Check: check, Outcome: fact.OK, Duration: 5 * time.Millisecond, CertificateEnd: end}
+	result := probe.Result{Vantage: probe.Inside, Check: check, Outcome: probe.OK, Duration: 5 * time.Millisecond, CertificateEnd: end}
 	if outcome != "" {
 		result.Outcome, result.Detail, result.CertificateEnd = outcome, fmt.Sprint("attempt ", number), time.Time{}
 	}
-	if outcome == fact.Timeout {
+	if outcome == probe.Timeout {
 		result.Duration = 5 * time.Second
 	}
 	time.Sleep(result.Duration)
@@ -136,7 +135,7 @@ func TestReportsFollowTheStateOfAnAPIServer(t *testing.T) {
 		if got := c.report("a"); got.State != insidereport.Available || !got.CertificateEnd.Equal(end) || time.Since(got.Observed) > 5*time.Second {
 			t.Errorf("at first: %+v", got)
 		}
-		for _, outcome := range []fact.Outcome{fact.Refused, fact.Timeout, fact.Etcd} {
+		for _, outcome := range []probe.Outcome{probe.Refused, probe.Timeout, probe.Etcd} {
 			time.Sleep(10 * time.Minute)
 			before := c.report("a")
 			c.set(outcome, "a")
@@ -166,7 +165,7 @@ func TestOneFailureIsNoOutage(t *testing.T) {
 		for range 10 {
 			_, before := c.writes()
 			probes := func() int { c.mu.Lock(); defer c.mu.Unlock(); return c.probes["a"] }
-			c.set(fact.Refused, "a")
+			c.set(probe.Refused, "a")
 			for at := probes(); probes() == at; {
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -231,7 +230,7 @@ func TestNoAccessMeansNoHeartbeat(t *testing.T) {
 		time.Sleep(time.Minute)
 		c.fail(errors.New("forbidden"))
 		written := c.report("a")
-		c.set(fact.Refused, "a")
+		c.set(probe.Refused, "a")
 		time.Sleep(judge.StaleAfter)
 		if got := c.report("a"); got != written || p.Silent() < time.Minute {
 			t.Errorf("without access: %+v, silent for %s", got, p.Silent())
@@ -251,9 +250,9 @@ func TestRestartContinuesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCell()
 		since := time.Now().Add(-time.Hour).UTC()
-		c.set(fact.Etcd, "down")
+		c.set(probe.Etcd, "down")
 		down, up := clusterOf("down"), clusterOf("up")
-		down.Written = &insidereport.Report{State: insidereport.Unavailable, Outcome: string(fact.Etcd), Since: since, Observed: time.Now().Add(-time.Minute)}
+		down.Written = &insidereport.Report{State: insidereport.Unavailable, Outcome: string(probe.Etcd), Since: since, Observed: time.Now().Add(-time.Minute)}
 		up.Written = &insidereport.Report{State: insidereport.Available, Since: since, CertificateEnd: end, Observed: time.Now().Add(-time.Minute)}
 		p := run(t, c)
 		p.Set(down, targetOf("down"))
@@ -303,7 +302,7 @@ func TestRemovedClustersLeaveNothing(t *testing.T) {
 			uids = append(uids, fmt.Sprint("cluster-", i))
 		}
 		p := run(t, c, uids...)
-		c.set(fact.Timeout, uids[:50]...)
+		c.set(probe.Timeout, uids[:50]...)
 		time.Sleep(time.Minute)
 		for i, uid := range uids {
 			if i == 250 {

@@ -3,7 +3,7 @@ package inside
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
 // Metrics are the metrics of a Prober. None is of a single cluster.
@@ -21,7 +21,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}}),
 	}
 	registry.MustRegister(m.probes, m.reports, m.seconds)
-	for _, outcome := range fact.Outcomes() {
+	for _, outcome := range probe.Outcomes() {
 		m.probes.WithLabelValues(string(outcome))
 	}
 	for _, outcome := range []string{"written", "failed"} {
@@ -30,9 +30,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) observe(result *fact.Result) {
+func (m *Metrics) observe(result *probe.Result) {
 	m.probes.WithLabelValues(string(result.Outcome)).Inc()
-	if result.Outcome == fact.OK {
+	if result.Outcome == probe.OK {
 		m.seconds.Observe(result.Duration.Seconds())
 	}
 }

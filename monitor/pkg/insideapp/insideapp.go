@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/inside"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -58,7 +57,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if err != nil {
 		return err
 	}
-	checker := probe.New(probe.Options{Vantage: fact.Inside, Connections: options.Connections})
+	checker := probe.New(probe.Options{Vantage: probe.Inside, Connections: options.Connections})
 	defer checker.Close()
 	prober := inside.New(checker, management, inside.Options{Metrics: inside.NewMetrics(p.Metrics), Log: p.Log})
 	p.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "monitor_inside_clusters", Help: "HostedClusters of the management cluster."},

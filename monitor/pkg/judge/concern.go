@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
 // Kind is the kind of a concern.
@@ -110,27 +110,27 @@ func (v *Verdict) has(kind Kind) bool {
 }
 
 // kindOf returns the concern that a failed probe shows.
-func kindOf(failure *fact.Result) Kind {
+func kindOf(failure *probe.Result) Kind {
 	switch failure.Outcome {
-	case fact.DNS:
+	case probe.DNS:
 		return NameUnresolved
-	case fact.Timeout:
+	case probe.Timeout:
 		return APIHangs
-	case fact.TLS, fact.Malformed:
+	case probe.TLS, probe.Malformed:
 		return TLSFails
-	case fact.CertificateExpired:
+	case probe.CertificateExpired:
 		return CertificateExpired
-	case fact.CertificateUntrusted:
+	case probe.CertificateUntrusted:
 		return CertificateUntrusted
-	case fact.CertificateName:
+	case probe.CertificateName:
 		return CertificateName
-	case fact.Overloaded:
+	case probe.Overloaded:
 		return APIOverloaded
-	case fact.Etcd:
+	case probe.Etcd:
 		return EtcdFails
-	case fact.ServerError:
+	case probe.ServerError:
 		return APIFails
-	case fact.Rejected:
+	case probe.Rejected:
 		return ProbeRejected
 	}
 	return APIUnreachable

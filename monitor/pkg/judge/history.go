@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
 // The numbers of equal results that change the state of a vantage, so that one lost packet is no outage and an API that
@@ -27,7 +27,7 @@ type History struct {
 
 // series are the results of one vantage.
 type series struct {
-	last, failure fact.Result
+	last, failure probe.Result
 	// seen is the time of the last result that reports something about the cluster, answered that of the last success.
 	seen, answered      time.Time
 	failures, successes int
@@ -39,22 +39,22 @@ type series struct {
 }
 
 // Add adds the result of a probe. Results of one vantage must be added in order of time.
-func (h *History) Add(result fact.Result) {
+func (h *History) Add(result probe.Result) {
 	s := h.of(result.Vantage)
 	s.last = result
 	if !result.CertificateEnd.IsZero() {
 		s.certificateEnd = result.CertificateEnd
 	}
 	switch result.Outcome {
-	case fact.Local:
-	case fact.OK:
+	case probe.Local:
+	case probe.OK:
 		s.succeed(&result)
 	default:
 		s.fail(&result)
 	}
 }
 
-func (s *series) succeed(result *fact.Result) {
+func (s *series) succeed(result *probe.Result) {
 	s.failures, s.seen, s.answered = 0, result.Time, result.Time
 	if s.successes++; s.successes >= SuccessesToGood {
 		s.bad = false
@@ -68,7 +68,7 @@ func (s *series) succeed(result *fact.Result) {
 	}
 }
 
-func (s *series) fail(result *fact.Result) {
+func (s *series) fail(result *probe.Result) {
 	s.failure, s.seen, s.successes, s.slow = *result, result.Time, 0, 0
 	if s.failures++; s.failures == 1 && !s.bad {
 		s.badSince = result.Time
@@ -78,8 +78,8 @@ func (s *series) fail(result *fact.Result) {
 	}
 }
 
-func (h *History) of(vantage fact.Vantage) *series {
-	if vantage == fact.Inside {
+func (h *History) of(vantage probe.Vantage) *series {
+	if vantage == probe.Inside {
 		return &h.inside
 	}
 	return &h.outside
@@ -87,13 +87,13 @@ func (h *History) of(vantage fact.Vantage) *series {
 
 // Failing reports whether the last probe from a vantage failed, or the API is unavailable. The prober then repeats the probe
 // soon.
-func (h *History) Failing(vantage fact.Vantage) bool {
+func (h *History) Failing(vantage probe.Vantage) bool {
 	s := h.of(vantage)
 	return s.bad || s.failures > 0
 }
 
 // UnavailableSince returns since when the API is unavailable from a vantage, or the zero time.
-func (h *History) UnavailableSince(vantage fact.Vantage) time.Time {
+func (h *History) UnavailableSince(vantage probe.Vantage) time.Time {
 	if s := h.of(vantage); s.bad {
 		return s.badSince
 	}
@@ -102,7 +102,7 @@ func (h *History) UnavailableSince(vantage fact.Vantage) time.Time {
 
 // Restore continues with what another replica saw: the API is unavailable from a vantage since a time. It has no effect if a probe
 // of this replica has succeeded.
-func (h *History) Restore(vantage fact.Vantage, since time.Time) {
+func (h *History) Restore(vantage probe.Vantage, since time.Time) {
 	if s := h.of(vantage); s.answered.IsZero() {
 		s.bad, s.badSince = true, since
 	}
@@ -117,10 +117,10 @@ func (h *History) SetInside(report *insidereport.Report, seen time.Time) {
 		s.answered = seen
 	case insidereport.Unavailable:
 		s.bad, s.badSince = true, report.Since
-		s.failure = fact.Result{Vantage: fact.Inside, Check: fact.Check(report.Check), Time: seen, Outcome: fact.Outcome(report.Outcome), Detail: report.Detail}
+		s.failure = probe.Result{Vantage: probe.Inside, Check: probe.Check(report.Check), Time: seen, Outcome: probe.Outcome(report.Outcome), Detail: report.Detail}
 		s.last = s.failure
 	case insidereport.Unknown:
-		s.last = fact.Result{Vantage: fact.Inside, Time: seen, Outcome: fact.Local, Detail: report.Detail}
+		s.last = probe.Result{Vantage: probe.Inside, Time: seen, Outcome: probe.Local, Detail: report.Detail}
 	default:
 		s = series{}
 	}
@@ -133,7 +133,7 @@ func (h *History) Reported() bool { return !h.inside.seen.IsZero() || !h.inside.
 // Report returns what the prober of a management cluster reports about a cluster that it probes. It returns an unknown state until enough
 // probes were made.
 func (h *History) Report(now time.Time) insidereport.Report {
-	s := h.state(now, fact.Inside)
+	s := h.state(now, probe.Inside)
 	report := insidereport.Report{State: insidereport.Available, CertificateEnd: h.inside.certificateEnd}
 	switch {
 	case s.known != "":
@@ -162,16 +162,16 @@ type state struct {
 	bad, slow     bool
 	since         time.Time
 	slowSince     time.Time
-	last, failure fact.Result
+	last, failure probe.Result
 	// seen is the time of the last result, and answered that of the last success.
 	seen, answered time.Time
 }
 
-func (h *History) state(now time.Time, vantage fact.Vantage) state {
+func (h *History) state(now time.Time, vantage probe.Vantage) state {
 	s := h.of(vantage)
 	result := state{bad: s.bad, slow: s.slow >= slowToConcern, since: s.badSince, slowSince: s.slowSince, last: s.last, failure: s.failure, seen: s.seen, answered: s.answered}
 	switch {
-	case s.last.Outcome == fact.Local && now.Sub(s.last.Time) <= StaleAfter:
+	case s.last.Outcome == probe.Local && now.Sub(s.last.Time) <= StaleAfter:
 		result.known, result.detail = ProbeFailed, s.last.Detail
 	case s.bad && now.Sub(s.seen) > StaleAfter, !s.bad && now.Sub(s.answered) > StaleAfter:
 		result.known = NotProbed

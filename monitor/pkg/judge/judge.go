@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
 // The limits of a verdict.
@@ -138,7 +138,7 @@ func Judge(now time.Time, cluster *Cluster, history *History, view *blindness.Vi
 	if !cluster.KeyInvalidSince.IsZero() {
 		v.add(KeyUnusable, cluster.KeyInvalidSince, cluster.KeyMessage)
 	}
-	outside, inside := history.state(now, fact.Outside), history.state(now, fact.Inside)
+	outside, inside := history.state(now, probe.Outside), history.state(now, probe.Inside)
 	switch unprobed := cluster.Unprobed; {
 	case cluster.ReadySince.IsZero():
 		v.unknown(NotReady, "")
@@ -207,7 +207,7 @@ func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state
 		since, unreachable := view.Shards[cluster.Shard]
 		// An answer from outside shows that the way works; its content then is the concern.
 		switch kind := kindOf(&outside.failure); {
-		case outside.failure.Outcome.Reached(), outside.failure.Outcome == fact.DNS:
+		case outside.failure.Outcome.Reached(), outside.failure.Outcome == probe.DNS:
 			v.add(kind, outside.since, outside.evidence())
 		case unreachable:
 			v.add(ShardUnreachable, since, unreachableShard(cluster.Shard)+"; the prober inside reaches this one")
@@ -226,7 +226,7 @@ func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state
 			kind, seen = kindOf(&inside.failure), inside
 		}
 		evidence := seen.evidence()
-		if seen == outside && !bad(inside) && !seen.failure.Outcome.Reached() && seen.failure.Outcome != fact.DNS {
+		if seen == outside && !bad(inside) && !seen.failure.Outcome.Reached() && seen.failure.Outcome != probe.DNS {
 			kind, evidence = explainSilence(now, cluster, kind, seen)
 		}
 		if silence := inside.silence(); seen == outside && silence != "" {

@@ -8,23 +8,23 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
 var start = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // results are probes at intervals of 10 s from start. Their durations are 10 ms.
-func results(vantage fact.Vantage, outcomes ...fact.Outcome) []fact.Result {
-	var all []fact.Result
+func results(vantage probe.Vantage, outcomes ...probe.Outcome) []probe.Result {
+	var all []probe.Result
 	for i, outcome := range outcomes {
-		all = append(all, fact.Result{Vantage: vantage, Check: fact.Livez, Outcome: outcome, Duration: 10 * time.Millisecond,
+		all = append(all, probe.Result{Vantage: vantage, Check: probe.Livez, Outcome: outcome, Duration: 10 * time.Millisecond,
 			Time: start.Add(time.Duration(i) * 10 * time.Second)})
 	}
 	return all
 }
 
-func repeated(outcome fact.Outcome, count int) []fact.Outcome {
-	outcomes := make([]fact.Outcome, count)
+func repeated(outcome probe.Outcome, count int) []probe.Outcome {
+	outcomes := make([]probe.Outcome, count)
 	for i := range outcomes {
 		outcomes[i] = outcome
 	}
@@ -51,82 +51,82 @@ func TestJudge(t *testing.T) {
 	down := func(kinds ...Kind) want { return want{API: Unavailable, Counts: true, Kinds: kinds} }
 	for reason, c := range map[string]struct {
 		cluster         Cluster
-		outside, inside []fact.Outcome
+		outside, inside []probe.Outcome
 		view            blindness.View
 		later           time.Duration
 		certificate     time.Duration
 		slow            bool
 		want            want
 	}{
-		"healthy": {cluster: ready, outside: repeated(fact.OK, 3), want: want{API: Available, Counts: true}},
+		"healthy": {cluster: ready, outside: repeated(probe.OK, 3), want: want{API: Available, Counts: true}},
 		"silence, and the API server works inside": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("True"), part("True") }),
-			outside: repeated(fact.ConnectTimeout, 9), want: down(WayBroken)},
+			outside: repeated(probe.ConnectTimeout, 9), want: down(WayBroken)},
 		"the report from inside may be older than the outage": {cluster: with(func(c *Cluster) { c.APIServer = part("True") }),
-			outside: repeated(fact.ConnectTimeout, 4), want: down(APIUnreachable)},
+			outside: repeated(probe.ConnectTimeout, 4), want: down(APIUnreachable)},
 		"an API server that was repaired just now waits for the next probe": {cluster: with(func(c *Cluster) {
 			c.APIServer = Part{Status: "True", Since: start.Add(80 * time.Second)}
-		}), outside: repeated(fact.Refused, 9), want: down(APIUnreachable)},
+		}), outside: repeated(probe.Refused, 9), want: down(APIUnreachable)},
 		"silence, and the API server does not work inside": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("False"), part("True") }),
-			outside: repeated(fact.Refused, 9), want: down(APIUnreachable)},
-		"a hung API server does not work inside": {cluster: with(func(c *Cluster) { c.APIServer = part("False") }), outside: repeated(fact.Timeout, 9), want: down(APIHangs)},
+			outside: repeated(probe.Refused, 9), want: down(APIUnreachable)},
+		"a hung API server does not work inside": {cluster: with(func(c *Cluster) { c.APIServer = part("False") }), outside: repeated(probe.Timeout, 9), want: down(APIHangs)},
 		"silence because of etcd": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("False"), part("False") }),
-			outside: repeated(fact.Refused, 9), want: down(EtcdFails)},
-		"an unresolved name is its own cause": {cluster: with(func(c *Cluster) { c.APIServer = part("True") }), outside: repeated(fact.DNS, 9), want: down(NameUnresolved)},
+			outside: repeated(probe.Refused, 9), want: down(EtcdFails)},
+		"an unresolved name is its own cause": {cluster: with(func(c *Cluster) { c.APIServer = part("True") }), outside: repeated(probe.DNS, 9), want: down(NameUnresolved)},
 		"an answer is closer to the cause than a report": {cluster: with(func(c *Cluster) { c.APIServer, c.Etcd = part("False"), part("False") }),
-			outside: repeated(fact.ServerError, 9), want: down(APIFails)},
-		"etcd fails and the API still answers": {cluster: with(func(c *Cluster) { c.Etcd = part("False") }), outside: repeated(fact.OK, 3),
+			outside: repeated(probe.ServerError, 9), want: down(APIFails)},
+		"etcd fails and the API still answers": {cluster: with(func(c *Cluster) { c.Etcd = part("False") }), outside: repeated(probe.OK, 3),
 			want: want{API: Available, Counts: true, Kinds: []Kind{EtcdFails}}},
 		"a private cluster without its API server": {cluster: with(func(c *Cluster) { c.Unprobed, c.APIServer = Blocked, part("False") }),
 			want: want{API: Unknown, Reason: Blocked, Kinds: []Kind{APIFails}}},
-		"one success is enough at first":         {cluster: ready, outside: repeated(fact.OK, 1), want: want{API: Available, Counts: true}},
-		"one failure is not enough":              {cluster: ready, outside: []fact.Outcome{fact.OK, fact.Refused}, want: want{API: Available, Counts: true}},
-		"one failure at first is no state":       {cluster: ready, outside: []fact.Outcome{fact.Refused}, want: want{API: Unknown, Reason: NotProbed}},
-		"two failures":                           {cluster: ready, outside: []fact.Outcome{fact.OK, fact.Refused, fact.Refused}, want: down(APIUnreachable)},
-		"two successes after an outage":          {cluster: ready, outside: []fact.Outcome{fact.Refused, fact.Refused, fact.OK, fact.OK}, want: down(APIUnreachable)},
-		"three successes after an outage":        {cluster: ready, outside: []fact.Outcome{fact.Refused, fact.Refused, fact.OK, fact.OK, fact.OK}, want: want{API: Available, Counts: true}},
-		"etcd":                                   {cluster: ready, outside: repeated(fact.Etcd, 2), want: down(EtcdFails)},
-		"hangs":                                  {cluster: ready, outside: repeated(fact.Timeout, 2), want: down(APIHangs)},
-		"overload":                               {cluster: ready, outside: repeated(fact.Overloaded, 2), want: down(APIOverloaded)},
-		"other authority":                        {cluster: ready, outside: repeated(fact.CertificateUntrusted, 2), want: down(CertificateUntrusted)},
-		"way broken":                             {cluster: ready, outside: repeated(fact.ConnectTimeout, 9), inside: repeated(fact.OK, 9), want: down(WayBroken)},
-		"inside good when the outage began":      {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), inside: repeated(fact.OK, 2), want: down(APIUnreachable)},
-		"shard unreachable, inside good":         {cluster: ready, outside: repeated(fact.ConnectTimeout, 9), inside: repeated(fact.OK, 9), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
-		"inside fails, outside not probed since": {cluster: ready, outside: repeated(fact.OK, 2), inside: repeated(fact.Refused, 2), want: want{API: Available, Counts: true}},
-		"name unresolved, inside good":           {cluster: ready, outside: repeated(fact.DNS, 9), inside: repeated(fact.OK, 9), want: down(NameUnresolved)},
-		"wrong certificate outside":              {cluster: ready, outside: repeated(fact.CertificateName, 2), inside: repeated(fact.OK, 2), want: down(CertificateName)},
-		"inside sees the cause":                  {cluster: ready, outside: repeated(fact.Refused, 2), inside: repeated(fact.Etcd, 2), want: down(EtcdFails)},
-		"inside fails, customers do not":         {cluster: ready, outside: repeated(fact.OK, 9), inside: repeated(fact.Refused, 9), want: want{API: Available, Counts: true, Kinds: []Kind{InsideUnreachable}}},
-		"private, inside good":                   {cluster: with(private), inside: repeated(fact.OK, 2), want: want{API: Available, Counts: true}},
-		"private, inside bad":                    {cluster: with(private), inside: repeated(fact.ServerError, 2), want: down(APIFails)},
-		"private, inside hangs":                  {cluster: with(private), inside: repeated(fact.Timeout, 2), want: down(APIHangs)},
-		"private, inside silent":                 {cluster: with(private), inside: repeated(fact.OK, 2), later: 2 * time.Minute, want: want{API: Unknown, Reason: InsideSilent}},
-		"private, down when inside fell silent":  {cluster: with(private), inside: repeated(fact.Timeout, 2), later: 2 * time.Minute, want: want{API: Unknown, Reason: InsideSilent}},
-		"private, inside cannot probe":           {cluster: with(private), inside: []fact.Outcome{fact.Local}, want: want{API: Unknown, Reason: ProbeFailed}},
-		"private, and no endpoint is known":      {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: NoEndpoint}, inside: repeated(fact.OK, 2), want: want{API: Unknown, Reason: NoEndpoint}},
+		"one success is enough at first":         {cluster: ready, outside: repeated(probe.OK, 1), want: want{API: Available, Counts: true}},
+		"one failure is not enough":              {cluster: ready, outside: []probe.Outcome{probe.OK, probe.Refused}, want: want{API: Available, Counts: true}},
+		"one failure at first is no state":       {cluster: ready, outside: []probe.Outcome{probe.Refused}, want: want{API: Unknown, Reason: NotProbed}},
+		"two failures":                           {cluster: ready, outside: []probe.Outcome{probe.OK, probe.Refused, probe.Refused}, want: down(APIUnreachable)},
+		"two successes after an outage":          {cluster: ready, outside: []probe.Outcome{probe.Refused, probe.Refused, probe.OK, probe.OK}, want: down(APIUnreachable)},
+		"three successes after an outage":        {cluster: ready, outside: []probe.Outcome{probe.Refused, probe.Refused, probe.OK, probe.OK, probe.OK}, want: want{API: Available, Counts: true}},
+		"etcd":                                   {cluster: ready, outside: repeated(probe.Etcd, 2), want: down(EtcdFails)},
+		"hangs":                                  {cluster: ready, outside: repeated(probe.Timeout, 2), want: down(APIHangs)},
+		"overload":                               {cluster: ready, outside: repeated(probe.Overloaded, 2), want: down(APIOverloaded)},
+		"other authority":                        {cluster: ready, outside: repeated(probe.CertificateUntrusted, 2), want: down(CertificateUntrusted)},
+		"way broken":                             {cluster: ready, outside: repeated(probe.ConnectTimeout, 9), inside: repeated(probe.OK, 9), want: down(WayBroken)},
+		"inside good when the outage began":      {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), inside: repeated(probe.OK, 2), want: down(APIUnreachable)},
+		"shard unreachable, inside good":         {cluster: ready, outside: repeated(probe.ConnectTimeout, 9), inside: repeated(probe.OK, 9), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
+		"inside fails, outside not probed since": {cluster: ready, outside: repeated(probe.OK, 2), inside: repeated(probe.Refused, 2), want: want{API: Available, Counts: true}},
+		"name unresolved, inside good":           {cluster: ready, outside: repeated(probe.DNS, 9), inside: repeated(probe.OK, 9), want: down(NameUnresolved)},
+		"wrong certificate outside":              {cluster: ready, outside: repeated(probe.CertificateName, 2), inside: repeated(probe.OK, 2), want: down(CertificateName)},
+		"inside sees the cause":                  {cluster: ready, outside: repeated(probe.Refused, 2), inside: repeated(probe.Etcd, 2), want: down(EtcdFails)},
+		"inside fails, customers do not":         {cluster: ready, outside: repeated(probe.OK, 9), inside: repeated(probe.Refused, 9), want: want{API: Available, Counts: true, Kinds: []Kind{InsideUnreachable}}},
+		"private, inside good":                   {cluster: with(private), inside: repeated(probe.OK, 2), want: want{API: Available, Counts: true}},
+		"private, inside bad":                    {cluster: with(private), inside: repeated(probe.ServerError, 2), want: down(APIFails)},
+		"private, inside hangs":                  {cluster: with(private), inside: repeated(probe.Timeout, 2), want: down(APIHangs)},
+		"private, inside silent":                 {cluster: with(private), inside: repeated(probe.OK, 2), later: 2 * time.Minute, want: want{API: Unknown, Reason: InsideSilent}},
+		"private, down when inside fell silent":  {cluster: with(private), inside: repeated(probe.Timeout, 2), later: 2 * time.Minute, want: want{API: Unknown, Reason: InsideSilent}},
+		"private, inside cannot probe":           {cluster: with(private), inside: []probe.Outcome{probe.Local}, want: want{API: Unknown, Reason: ProbeFailed}},
+		"private, and no endpoint is known":      {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: NoEndpoint}, inside: repeated(probe.OK, 2), want: want{API: Unknown, Reason: NoEndpoint}},
 		"private without an inside vantage":      {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: Blocked}, want: want{API: Unknown, Reason: Blocked}},
 		"no authority known":                     {cluster: Cluster{ReadySince: ready.ReadySince, Unprobed: NoEndpoint}, want: want{API: Unknown, Reason: NoEndpoint}},
-		"not ready":                              {cluster: Cluster{}, outside: repeated(fact.OK, 2), want: want{API: Unknown, Reason: NotReady}},
+		"not ready":                              {cluster: Cluster{}, outside: repeated(probe.OK, 2), want: want{API: Unknown, Reason: NotReady}},
 		"never probed":                           {cluster: ready, want: want{API: Unknown, Reason: NotProbed}},
-		"probed long ago":                        {cluster: ready, outside: repeated(fact.OK, 3), later: 2 * time.Minute, want: want{API: Unknown, Reason: NotProbed}},
-		"monitor out of descriptors":             {cluster: ready, outside: []fact.Outcome{fact.OK, fact.Local}, want: want{API: Unknown, Reason: ProbeFailed}},
-		"blind":                                  {cluster: ready, outside: repeated(fact.Refused, 3), view: blindness.View{Blind: true, Reason: "Two shards."}, want: want{API: Unknown, Reason: Blind}},
-		"shard unreachable":                      {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
-		"other shard unreachable":                {cluster: ready, outside: repeated(fact.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-2": start}}, want: down(APIUnreachable)},
-		"shard unreachable, this cluster answer": {cluster: ready, outside: repeated(fact.Etcd, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(EtcdFails)},
-		"new cluster":                            {cluster: Cluster{ReadySince: start.Add(-time.Minute)}, outside: repeated(fact.Refused, 2), want: want{API: Unavailable, During: Creation, Kinds: []Kind{APIUnreachable}}},
-		"upgrade":                                {cluster: Cluster{ReadySince: ready.ReadySince, Upgrading: true}, outside: repeated(fact.Refused, 2), want: want{API: Unavailable, During: Upgrade, Kinds: []Kind{APIUnreachable}}},
-		"key unusable":                           {cluster: Cluster{ReadySince: ready.ReadySince, KeyInvalidSince: start}, outside: repeated(fact.ServerError, 2), want: down(KeyUnusable, APIFails)},
-		"certificate ends soon":                  {cluster: ready, outside: repeated(fact.OK, 2), certificate: 6 * 24 * time.Hour, want: want{API: Available, Counts: true, Kinds: []Kind{CertificateExpiring}}},
-		"certificate ends later":                 {cluster: ready, outside: repeated(fact.OK, 2), certificate: 8 * 24 * time.Hour, want: want{API: Available, Counts: true}},
-		"certificate ended on a kept connection": {cluster: ready, outside: repeated(fact.OK, 2), certificate: time.Second, want: want{API: Available, Counts: true, Kinds: []Kind{CertificateExpired}}},
-		"certificate ended, seen by probes":      {cluster: ready, outside: repeated(fact.CertificateExpired, 2), certificate: time.Second, want: down(CertificateExpired)},
-		"slow":                                   {cluster: ready, outside: repeated(fact.OK, 3), slow: true, want: want{API: Available, Counts: true, Kinds: []Kind{Slow}}},
+		"probed long ago":                        {cluster: ready, outside: repeated(probe.OK, 3), later: 2 * time.Minute, want: want{API: Unknown, Reason: NotProbed}},
+		"monitor out of descriptors":             {cluster: ready, outside: []probe.Outcome{probe.OK, probe.Local}, want: want{API: Unknown, Reason: ProbeFailed}},
+		"blind":                                  {cluster: ready, outside: repeated(probe.Refused, 3), view: blindness.View{Blind: true, Reason: "Two shards."}, want: want{API: Unknown, Reason: Blind}},
+		"shard unreachable":                      {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
+		"other shard unreachable":                {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-2": start}}, want: down(APIUnreachable)},
+		"shard unreachable, this cluster answer": {cluster: ready, outside: repeated(probe.Etcd, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(EtcdFails)},
+		"new cluster":                            {cluster: Cluster{ReadySince: start.Add(-time.Minute)}, outside: repeated(probe.Refused, 2), want: want{API: Unavailable, During: Creation, Kinds: []Kind{APIUnreachable}}},
+		"upgrade":                                {cluster: Cluster{ReadySince: ready.ReadySince, Upgrading: true}, outside: repeated(probe.Refused, 2), want: want{API: Unavailable, During: Upgrade, Kinds: []Kind{APIUnreachable}}},
+		"key unusable":                           {cluster: Cluster{ReadySince: ready.ReadySince, KeyInvalidSince: start}, outside: repeated(probe.ServerError, 2), want: down(KeyUnusable, APIFails)},
+		"certificate ends soon":                  {cluster: ready, outside: repeated(probe.OK, 2), certificate: 6 * 24 * time.Hour, want: want{API: Available, Counts: true, Kinds: []Kind{CertificateExpiring}}},
+		"certificate ends later":                 {cluster: ready, outside: repeated(probe.OK, 2), certificate: 8 * 24 * time.Hour, want: want{API: Available, Counts: true}},
+		"certificate ended on a kept connection": {cluster: ready, outside: repeated(probe.OK, 2), certificate: time.Second, want: want{API: Available, Counts: true, Kinds: []Kind{CertificateExpired}}},
+		"certificate ended, seen by probes":      {cluster: ready, outside: repeated(probe.CertificateExpired, 2), certificate: time.Second, want: down(CertificateExpired)},
+		"slow":                                   {cluster: ready, outside: repeated(probe.OK, 3), slow: true, want: want{API: Available, Counts: true, Kinds: []Kind{Slow}}},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			var history History
 			now := start
-			for _, result := range append(results(fact.Outside, c.outside...), results(fact.Inside, c.inside...)...) {
+			for _, result := range append(results(probe.Outside, c.outside...), results(probe.Inside, c.inside...)...) {
 				if c.certificate > 0 {
 					result.CertificateEnd = start.Add(c.certificate)
 				}
@@ -154,7 +154,7 @@ func TestJudge(t *testing.T) {
 func TestConcernBeginsWithFirstFailure(t *testing.T) {
 	t.Parallel()
 	var history History
-	for _, result := range results(fact.Outside, fact.OK, fact.Refused, fact.Etcd, fact.OK, fact.Etcd) {
+	for _, result := range results(probe.Outside, probe.OK, probe.Refused, probe.Etcd, probe.OK, probe.Etcd) {
 		history.Add(result)
 	}
 	v := Judge(start.Add(40*time.Second), &Cluster{ReadySince: start.Add(-time.Hour)}, &history, &blindness.View{})
@@ -169,7 +169,7 @@ func TestVerdictIsHonest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var history History
-		now, answered := start, map[fact.Vantage]time.Time{}
+		now, answered := start, map[probe.Vantage]time.Time{}
 		seconds := func(name string, most int64) time.Duration {
 			return time.Duration(rapid.Int64Range(0, most).Draw(t, name)) * time.Second
 		}
@@ -180,10 +180,10 @@ func TestVerdictIsHonest(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 40).Draw(t, "probes") {
 			now = now.Add(seconds("pause", 60))
-			result := fact.Result{Time: now, Check: fact.Livez, Outcome: rapid.SampledFrom(append(fact.Outcomes(), repeated(fact.OK, 10)...)).Draw(t, "outcome"),
-				Vantage: rapid.SampledFrom([]fact.Vantage{fact.Outside, fact.Inside}).Draw(t, "vantage"), Duration: seconds("duration", 3)}
+			result := probe.Result{Time: now, Check: probe.Livez, Outcome: rapid.SampledFrom(append(probe.Outcomes(), repeated(probe.OK, 10)...)).Draw(t, "outcome"),
+				Vantage: rapid.SampledFrom([]probe.Vantage{probe.Outside, probe.Inside}).Draw(t, "vantage"), Duration: seconds("duration", 3)}
 			history.Add(result)
-			if result.Outcome == fact.OK {
+			if result.Outcome == probe.OK {
 				answered[result.Vantage] = now
 			}
 			view := blindness.View{Blind: rapid.IntRange(0, 9).Draw(t, "blind") == 0}
@@ -195,7 +195,7 @@ func TestVerdictIsHonest(t *testing.T) {
 			switch {
 			case (v.API == Unknown) != (v.Reason != ""):
 				t.Fatalf("state %s with reason %q", v.API, v.Reason)
-			case v.API == Available && later.Sub(answered[fact.Outside]) > StaleAfter && later.Sub(answered[fact.Inside]) > StaleAfter:
+			case v.API == Available && later.Sub(answered[probe.Outside]) > StaleAfter && later.Sub(answered[probe.Inside]) > StaleAfter:
 				t.Fatal("available without an answer")
 			case v.API == Unavailable && len(v.Concerns) == 0:
 				t.Fatal("unavailable without a concern")
@@ -214,12 +214,12 @@ func TestAlternatingAPIIsReportedOnce(t *testing.T) {
 	var history History
 	cluster, changes, last := Cluster{ReadySince: start.Add(-time.Hour)}, 0, API("")
 	for i := range 200 {
-		outcome := fact.OK
+		outcome := probe.OK
 		if i%4 < 2 {
-			outcome = fact.ServerError
+			outcome = probe.ServerError
 		}
 		now := start.Add(time.Duration(i) * 10 * time.Second)
-		history.Add(fact.Result{Vantage: fact.Outside, Outcome: outcome, Time: now})
+		history.Add(probe.Result{Vantage: probe.Outside, Outcome: outcome, Time: now})
 		if v := Judge(now, &cluster, &history, &blindness.View{}); v.API != last && v.API != Unknown {
 			last = v.API
 			changes++
@@ -234,9 +234,9 @@ func TestEveryOutcomeAndKindIsJudged(t *testing.T) {
 	t.Parallel()
 	used := map[Kind]bool{ShardUnreachable: true, WayBroken: true, InsideUnreachable: true, KeyUnusable: true, CertificateExpiring: true, Slow: true,
 		MachinesMissing: true, NodesNotReady: true, DataPlaneDisconnected: true, Degraded: true, OperatorsFail: true}
-	for _, outcome := range fact.Outcomes() {
-		if outcome != fact.OK && outcome != fact.Local {
-			used[kindOf(&fact.Result{Outcome: outcome})] = true
+	for _, outcome := range probe.Outcomes() {
+		if outcome != probe.OK && outcome != probe.Local {
+			used[kindOf(&probe.Result{Outcome: outcome})] = true
 		}
 	}
 	for _, kind := range Kinds() {
@@ -255,9 +255,9 @@ func TestEveryOutcomeAndKindIsJudged(t *testing.T) {
 func TestReportOfTheProberIsJudgedAsItsProbes(t *testing.T) {
 	t.Parallel()
 	private := Cluster{Shard: "mgmt-1", ReadySince: start.Add(-24 * time.Hour), Unprobed: Blocked}
-	for _, outcome := range fact.Outcomes() {
+	for _, outcome := range probe.Outcomes() {
 		var probed, reported History
-		for _, result := range results(fact.Inside, repeated(outcome, 3)...) {
+		for _, result := range results(probe.Inside, repeated(outcome, 3)...) {
 			result.CertificateEnd = start.Add(time.Hour)
 			probed.Add(result)
 		}
@@ -307,11 +307,11 @@ func TestGuestConcerns(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			var history History
-			outcome := fact.OK
+			outcome := probe.OK
 			if c.down {
-				outcome = fact.Refused
+				outcome = probe.Refused
 			}
-			for _, result := range results(fact.Outside, repeated(outcome, 2)...) {
+			for _, result := range results(probe.Outside, repeated(outcome, 2)...) {
 				result.Time = result.Time.Add(-10 * time.Second)
 				history.Add(result)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
 )
 
@@ -27,7 +27,7 @@ func reported(e roster.Entry, report insidereport.Report) roster.Entry {
 
 var (
 	insideGood = insidereport.Report{State: insidereport.Available}
-	insideHung = insidereport.Report{State: insidereport.Unavailable, Check: "livez", Outcome: string(fact.Timeout), Detail: "response: i/o timeout"}
+	insideHung = insidereport.Report{State: insidereport.Unavailable, Check: "livez", Outcome: string(probe.Timeout), Detail: "response: i/o timeout"}
 )
 
 func blocked(uid, shard string) roster.Entry {
@@ -211,8 +211,8 @@ func TestOutageInsideIsConfirmedAtOnce(t *testing.T) {
 		s := newServers()
 		o, _, uids := run(t, s, 1)
 		time.Sleep(10 * time.Minute)
-		s.set(fact.Refused, uids[0])
-		o.Set(reported(entry(uids[0], "mgmt-0"), insidereport.Report{State: insidereport.Unavailable, Outcome: string(fact.Refused)}))
+		s.set(probe.Refused, uids[0])
+		o.Set(reported(entry(uids[0], "mgmt-0"), insidereport.Report{State: insidereport.Unavailable, Outcome: string(probe.Refused)}))
 		time.Sleep(10 * time.Second)
 		if v := verdictOf(t, o, uids[0]); v.API != judge.Unavailable || v.Concerns[0].Kind != judge.APIUnreachable {
 			t.Errorf("10 s after the report: %+v", v)
@@ -230,7 +230,7 @@ func TestWayIsNamedByReportsFromInside(t *testing.T) {
 		beat := func() { o.Set(reported(entry(uids[0], "mgmt-0"), insideGood)) }
 		beat()
 		time.Sleep(time.Minute)
-		s.set(fact.ConnectTimeout, uids[0])
+		s.set(probe.ConnectTimeout, uids[0])
 		begin := time.Now()
 		for time.Since(begin) < 3*time.Minute {
 			beat()

@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
 // maxConcerns is the number of concerns of a cluster that are exported, the most important ones. With the other metrics of a
@@ -29,15 +29,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		delayed: prometheus.NewCounter(prometheus.CounterOpts{Name: "monitor_probes_delayed_total", Help: "Probes that waited because too many others ran."}),
 	}
 	registry.MustRegister(m.probes, m.seconds, m.delayed)
-	for _, outcome := range fact.Outcomes() {
+	for _, outcome := range probe.Outcomes() {
 		m.probes.WithLabelValues(string(outcome))
 	}
 	return m
 }
 
-func (m *Metrics) observe(result *fact.Result) {
+func (m *Metrics) observe(result *probe.Result) {
 	m.probes.WithLabelValues(string(result.Outcome)).Inc()
-	if result.Outcome == fact.OK {
+	if result.Outcome == probe.OK {
 		m.seconds.Observe(result.Duration.Seconds())
 	}
 }

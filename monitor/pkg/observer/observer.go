@@ -21,11 +21,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/wheel"
 )
 
 // Groups is the number of groups of clusters.
@@ -56,7 +54,7 @@ const (
 
 // Prober sends probes. *probe.Prober implements it.
 type Prober interface {
-	Probe(ctx context.Context, target probe.Target, check fact.Check) fact.Result
+	Probe(ctx context.Context, target probe.Target, check probe.Check) probe.Result
 	Forget(cluster string)
 }
 
@@ -93,7 +91,7 @@ type Observer struct {
 	restored map[partition.Group]bool
 	entries  map[partition.Group]map[string]roster.Entry
 	clusters map[string]*cluster
-	wheel    *wheel.Wheel[string]
+	wheel    *probe.Wheel[string]
 	// waiting are the clusters whose probes are due, in this order. It may have more entries of clusters that do not wait any more.
 	waiting []string
 	// probers are the probers of the provision shards that have reported one of its clusters.
@@ -115,7 +113,7 @@ type cluster struct {
 	// unknown meanwhile.
 	waiting, late, stale       bool
 	probes, failures, expected float64
-	last                       fact.Result
+	last                       probe.Result
 	// state is the last known state of the API, and changed since when.
 	state   judge.API
 	changed time.Time
@@ -148,7 +146,7 @@ func New(prober Prober, metrics *Metrics, options Options) *Observer {
 	}
 	return &Observer{prober: prober, metrics: metrics, interval: options.Interval, now: now, log: options.Log, journal: options.Journal,
 		owned: map[partition.Group]bool{}, restored: map[partition.Group]bool{},
-		entries: map[partition.Group]map[string]roster.Entry{}, clusters: map[string]*cluster{}, wheel: wheel.New[string](tick, slots, now()),
+		entries: map[partition.Group]map[string]roster.Entry{}, clusters: map[string]*cluster{}, wheel: probe.NewWheel[string](tick, slots, now()),
 		probers: map[string]*insideProber{}, detector: blindness.New(), perShard: map[string]int{}}
 }
 
@@ -221,15 +219,15 @@ func (o *Observer) delay(c *cluster, now time.Time) {
 	}
 }
 
-func checkOf(c *cluster) fact.Check {
+func checkOf(c *cluster) probe.Check {
 	if int(c.probes)%readyzEvery == readyzEvery-1 {
-		return fact.Readyz
+		return probe.Readyz
 	}
-	return fact.Livez
+	return probe.Livez
 }
 
 // record stores the result of a probe and schedules the next one.
-func (o *Observer) record(ctx context.Context, c *cluster, shard string, result *fact.Result) {
+func (o *Observer) record(ctx context.Context, c *cluster, shard string, result *probe.Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.probing = false
@@ -249,13 +247,13 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 	c.last = *result
 	c.history.Add(*result)
 	o.metrics.observe(result)
-	if result.Outcome != fact.Local {
+	if result.Outcome != probe.Local {
 		o.detector.Observe(now, uid, shard, result.Outcome.Reached())
 	}
 	view := o.detector.View(now)
 	o.noteView(ctx, view)
 	verdict := o.judge(c, now)
-	c.count(result.Outcome != fact.OK && result.Outcome != fact.Local, verdict.During != "" || view.Blind)
+	c.count(result.Outcome != probe.OK && result.Outcome != probe.Local, verdict.During != "" || view.Blind)
 	o.noteVerdict(ctx, c, verdict, now)
 	if verdict.Reason != judge.NotProbed { // the next probe confirms the first failure
 		o.keep(c, verdict)
@@ -267,9 +265,9 @@ func (o *Observer) record(ctx context.Context, c *cluster, shard string, result 
 
 // nextProbe returns when a cluster is probed next.
 func (o *Observer) nextProbe(c *cluster, now time.Time) time.Time {
-	failed, bad := c.last.Outcome != fact.OK, c.state == judge.Unavailable
+	failed, bad := c.last.Outcome != probe.OK, c.state == judge.Unavailable
 	switch {
-	case c.last.Outcome == fact.Local:
+	case c.last.Outcome == probe.Local:
 		return now.Add(alertInterval)
 	case failed != bad:
 		return now.Add(confirmPause)
@@ -282,7 +280,7 @@ func (o *Observer) nextRegular(c *cluster, now time.Time) time.Time {
 	if !c.changed.IsZero() && now.Sub(c.changed) < alertPeriod {
 		return now.Add(alertInterval)
 	}
-	return wheel.Next(c.entry.UID, o.interval, now)
+	return probe.NextTime(c.entry.UID, o.interval, now)
 }
 
 // sample counts the state of an API that only the prober of the management cluster sees, and schedules the next sample. An unknown state
@@ -313,7 +311,7 @@ func (o *Observer) keep(c *cluster, verdict *judge.Verdict) {
 		return
 	}
 	var failing map[string]time.Time
-	for _, vantage := range fact.Vantages() {
+	for _, vantage := range probe.Vantages() {
 		if since := c.history.UnavailableSince(vantage); !since.IsZero() {
 			if failing == nil {
 				failing = map[string]time.Time{}
@@ -353,8 +351,8 @@ func (o *Observer) Restore(group partition.Group, records map[string]database.He
 
 func (o *Observer) restore(c *cluster, record *database.HealthRecord, now time.Time) {
 	c.recorded = record.Health
-	if since := record.Failing[string(fact.Outside)]; !since.IsZero() && c.entry.Cluster.Unprobed == "" {
-		c.history.Restore(fact.Outside, since)
+	if since := record.Failing[string(probe.Outside)]; !since.IsZero() && c.entry.Cluster.Unprobed == "" {
+		c.history.Restore(probe.Outside, since)
 	}
 	if c.state == "" && record.Health.API == string(judge.Unavailable) {
 		c.state, c.changed = judge.Unavailable, now
@@ -365,7 +363,7 @@ func (o *Observer) restore(c *cluster, record *database.HealthRecord, now time.T
 // missed it, so that it is not left for another interval. These probes are spread, because each one opens a connection.
 func (o *Observer) firstProbe(uid string) time.Time {
 	now := o.now()
-	next := wheel.Next(uid, o.interval, now)
+	next := probe.NextTime(uid, o.interval, now)
 	if missed := now.Sub(next.Add(-o.interval)); missed < o.interval/2 {
 		return now.Add(missed * 2 / 3)
 	}
@@ -439,7 +437,7 @@ func (o *Observer) Remove(uid string) {
 	}
 }
 
-// ObserveAnchor stores the outcome of a check of an anchor; see package anchor.
+// ObserveAnchor stores the outcome of a check of an anchor; see probe.CheckAnchors.
 func (o *Observer) ObserveAnchor(address, failure string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -484,7 +482,7 @@ func (o *Observer) watch(entry roster.Entry) {
 		o.wheel.Cancel(entry.UID)
 		o.detector.Forget(entry.UID)
 		o.prober.Forget(entry.UID)
-		c.history, c.last, c.state, c.changed = judge.History{}, fact.Result{}, "", time.Time{}
+		c.history, c.last, c.state, c.changed = judge.History{}, probe.Result{}, "", time.Time{}
 	case entry.Cluster.Unprobed != "" && sampled && !c.sampled():
 		o.wheel.Cancel(entry.UID)
 	case entry.Cluster.Unprobed != "":
@@ -497,7 +495,7 @@ func (o *Observer) watch(entry roster.Entry) {
 		o.wheel.Schedule(entry.UID, o.now())
 	}
 	if c.sampled() && !sampled {
-		o.wheel.Schedule(entry.UID, wheel.Next(entry.UID, o.interval, o.now()))
+		o.wheel.Schedule(entry.UID, probe.NextTime(entry.UID, o.interval, o.now()))
 	}
 	o.decide(context.Background(), c, o.now())
 }
@@ -534,7 +532,7 @@ type Observation struct {
 	Entry   roster.Entry
 	Verdict judge.Verdict
 	// Last is the last probe of this replica, or the zero value.
-	Last fact.Result
+	Last probe.Result
 	// Probes is the number of probes of this replica, Failures that of the failed ones which count for the service level, and
 	// Expected that of the other failed ones. Of an API that does not admit monitor, they are samples of the reported state.
 	Probes, Failures, Expected float64

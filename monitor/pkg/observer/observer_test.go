@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/partition"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
@@ -23,17 +22,17 @@ import (
 // servers stands for the API servers. A probe takes the duration of its outcome, on virtual time.
 type servers struct {
 	mu       sync.Mutex
-	outcomes map[string]fact.Outcome
+	outcomes map[string]probe.Outcome
 	probes   map[string][]time.Time
-	checks   map[fact.Check]int
+	checks   map[probe.Check]int
 	kept     map[string]bool
 }
 
 func newServers() *servers {
-	return &servers{outcomes: map[string]fact.Outcome{}, probes: map[string][]time.Time{}, checks: map[fact.Check]int{}, kept: map[string]bool{}}
+	return &servers{outcomes: map[string]probe.Outcome{}, probes: map[string][]time.Time{}, checks: map[probe.Check]int{}, kept: map[string]bool{}}
 }
 
-func (s *servers) set(outcome fact.Outcome, uids ...string) {
+func (s *servers) set(outcome probe.Outcome, uids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uid := range uids {
@@ -42,18 +41,18 @@ func (s *servers) set(outcome fact.Outcome, uids ...string) {
 }
 
 // Probe takes as long as its result states. It runs in a synctest bubble.
-func (s *servers) Probe(_ context.Context, target probe.Target, check fact.Check) fact.Result {
+func (s *servers) Probe(_ context.Context, target probe.Target, check probe.Check) probe.Result {
 	s.mu.Lock()
 	outcome, kept := s.outcomes[target.Cluster], s.kept[target.Cluster]
 	s.probes[target.Cluster] = append(s.probes[target.Cluster], time.Now())
 	s.checks[check]++
 	s.mu.Unlock()
-	result := fact.Result{Vantage: fact.Outside, Check: check, Outcome: fact.OK, Duration: 5 * time.Millisecond}
+	result := probe.Result{Vantage: probe.Outside, Check: check, Outcome: probe.OK, Duration: 5 * time.Millisecond}
 	switch {
 	case outcome == "":
-	case outcome == fact.Timeout && kept:
+	case outcome == probe.Timeout && kept:
 		result.Outcome, result.Duration = outcome, 8*time.Second
-	case outcome == fact.Timeout:
+	case outcome == probe.Timeout:
 		result.Outcome, result.Duration = outcome, 5*time.Second
 	default:
 		result.Outcome = outcome
@@ -61,7 +60,7 @@ func (s *servers) Probe(_ context.Context, target probe.Target, check fact.Check
 	time.Sleep(result.Duration)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept[target.Cluster] = result.Outcome == fact.OK
+	s.kept[target.Cluster] = result.Outcome == probe.OK
 	result.Time = time.Now()
 	return result
 }
@@ -145,8 +144,8 @@ func TestEveryClusterIsProbedEveryInterval(t *testing.T) {
 				}
 			}
 		}
-		if ratio := float64(s.checks[fact.Livez]) / float64(s.checks[fact.Readyz]); ratio < 3 || ratio > 5.5 {
-			t.Errorf("%d probes of livez and %d of readyz", s.checks[fact.Livez], s.checks[fact.Readyz])
+		if ratio := float64(s.checks[probe.Livez]) / float64(s.checks[probe.Readyz]); ratio < 3 || ratio > 5.5 {
+			t.Errorf("%d probes of livez and %d of readyz", s.checks[probe.Livez], s.checks[probe.Readyz])
 		}
 		if counts := states(o); counts[judge.Available] != len(uids) {
 			t.Errorf("states %v", counts)
@@ -158,7 +157,7 @@ func TestEveryClusterIsProbedEveryInterval(t *testing.T) {
 // the slowest way.
 func TestDeadAPIIsFoundWithin45Seconds(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []fact.Outcome{fact.Refused, fact.Timeout} {
+	for _, outcome := range []probe.Outcome{probe.Refused, probe.Timeout} {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -186,7 +185,7 @@ func TestRecoveredAPIIsAvailableAgain(t *testing.T) {
 		s := newServers()
 		o, _, uids := run(t, s, 1)
 		time.Sleep(time.Minute)
-		s.set(fact.Etcd, uids[0])
+		s.set(probe.Etcd, uids[0])
 		time.Sleep(time.Hour)
 		all, _ := o.Observations()
 		if v := all[0].Verdict; v.API != judge.Unavailable || v.Concerns[0].Kind != judge.EtcdFails || time.Since(v.Concerns[0].Since) < 58*time.Minute {
@@ -211,7 +210,7 @@ func TestUnreachableShardDoesNotDelayOthers(t *testing.T) {
 		o, _, uids := run(t, s, 600)
 		time.Sleep(2 * time.Minute)
 		for i := 0; i < len(uids); i += 2 {
-			s.set(fact.ConnectTimeout, uids[i])
+			s.set(probe.ConnectTimeout, uids[i])
 		}
 		time.Sleep(45 * time.Second)
 		all, view := o.Observations()
@@ -236,7 +235,7 @@ func TestBlindMonitorStatesNothing(t *testing.T) {
 		s := newServers()
 		o, registry, uids := run(t, s, 600)
 		time.Sleep(2 * time.Minute)
-		s.set(fact.Unreachable, uids...)
+		s.set(probe.Unreachable, uids...)
 		for range 60 {
 			time.Sleep(time.Second)
 			if counts := states(o); counts[judge.Unavailable] > 0 {
@@ -306,7 +305,7 @@ func TestDeletedClustersLeaveNothing(t *testing.T) {
 		s := newServers()
 		o, registry, uids := run(t, s, 500)
 		o.Set(roster.Entry{UID: "blocked", Cluster: judge.Cluster{Shard: "mgmt-1", ReadySince: time.Now(), Unprobed: judge.Blocked}})
-		s.set(fact.CertificateExpired, uids[:100]...)
+		s.set(probe.CertificateExpired, uids[:100]...)
 		time.Sleep(5 * time.Minute)
 		series := gather(t, registry)
 		for _, uid := range uids {

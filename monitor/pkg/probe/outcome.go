@@ -13,8 +13,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 )
 
 // The steps of a probe, as in details.
@@ -35,7 +33,7 @@ const (
 var errTooLarge = errors.New("the response is too large")
 
 // outcomeOf returns the class of the error of a step.
-func outcomeOf(step string, err error) fact.Outcome {
+func outcomeOf(step string, err error) Outcome {
 	var (
 		name         *net.DNSError
 		verification *tls.CertificateVerificationError
@@ -43,28 +41,28 @@ func outcomeOf(step string, err error) fact.Outcome {
 	)
 	switch {
 	case step == stepTarget, isLocal(err):
-		return fact.Local
+		return Local
 	case errors.As(err, &name):
-		return fact.DNS
+		return DNS
 	case errors.As(err, &verification):
 		return outcomeOfCertificate(verification)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fact.Refused
+		return Refused
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN):
-		return fact.Unreachable
+		return Unreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		if step == stepConnect {
-			return fact.ConnectTimeout
+			return ConnectTimeout
 		}
-		return fact.Timeout
+		return Timeout
 	case isReset(err):
-		return fact.Reset
+		return Reset
 	case step == stepHandshake:
-		return fact.TLS
+		return TLS
 	case step == stepResponse:
-		return fact.Malformed
+		return Malformed
 	}
-	return fact.Unreachable
+	return Unreachable
 }
 
 // isLocal reports whether an error is of monitor's own process or machine, or the end of its context.
@@ -87,36 +85,36 @@ func isReset(err error) bool {
 }
 
 // outcomeOfCertificate returns why a certificate was not accepted.
-func outcomeOfCertificate(err *tls.CertificateVerificationError) fact.Outcome {
+func outcomeOfCertificate(err *tls.CertificateVerificationError) Outcome {
 	var (
 		invalid x509.CertificateInvalidError
 		name    x509.HostnameError
 	)
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fact.CertificateExpired
+		return CertificateExpired
 	case errors.As(err, &name):
-		return fact.CertificateName
+		return CertificateName
 	}
-	return fact.CertificateUntrusted
+	return CertificateUntrusted
 }
 
 // outcomeOfStatus returns the class of a complete response. For a failed health check the detail lists the failed checks;
 // kube-apiserver writes them as "[-]etcd failed: reason withheld".
-func outcomeOfStatus(status int, body []byte) (fact.Outcome, string) {
+func outcomeOfStatus(status int, body []byte) (Outcome, string) {
 	switch {
 	case status == http.StatusOK:
-		return fact.OK, ""
+		return OK, ""
 	case status == http.StatusTooManyRequests:
-		return fact.Overloaded, "status 429"
+		return Overloaded, "status 429"
 	case status < 500:
-		return fact.Rejected, fmt.Sprintf("status %d", status)
+		return Rejected, fmt.Sprintf("status %d", status)
 	}
 	failed := failedChecks(body)
-	outcome, text := fact.ServerError, fmt.Sprintf("status %d", status)
+	outcome, text := ServerError, fmt.Sprintf("status %d", status)
 	for _, check := range failed {
 		if check == "etcd" || strings.HasPrefix(check, "etcd-") {
-			outcome = fact.Etcd
+			outcome = Etcd
 		}
 	}
 	if len(failed) > 0 {

@@ -2,8 +2,11 @@
 // and writes plain HTTP/1.1 to it, because a client of net/http would use several goroutines and buffers for each of thousands of
 // idle connections. Between two probes a connection uses no goroutine and no buffer of this package.
 //
-// A Prober verifies every certificate with the authorities of its target, and has no option to skip that. It states what
-// happened (package fact) and judges nothing. Everything that it reads comes from outside and is bounded.
+// A Prober verifies every certificate with the authorities of its target, and has no option to skip that. Its Result states
+// what happened and judges nothing; package judge decides what it means. Everything that it reads comes from outside and is
+// bounded.
+//
+// A Wheel decides which API servers are due. CheckAnchors checks servers that do not depend on hosted clusters.
 package probe
 
 import (
@@ -20,8 +23,6 @@ import (
 	"net/url"
 	"sync"
 	"time"
-
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 )
 
 // The bounds of a probe.
@@ -57,7 +58,7 @@ type Target struct {
 
 // Options are the options of a Prober.
 type Options struct {
-	Vantage fact.Vantage
+	Vantage Vantage
 	// Connections is the maximum number of kept connections; probes beyond it close theirs. Greater than 0.
 	Connections int
 	// Dial opens TCP connections; nil means a net.Dialer.
@@ -117,7 +118,7 @@ func setDefault(value *time.Duration, otherwise time.Duration) {
 // Probe requests one health check of a target. A request that is not answered on the kept connection is repeated once on a new
 // one, because the server or something on the way may have closed the old one for reasons that do not affect customers.
 // Probe returns after 8 s at the latest with the default options.
-func (p *Prober) Probe(ctx context.Context, target Target, check fact.Check) fact.Result {
+func (p *Prober) Probe(ctx context.Context, target Target, check Check) Result {
 	if c := p.take(target); c != nil {
 		result, reusable := p.request(ctx, c, check, min(p.options.KeptDeadline, p.options.Deadline))
 		p.putBack(c, reusable)
@@ -135,7 +136,7 @@ func (p *Prober) Probe(ctx context.Context, target Target, check fact.Check) fac
 		p.putBack(c, reusable)
 	}
 	if ctx.Err() != nil && result.Status == 0 {
-		result.Outcome, result.Detail = fact.Local, "the probe was canceled"
+		result.Outcome, result.Detail = Local, "the probe was canceled"
 	}
 	result.Check, result.Time = check, p.options.Now()
 	result.Duration = result.Time.Sub(started)
@@ -206,9 +207,9 @@ func (p *Prober) putBack(c *connection, reusable bool) {
 func (c *connection) close() { _ = c.NetConn().Close() }
 
 // open connects to a target and verifies its certificate. If it fails, it returns nil and the result.
-func (p *Prober) open(ctx context.Context, target Target) (*connection, fact.Result) {
-	failed := func(step string, err error) (*connection, fact.Result) {
-		return nil, fact.Result{Vantage: p.options.Vantage, Outcome: outcomeOf(step, err), Detail: detail(step, err), CertificateEnd: endOfExpired(err)}
+func (p *Prober) open(ctx context.Context, target Target) (*connection, Result) {
+	failed := func(step string, err error) (*connection, Result) {
+		return nil, Result{Vantage: p.options.Vantage, Outcome: outcomeOf(step, err), Detail: detail(step, err), CertificateEnd: endOfExpired(err)}
 	}
 	u, err := parseURL(target.URL)
 	if err != nil {
@@ -229,7 +230,7 @@ func (p *Prober) open(ctx context.Context, target Target) (*connection, fact.Res
 		_ = raw.Close()
 		return failed(stepHandshake, err)
 	}
-	return &connection{Conn: conn, target: target, host: u.Host, opened: p.options.Now(), certificateEnd: endOf(conn.ConnectionState())}, fact.Result{}
+	return &connection{Conn: conn, target: target, host: u.Host, opened: p.options.Now(), certificateEnd: endOf(conn.ConnectionState())}, Result{}
 }
 
 // roots returns the pool of authorities in PEM; nil if they contain no certificate. Most clusters have the same ones, and each
@@ -277,7 +278,7 @@ func endOf(state tls.ConnectionState) time.Time {
 // certificate of another server does not matter.
 func endOfExpired(err error) time.Time {
 	var verification *tls.CertificateVerificationError
-	if !errors.As(err, &verification) || outcomeOfCertificate(verification) != fact.CertificateExpired || len(verification.UnverifiedCertificates) == 0 {
+	if !errors.As(err, &verification) || outcomeOfCertificate(verification) != CertificateExpired || len(verification.UnverifiedCertificates) == 0 {
 		return time.Time{}
 	}
 	return verification.UnverifiedCertificates[0].NotAfter
@@ -285,14 +286,14 @@ func endOfExpired(err error) time.Time {
 
 // request sends one request on a connection and reads the response. The result has a status if the server answered. reusable
 // reports whether the connection can be used again.
-func (p *Prober) request(ctx context.Context, c *connection, check fact.Check, timeout time.Duration) (result fact.Result, reusable bool) {
+func (p *Prober) request(ctx context.Context, c *connection, check Check, timeout time.Duration) (result Result, reusable bool) {
 	started := p.options.Now()
-	result = fact.Result{Vantage: p.options.Vantage, Check: check, CertificateEnd: c.certificateEnd}
+	result = Result{Vantage: p.options.Vantage, Check: check, CertificateEnd: c.certificateEnd}
 	defer func() {
 		result.Time = p.options.Now()
 		result.Duration = result.Time.Sub(started)
 	}()
-	failed := func(step string, err error) (fact.Result, bool) {
+	failed := func(step string, err error) (Result, bool) {
 		result.Outcome, result.Detail = outcomeOf(step, err), detail(step, err)
 		return result, false
 	}
@@ -317,7 +318,7 @@ func (p *Prober) request(ctx context.Context, c *connection, check fact.Check, t
 	return result, open && stop()
 }
 
-func writeRequest(c *connection, check fact.Check) error {
+func writeRequest(c *connection, check Check) error {
 	_, err := io.WriteString(c, "GET "+check.Path()+" HTTP/1.1\r\nHost: "+c.host+"\r\nUser-Agent: hcpmesh-monitor\r\nAccept: */*\r\n\r\n")
 	return err
 }

@@ -22,7 +22,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 )
 
 const (
@@ -169,7 +168,7 @@ func hang(text string) func(net.Conn, string) bool {
 // newProber returns a Prober without time limits that a slow machine may reach.
 func newProber(t *testing.T, change func(*Options)) *Prober {
 	t.Helper()
-	options := Options{Vantage: fact.Outside, Connections: 100, Deadline: time.Hour, KeptDeadline: time.Hour, ConnectDeadline: time.Hour}
+	options := Options{Vantage: Outside, Connections: 100, Deadline: time.Hour, KeptDeadline: time.Hour, ConnectDeadline: time.Hour}
 	if change != nil {
 		change(&options)
 	}
@@ -195,37 +194,37 @@ func TestProbeClassifiesResults(t *testing.T) {
 		respond     func(net.Conn, string) bool
 		target      func(Target) Target
 		options     func(*Options)
-		outcome     fact.Outcome
+		outcome     Outcome
 		status      int
 		detail      string
 	}{
-		"healthy":                   {certificate: &good, respond: answer(okResponse), outcome: fact.OK, status: 200},
-		"etcd, chunked":             {certificate: &good, respond: answer(etcdResponse), outcome: fact.Etcd, status: 500, detail: "status 500: etcd"},
-		"another check":             {certificate: &good, respond: answer(rbacResponse), outcome: fact.ServerError, status: 500, detail: "status 500: poststarthook/rbac"},
-		"without a list of checks":  {certificate: &good, respond: answer("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"), outcome: fact.ServerError, status: 503, detail: "status 503"},
-		"overload":                  {certificate: &good, respond: answer("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"), outcome: fact.Overloaded, status: 429, detail: "status 429"},
-		"anonymous is not allowed":  {certificate: &good, respond: answer("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"), outcome: fact.Rejected, status: 401, detail: "status 401"},
-		"half a body":               {certificate: &good, respond: answerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), outcome: fact.Reset, detail: "response: unexpected EOF"},
-		"half a header":             {certificate: &good, respond: answerAndClose("HTTP/1.1 200 OK\r\n"), outcome: fact.Reset, detail: "response: unexpected EOF"},
-		"no response, then closed":  {certificate: &good, respond: answerAndClose(""), outcome: fact.Reset, detail: "response: "},
-		"not HTTP":                  {certificate: &good, respond: answerAndClose("SSH-2.0-OpenSSH_9.6\r\n"), outcome: fact.Malformed, detail: "response: malformed HTTP response"},
-		"endless header":            {certificate: &good, respond: answer("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxResponse+1)), outcome: fact.Malformed, detail: "response: the response is too large"},
-		"large body":                {certificate: &good, respond: answer("HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("x", 40000)), outcome: fact.Malformed, detail: "response: the response is too large"},
-		"expired certificate":       {certificate: &expired, respond: answer(okResponse), outcome: fact.CertificateExpired, detail: "handshake: "},
-		"certificate of other name": {certificate: &wrongName, respond: answer(okResponse), outcome: fact.CertificateName, detail: "handshake: "},
-		"other authority":           {certificate: &untrusted, respond: answer(okResponse), outcome: fact.CertificateUntrusted, detail: "handshake: "},
-		"no TLS":                    {respond: answerAndClose("HTTP/1.1 400 Bad Request\r\n\r\n"), outcome: fact.TLS, detail: "handshake: "},
-		"closed before handshake":   {respond: func(net.Conn, string) bool { return false }, outcome: fact.Reset, detail: "handshake: "},
-		"refused":                   {options: dial(syscall.ECONNREFUSED), outcome: fact.Refused, detail: "connect: "},
-		"no route":                  {options: dial(syscall.EHOSTUNREACH), outcome: fact.Unreachable, detail: "connect: "},
-		"no descriptors":            {options: dial(syscall.EMFILE), outcome: fact.Local, detail: "connect: "},
+		"healthy":                   {certificate: &good, respond: answer(okResponse), outcome: OK, status: 200},
+		"etcd, chunked":             {certificate: &good, respond: answer(etcdResponse), outcome: Etcd, status: 500, detail: "status 500: etcd"},
+		"another check":             {certificate: &good, respond: answer(rbacResponse), outcome: ServerError, status: 500, detail: "status 500: poststarthook/rbac"},
+		"without a list of checks":  {certificate: &good, respond: answer("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"), outcome: ServerError, status: 503, detail: "status 503"},
+		"overload":                  {certificate: &good, respond: answer("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"), outcome: Overloaded, status: 429, detail: "status 429"},
+		"anonymous is not allowed":  {certificate: &good, respond: answer("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"), outcome: Rejected, status: 401, detail: "status 401"},
+		"half a body":               {certificate: &good, respond: answerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), outcome: Reset, detail: "response: unexpected EOF"},
+		"half a header":             {certificate: &good, respond: answerAndClose("HTTP/1.1 200 OK\r\n"), outcome: Reset, detail: "response: unexpected EOF"},
+		"no response, then closed":  {certificate: &good, respond: answerAndClose(""), outcome: Reset, detail: "response: "},
+		"not HTTP":                  {certificate: &good, respond: answerAndClose("SSH-2.0-OpenSSH_9.6\r\n"), outcome: Malformed, detail: "response: malformed HTTP response"},
+		"endless header":            {certificate: &good, respond: answer("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxResponse+1)), outcome: Malformed, detail: "response: the response is too large"},
+		"large body":                {certificate: &good, respond: answer("HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("x", 40000)), outcome: Malformed, detail: "response: the response is too large"},
+		"expired certificate":       {certificate: &expired, respond: answer(okResponse), outcome: CertificateExpired, detail: "handshake: "},
+		"certificate of other name": {certificate: &wrongName, respond: answer(okResponse), outcome: CertificateName, detail: "handshake: "},
+		"other authority":           {certificate: &untrusted, respond: answer(okResponse), outcome: CertificateUntrusted, detail: "handshake: "},
+		"no TLS":                    {respond: answerAndClose("HTTP/1.1 400 Bad Request\r\n\r\n"), outcome: TLS, detail: "handshake: "},
+		"closed before handshake":   {respond: func(net.Conn, string) bool { return false }, outcome: Reset, detail: "handshake: "},
+		"refused":                   {options: dial(syscall.ECONNREFUSED), outcome: Refused, detail: "connect: "},
+		"no route":                  {options: dial(syscall.EHOSTUNREACH), outcome: Unreachable, detail: "connect: "},
+		"no descriptors":            {options: dial(syscall.EMFILE), outcome: Local, detail: "connect: "},
 		"unknown name": {options: func(o *Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
 				return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "api.example.com", IsNotFound: true}}
 			}
-		}, outcome: fact.DNS, detail: "connect: "},
-		"not https":      {target: func(t Target) Target { t.URL = "http://127.0.0.1"; return t }, outcome: fact.Local, detail: "target: "},
-		"no authorities": {target: func(t Target) Target { t.Authorities = ""; return t }, outcome: fact.Local, detail: "target: the authorities contain no certificate"},
+		}, outcome: DNS, detail: "connect: "},
+		"not https":      {target: func(t Target) Target { t.URL = "http://127.0.0.1"; return t }, outcome: Local, detail: "target: "},
+		"no authorities": {target: func(t Target) Target { t.Authorities = ""; return t }, outcome: Local, detail: "target: the authorities contain no certificate"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
@@ -238,14 +237,14 @@ func TestProbeClassifiesResults(t *testing.T) {
 				s.target = test.target(s.target)
 			}
 			p := newProber(t, test.options)
-			result := p.Probe(t.Context(), s.target, fact.Livez)
+			result := p.Probe(t.Context(), s.target, Livez)
 			if result.Outcome != test.outcome || result.Status != test.status || !strings.HasPrefix(result.Detail, test.detail) || len(result.Detail) > maxDetail {
 				t.Errorf("result %+v, want %s with status %d and detail %q…", result, test.outcome, test.status, test.detail)
 			}
-			if result.Vantage != fact.Outside || result.Check != fact.Livez || result.Time.IsZero() || result.Duration <= 0 {
+			if result.Vantage != Outside || result.Check != Livez || result.Time.IsZero() || result.Duration <= 0 {
 				t.Errorf("incomplete result %+v", result)
 			}
-			if seen := test.outcome == fact.CertificateExpired || test.status != 0; seen && result.CertificateEnd.IsZero() {
+			if seen := test.outcome == CertificateExpired || test.status != 0; seen && result.CertificateEnd.IsZero() {
 				t.Error("the end of the certificate is missing")
 			}
 			if kept := p.Connections(); kept > 0 != (test.status != 0) {
@@ -264,8 +263,8 @@ func TestProbeSendsOneRequestPerCheck(t *testing.T) {
 		return answer(okResponse)(conn, request)
 	})
 	p := newProber(t, nil)
-	for _, check := range []fact.Check{fact.Livez, fact.Readyz} {
-		if result := p.Probe(t.Context(), s.target, check); result.Outcome != fact.OK || result.Check != check {
+	for _, check := range []Check{Livez, Readyz} {
+		if result := p.Probe(t.Context(), s.target, check); result.Outcome != OK || result.Check != check {
 			t.Fatalf("%+v", result)
 		}
 		want := "GET /" + string(check) + " HTTP/1.1\r\nHost: " + strings.TrimPrefix(s.target.URL, "https://") + "\r\nUser-Agent: hcpmesh-monitor\r\nAccept: */*\r\n\r\n"
@@ -296,12 +295,12 @@ func TestConnectionIsReplaced(t *testing.T) {
 			s := (&certificates{t, c.authority}).serve(&good, answer(okResponse))
 			p := newProber(t, func(o *Options) { o.Now = func() time.Time { return time.Unix(0, now.Load()) } })
 			for range 3 {
-				if result := p.Probe(t.Context(), s.target, fact.Livez); result.Outcome != fact.OK {
+				if result := p.Probe(t.Context(), s.target, Livez); result.Outcome != OK {
 					t.Fatalf("%+v", result)
 				}
 			}
 			disturb(s, p)
-			if result := p.Probe(t.Context(), s.target, fact.Livez); result.Outcome != fact.OK {
+			if result := p.Probe(t.Context(), s.target, Livez); result.Outcome != OK {
 				t.Errorf("after the disturbance: %+v", result)
 			}
 			if s.accepted.Load() != 2 || p.Connections() != 1 {
@@ -354,14 +353,14 @@ func TestProbeEndsAtDeadline(t *testing.T) {
 	for reason, test := range map[string]struct {
 		// serve returns a server for onPipes. It is nil if no packet arrives.
 		serve   func(tls.Certificate) func(net.Conn)
-		outcome fact.Outcome
+		outcome Outcome
 		detail  string
 		after   time.Duration
 	}{
-		"packets are dropped": {nil, fact.ConnectTimeout, "connect: ", connectDeadline},
-		"no handshake":        {silent, fact.Timeout, "handshake: ", Deadline},
-		"no response":         {hangsAfter(""), fact.Timeout, "response: ", Deadline},
-		"no end of the body":  {hangsAfter("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), fact.Timeout, "response: ", Deadline},
+		"packets are dropped": {nil, ConnectTimeout, "connect: ", connectDeadline},
+		"no handshake":        {silent, Timeout, "handshake: ", Deadline},
+		"no response":         {hangsAfter(""), Timeout, "response: ", Deadline},
+		"no end of the body":  {hangsAfter("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), Timeout, "response: ", Deadline},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
@@ -377,11 +376,11 @@ func TestProbeEndsAtDeadline(t *testing.T) {
 					defer stop()
 				}
 				p := newProber(t, func(o *Options) { *o = Options{Vantage: o.Vantage, Connections: o.Connections, Dial: dial} })
-				result := p.Probe(t.Context(), Target{Cluster: "cluster", URL: "https://127.0.0.1", Authorities: string(c.authority.CertificatePEM())}, fact.Livez)
+				result := p.Probe(t.Context(), Target{Cluster: "cluster", URL: "https://127.0.0.1", Authorities: string(c.authority.CertificatePEM())}, Livez)
 				if result.Outcome != test.outcome || result.Status != 0 || !strings.HasPrefix(result.Detail, test.detail) || len(result.Detail) > maxDetail {
 					t.Errorf("result %+v, want %s with detail %q…", result, test.outcome, test.detail)
 				}
-				if result.Vantage != fact.Outside || result.Check != fact.Livez || result.Time.IsZero() || result.Duration != test.after {
+				if result.Vantage != Outside || result.Check != Livez || result.Time.IsZero() || result.Duration != test.after {
 					t.Errorf("result %+v, want the duration %s", result, test.after)
 				}
 				if kept := p.Connections(); kept > 0 {
@@ -412,10 +411,10 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 		defer stop()
 		p := newProber(t, func(o *Options) { o.Dial, o.KeptDeadline = dial, 0 })
 		target := Target{Cluster: "cluster", URL: "https://127.0.0.1", Authorities: string(c.authority.CertificatePEM())}
-		p.Probe(t.Context(), target, fact.Livez)
+		p.Probe(t.Context(), target, Livez)
 		silent.Store(true)
 		began := time.Now()
-		if result := p.Probe(t.Context(), target, fact.Livez); result.Outcome != fact.OK || accepted.Load() != 2 {
+		if result := p.Probe(t.Context(), target, Livez); result.Outcome != OK || accepted.Load() != 2 {
 			t.Errorf("%+v with %d connections, want ok with 2", result, accepted.Load())
 		}
 		if took := time.Since(began); took != keptDeadline {
@@ -431,7 +430,7 @@ func TestServerMayCloseAfterResponse(t *testing.T) {
 	s := c.serve(&good, answerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"))
 	p := newProber(t, nil)
 	for range 3 {
-		if result := p.Probe(t.Context(), s.target, fact.Livez); result.Outcome != fact.OK || p.Connections() != 0 {
+		if result := p.Probe(t.Context(), s.target, Livez); result.Outcome != OK || p.Connections() != 0 {
 			t.Errorf("%+v, and %d connections are kept", result, p.Connections())
 		}
 	}
@@ -452,7 +451,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			target := s.target
 			target.Cluster = fmt.Sprint("cluster-", i)
 			for range 5 {
-				if result := p.Probe(t.Context(), target, fact.Livez); result.Outcome != fact.OK {
+				if result := p.Probe(t.Context(), target, Livez); result.Outcome != OK {
 					t.Errorf("%+v", result)
 				}
 			}
@@ -485,8 +484,8 @@ func TestCanceledProbeReportsNothingAboutCluster(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() { <-received; cancel(errors.New("the lease was lost")) }()
-	if result := newProber(t, nil).Probe(ctx, s.target, fact.Livez); result.Outcome != fact.Local {
-		t.Errorf("%+v, want %s", result, fact.Local)
+	if result := newProber(t, nil).Probe(ctx, s.target, Livez); result.Outcome != Local {
+		t.Errorf("%+v, want %s", result, Local)
 	}
 }
 
@@ -498,12 +497,12 @@ func FuzzResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		status, body, _, err := readResponse(bufio.NewReaderSize(nil, bufferSize), strings.NewReader(text))
 		if err != nil {
-			if outcome, text := outcomeOf(stepResponse, err), detail(stepResponse, err); outcome == fact.OK || !valid(text) {
+			if outcome, text := outcomeOf(stepResponse, err), detail(stepResponse, err); outcome == OK || !valid(text) {
 				t.Errorf("%s: %q", outcome, text)
 			}
 			return
 		}
-		if outcome, text := outcomeOfStatus(status, body); len(body) > maxBody || !valid(text) || (outcome == fact.OK) != (status == 200) {
+		if outcome, text := outcomeOfStatus(status, body); len(body) > maxBody || !valid(text) || (outcome == OK) != (status == 200) {
 			t.Errorf("status %d with %d bytes: %s: %q", status, len(body), outcome, text)
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/fact"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -107,8 +106,8 @@ func insideOf(o *clusterservicev1.InsideObservation) insidereport.Report {
 	if end := o.GetCertificateEndTime(); end != nil {
 		report.CertificateEnd = end.AsTime()
 	}
-	if report.State == insidereport.Unavailable && !slices.Contains(fact.Outcomes(), fact.Outcome(report.Outcome)) {
-		report.Outcome = string(fact.ServerError)
+	if report.State == insidereport.Unavailable && !slices.Contains(probe.Outcomes(), probe.Outcome(report.Outcome)) {
+		report.Outcome = string(probe.ServerError)
 	}
 	return report
 }

@@ -1,4 +1,4 @@
-package wheel
+package probe
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestWheelMatchesModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		latest := start.Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "start")))
-		w := New[int](width, rapid.IntRange(1, 16).Draw(t, "slots"), latest)
+		w := NewWheel[int](width, rapid.IntRange(1, 16).Draw(t, "slots"), latest)
 		model, next := map[int]int64{}, slotAfter(latest)
 		key := rapid.IntRange(0, 30)
 		offset := rapid.Int64Range(-int64(time.Second), int64(5*time.Second))
@@ -76,7 +76,7 @@ func slotAfter(at time.Time) int64 {
 // TestAdvanceAfterPauseReturnsEveryDueKey: the process was stopped for longer than one revolution.
 func TestAdvanceAfterPauseReturnsEveryDueKey(t *testing.T) {
 	t.Parallel()
-	w := New[int](width, 8, start)
+	w := NewWheel[int](width, 8, start)
 	for key := range 100 {
 		w.Schedule(key, start.Add(time.Duration(key)*width))
 	}
@@ -96,14 +96,14 @@ func TestNextSpreadsKeysEvenly(t *testing.T) {
 	perSecond := map[int]int{}
 	for i := range keys {
 		key := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
-		first := Next(key, interval, start)
+		first := NextTime(key, interval, start)
 		if !first.After(start) || first.After(start.Add(interval)) {
 			t.Fatalf("%s: the first time is %v after the start", key, first.Sub(start))
 		}
-		if second := Next(key, interval, first); second.Sub(first) != interval {
+		if second := NextTime(key, interval, first); second.Sub(first) != interval {
 			t.Fatalf("%s: %v between two times, want %v", key, second.Sub(first), interval)
 		}
-		if again := Next(key, interval, first.Add(-time.Nanosecond)); !again.Equal(first) {
+		if again := NextTime(key, interval, first.Add(-time.Nanosecond)); !again.Equal(first) {
 			t.Fatalf("%s: the phase depends on the time of the call", key)
 		}
 		perSecond[int(first.Sub(start)/time.Second)]++
@@ -121,17 +121,17 @@ func TestNextSpreadsKeysEvenly(t *testing.T) {
 // BenchmarkTick measures a tick of a wheel that holds 10,000 keys of which about 33 are due.
 func BenchmarkTick(b *testing.B) {
 	now := start
-	w := New[string](width, 4096, now)
+	w := NewWheel[string](width, 4096, now)
 	var keys []string
 	for i := range 10_000 {
 		keys = append(keys, fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
-		w.Schedule(keys[i], Next(keys[i], 30*time.Second, now))
+		w.Schedule(keys[i], NextTime(keys[i], 30*time.Second, now))
 	}
 	b.ResetTimer()
 	for b.Loop() {
 		now = now.Add(width)
 		for _, key := range w.Advance(now) {
-			w.Schedule(key, Next(key, 30*time.Second, now))
+			w.Schedule(key, NextTime(key, 30*time.Second, now))
 		}
 	}
 }

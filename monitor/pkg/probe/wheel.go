@@ -1,36 +1,33 @@
-// Package wheel decides when each of many keys is due. A Wheel is a hashed timing wheel: to schedule, to cancel and to
-// take a due key cost the same for ten keys and for ten thousand, and a tick without due keys does no work for any key.
-//
-// Next spreads periodic work: every key has its own phase in the interval, which follows from the key alone. All replicas
-// and all restarts of a process use the same phases, so that a takeover causes no burst.
-package wheel
+package probe
 
 import (
 	"hash/fnv"
 	"time"
 )
 
-// Wheel holds at most one time for each key. Times are rounded up to slots. It is not safe for concurrent use.
+// Wheel holds at most one time for each key, and returns the keys that are due. It is a hashed timing wheel: to schedule, to
+// cancel and to take a due key cost the same for ten keys and for ten thousand, and a tick without due keys does no work for
+// any key. Times are rounded up to slots. It is not safe for concurrent use.
 type Wheel[K comparable] struct {
 	width time.Duration
-	slots []*entry[K]
-	keys  map[K]*entry[K]
+	slots []*wheelEntry[K]
+	keys  map[K]*wheelEntry[K]
 	// next is the number of the first slot that Advance has not emptied, counted from the Unix epoch.
 	next int64
 }
 
-// entry is a key in the doubly linked list of its slot. Two slots share a list if their numbers differ by a multiple of
+// wheelEntry is a key in the doubly linked list of its slot. Two slots share a list if their numbers differ by a multiple of
 // the number of lists.
-type entry[K comparable] struct {
+type wheelEntry[K comparable] struct {
 	key            K
 	slot           int64
-	previous, next *entry[K]
+	previous, next *wheelEntry[K]
 }
 
-// New returns an empty Wheel. width is the resolution of its times and slots the number of its lists, both greater than
+// NewWheel returns an empty Wheel. width is the resolution of its times and slots the number of its lists, both greater than
 // 0. A key whose time is more than width × slots ahead is visited once in each such period and remains scheduled.
-func New[K comparable](width time.Duration, slots int, now time.Time) *Wheel[K] {
-	w := &Wheel[K]{width: width, slots: make([]*entry[K], slots), keys: map[K]*entry[K]{}}
+func NewWheel[K comparable](width time.Duration, slots int, now time.Time) *Wheel[K] {
+	w := &Wheel[K]{width: width, slots: make([]*wheelEntry[K], slots), keys: map[K]*wheelEntry[K]{}}
 	w.next = w.slotOf(now)
 	return w
 }
@@ -42,7 +39,7 @@ func (w *Wheel[K]) Len() int { return len(w.keys) }
 // Advance.
 func (w *Wheel[K]) Schedule(key K, at time.Time) {
 	w.Cancel(key)
-	e := &entry[K]{key: key, slot: max(w.slotOf(at), w.next)}
+	e := &wheelEntry[K]{key: key, slot: max(w.slotOf(at), w.next)}
 	w.keys[key] = e
 	head := w.list(e.slot)
 	if e.next = *head; e.next != nil {
@@ -95,13 +92,14 @@ func (w *Wheel[K]) slotOf(at time.Time) int64 {
 // floor returns the number of the slot in which a time is. Times before 1970 are not supported.
 func floor(at time.Time, width time.Duration) int64 { return at.UnixNano() / int64(width) }
 
-func (w *Wheel[K]) list(slot int64) **entry[K] {
+func (w *Wheel[K]) list(slot int64) **wheelEntry[K] {
 	return &w.slots[slot%int64(len(w.slots))]
 }
 
-// Next returns the first time after a time that is in the key's phase of the interval. The phases of many keys are spread
-// evenly over the interval.
-func Next(key string, interval time.Duration, after time.Time) time.Time {
+// NextTime returns the first time after a time that is in the key's phase of the interval. The phases of many keys are
+// spread evenly over the interval. A phase follows from the key alone: all replicas and all restarts of a process use the
+// same phases, so that a takeover causes no burst.
+func NextTime(key string, interval time.Duration, after time.Time) time.Time {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key))
 	// The last step of FNV leaves neighbouring keys close to each other, so the bits are mixed once more.

@@ -1,6 +1,4 @@
-// Package fact holds what monitor observes about the API server of a hosted cluster: the results of probes. A probe states
-// what happened and judges nothing; package judge decides what it means.
-package fact
+package probe
 
 import "time"
 

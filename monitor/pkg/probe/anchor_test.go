@@ -1,4 +1,4 @@
-package anchor
+package probe
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func TestAnchorsAreChecked(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			Run(ctx, Options{Addresses: []string{"a:443", "b:443", "silent:443"}, Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+			CheckAnchors(ctx, AnchorOptions{Addresses: []string{"a:443", "b:443", "silent:443"}, Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
 				if address == "silent:443" {
 					<-ctx.Done()
 					return nil, ctx.Err()
@@ -46,17 +46,17 @@ func TestAnchorsAreChecked(t *testing.T) {
 				t.Errorf("%s: %v", when, reports)
 			}
 		}
-		time.Sleep(deadline + time.Millisecond)
+		time.Sleep(anchorDeadline + time.Millisecond)
 		want("at first", "", "")
 		mu.Lock()
 		broken["b:443"] = true
 		mu.Unlock()
-		time.Sleep(interval)
+		time.Sleep(anchorInterval)
 		want("one is broken", "", "refused")
 		mu.Lock()
 		broken["b:443"] = false
 		mu.Unlock()
-		time.Sleep(interval)
+		time.Sleep(anchorInterval)
 		want("all work", "", "")
 		cancel()
 		<-ended
