@@ -11,7 +11,7 @@ import (
 // alternates is not reported as available.
 const (
 	// FailuresToBad is the number of consecutive failures after which the API is unavailable, if dwell lies between the first
-	// and the last one: within dwell, package blindness detects that all clusters fail. SuccessesToGood is the number of
+	// and the last one: within dwell, a Detector detects that all clusters fail. SuccessesToGood is the number of
 	// successes after which the API is available again.
 	FailuresToBad, SuccessesToGood = 2, 3
 	dwell                          = 5 * time.Second

@@ -2,15 +2,14 @@
 // states what is wrong, since when, whose fault it is and what helps.
 //
 // The package is pure. A History keeps the results of a cluster's probes in constant space, and Judge decides from it, from
-// what Cluster Service reports and from what monitor can see. Judge never guesses: if monitor could not see the cluster, the
-// verdict is Unknown with the reason.
+// what Cluster Service reports and from what monitor can see, which a Detector computes from the probes of all clusters.
+// Judge never guesses: if monitor could not see the cluster, the verdict is Unknown with the reason.
 package judge
 
 import (
 	"fmt"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
@@ -133,7 +132,7 @@ type Verdict struct {
 func (v *Verdict) Counts() bool { return v.API != Unknown && v.During == "" }
 
 // Judge decides about a cluster. view is what monitor can see at the time.
-func Judge(now time.Time, cluster *Cluster, history *History, view *blindness.View) Verdict {
+func Judge(now time.Time, cluster *Cluster, history *History, view *View) Verdict {
 	v := Verdict{During: period(now, cluster)}
 	if !cluster.KeyInvalidSince.IsZero() {
 		v.add(KeyUnusable, cluster.KeyInvalidSince, cluster.KeyMessage)
@@ -177,7 +176,7 @@ func (v *Verdict) unknown(reason Reason, detail string) {
 }
 
 // judgeInside sets the state of an API that only the prober of the management cluster can see.
-func (v *Verdict) judgeInside(now time.Time, cluster *Cluster, outside, inside *state, view *blindness.View) {
+func (v *Verdict) judgeInside(now time.Time, cluster *Cluster, outside, inside *state, view *View) {
 	switch inside.known {
 	case "":
 		v.decide(now, cluster, outside, inside, view)
@@ -189,7 +188,7 @@ func (v *Verdict) judgeInside(now time.Time, cluster *Cluster, outside, inside *
 }
 
 // decide sets the state of an API of which at least one vantage is known.
-func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state, view *blindness.View) {
+func (v *Verdict) decide(now time.Time, cluster *Cluster, outside, inside *state, view *View) {
 	good := func(s *state) bool { return s.known == "" && !s.bad }
 	bad := func(s *state) bool { return s.known == "" && s.bad }
 	seen := outside

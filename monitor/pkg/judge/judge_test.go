@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
@@ -52,7 +51,7 @@ func TestJudge(t *testing.T) {
 	for reason, c := range map[string]struct {
 		cluster         Cluster
 		outside, inside []probe.Outcome
-		view            blindness.View
+		view            View
 		later           time.Duration
 		certificate     time.Duration
 		slow            bool
@@ -90,7 +89,7 @@ func TestJudge(t *testing.T) {
 		"other authority":                        {cluster: ready, outside: repeated(probe.CertificateUntrusted, 2), want: down(CertificateUntrusted)},
 		"way broken":                             {cluster: ready, outside: repeated(probe.ConnectTimeout, 9), inside: repeated(probe.OK, 9), want: down(WayBroken)},
 		"inside good when the outage began":      {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), inside: repeated(probe.OK, 2), want: down(APIUnreachable)},
-		"shard unreachable, inside good":         {cluster: ready, outside: repeated(probe.ConnectTimeout, 9), inside: repeated(probe.OK, 9), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
+		"shard unreachable, inside good":         {cluster: ready, outside: repeated(probe.ConnectTimeout, 9), inside: repeated(probe.OK, 9), view: View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
 		"inside fails, outside not probed since": {cluster: ready, outside: repeated(probe.OK, 2), inside: repeated(probe.Refused, 2), want: want{API: Available, Counts: true}},
 		"name unresolved, inside good":           {cluster: ready, outside: repeated(probe.DNS, 9), inside: repeated(probe.OK, 9), want: down(NameUnresolved)},
 		"wrong certificate outside":              {cluster: ready, outside: repeated(probe.CertificateName, 2), inside: repeated(probe.OK, 2), want: down(CertificateName)},
@@ -109,10 +108,10 @@ func TestJudge(t *testing.T) {
 		"never probed":                           {cluster: ready, want: want{API: Unknown, Reason: NotProbed}},
 		"probed long ago":                        {cluster: ready, outside: repeated(probe.OK, 3), later: 2 * time.Minute, want: want{API: Unknown, Reason: NotProbed}},
 		"monitor out of descriptors":             {cluster: ready, outside: []probe.Outcome{probe.OK, probe.Local}, want: want{API: Unknown, Reason: ProbeFailed}},
-		"blind":                                  {cluster: ready, outside: repeated(probe.Refused, 3), view: blindness.View{Blind: true, Reason: "Two shards."}, want: want{API: Unknown, Reason: Blind}},
-		"shard unreachable":                      {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
-		"other shard unreachable":                {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-2": start}}, want: down(APIUnreachable)},
-		"shard unreachable, this cluster answer": {cluster: ready, outside: repeated(probe.Etcd, 2), view: blindness.View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(EtcdFails)},
+		"blind":                                  {cluster: ready, outside: repeated(probe.Refused, 3), view: View{Blind: true, Reason: "Two shards."}, want: want{API: Unknown, Reason: Blind}},
+		"shard unreachable":                      {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), view: View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(ShardUnreachable)},
+		"other shard unreachable":                {cluster: ready, outside: repeated(probe.ConnectTimeout, 2), view: View{Shards: map[string]time.Time{"mgmt-2": start}}, want: down(APIUnreachable)},
+		"shard unreachable, this cluster answer": {cluster: ready, outside: repeated(probe.Etcd, 2), view: View{Shards: map[string]time.Time{"mgmt-1": start}}, want: down(EtcdFails)},
 		"new cluster":                            {cluster: Cluster{ReadySince: start.Add(-time.Minute)}, outside: repeated(probe.Refused, 2), want: want{API: Unavailable, During: Creation, Kinds: []Kind{APIUnreachable}}},
 		"upgrade":                                {cluster: Cluster{ReadySince: ready.ReadySince, Upgrading: true}, outside: repeated(probe.Refused, 2), want: want{API: Unavailable, During: Upgrade, Kinds: []Kind{APIUnreachable}}},
 		"key unusable":                           {cluster: Cluster{ReadySince: ready.ReadySince, KeyInvalidSince: start}, outside: repeated(probe.ServerError, 2), want: down(KeyUnusable, APIFails)},
@@ -157,7 +156,7 @@ func TestConcernBeginsWithFirstFailure(t *testing.T) {
 	for _, result := range results(probe.Outside, probe.OK, probe.Refused, probe.Etcd, probe.OK, probe.Etcd) {
 		history.Add(result)
 	}
-	v := Judge(start.Add(40*time.Second), &Cluster{ReadySince: start.Add(-time.Hour)}, &history, &blindness.View{})
+	v := Judge(start.Add(40*time.Second), &Cluster{ReadySince: start.Add(-time.Hour)}, &history, &View{})
 	if len(v.Concerns) != 1 || !v.Concerns[0].Since.Equal(start.Add(10*time.Second)) || v.Concerns[0].Kind != EtcdFails {
 		t.Errorf("concerns %+v, want one of etcd since the first failure", v.Concerns)
 	}
@@ -186,7 +185,7 @@ func TestVerdictIsHonest(t *testing.T) {
 			if result.Outcome == probe.OK {
 				answered[result.Vantage] = now
 			}
-			view := blindness.View{Blind: rapid.IntRange(0, 9).Draw(t, "blind") == 0}
+			view := View{Blind: rapid.IntRange(0, 9).Draw(t, "blind") == 0}
 			if rapid.Bool().Draw(t, "shard") {
 				view.Shards = map[string]time.Time{"s": now}
 			}
@@ -220,7 +219,7 @@ func TestAlternatingAPIIsReportedOnce(t *testing.T) {
 		}
 		now := start.Add(time.Duration(i) * 10 * time.Second)
 		history.Add(probe.Result{Vantage: probe.Outside, Outcome: outcome, Time: now})
-		if v := Judge(now, &cluster, &history, &blindness.View{}); v.API != last && v.API != Unknown {
+		if v := Judge(now, &cluster, &history, &View{}); v.API != last && v.API != Unknown {
 			last = v.API
 			changes++
 		}
@@ -264,11 +263,11 @@ func TestReportOfTheProberIsJudgedAsItsProbes(t *testing.T) {
 		now := start.Add(20 * time.Second)
 		report := probed.Report(now)
 		reported.SetInside(&report, now)
-		want, got := Judge(now, &private, &probed, &blindness.View{}), Judge(now, &private, &reported, &blindness.View{})
+		want, got := Judge(now, &private, &probed, &View{}), Judge(now, &private, &reported, &View{})
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: verdict of the report (+) and of the probes (-):\n%s", outcome, diff)
 		}
-		if got := Judge(now.Add(2*StaleAfter), &private, &reported, &blindness.View{}); got.API != Unknown || got.Reason != InsideSilent || got.Detail == "" {
+		if got := Judge(now.Add(2*StaleAfter), &private, &reported, &View{}); got.API != Unknown || got.Reason != InsideSilent || got.Detail == "" {
 			t.Errorf("%s: after the prober fell silent: %+v", outcome, got)
 		}
 	}
@@ -315,7 +314,7 @@ func TestGuestConcerns(t *testing.T) {
 				result.Time = result.Time.Add(-10 * time.Second)
 				history.Add(result)
 			}
-			v := Judge(start, &c.cluster, &history, &blindness.View{})
+			v := Judge(start, &c.cluster, &history, &View{})
 			var got []Kind
 			for _, concern := range v.Concerns {
 				got = append(got, concern.Kind)

@@ -20,7 +20,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/blindness"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
@@ -96,7 +95,7 @@ type Observer struct {
 	waiting []string
 	// probers are the probers of the provision shards that have reported one of its clusters.
 	probers  map[string]*insideProber
-	detector *blindness.Detector
+	detector *judge.Detector
 	blind    bool
 	running  int
 	perShard map[string]int
@@ -147,7 +146,7 @@ func New(prober Prober, metrics *Metrics, options Options) *Observer {
 	return &Observer{prober: prober, metrics: metrics, interval: options.Interval, now: now, log: options.Log, journal: options.Journal,
 		owned: map[partition.Group]bool{}, restored: map[partition.Group]bool{},
 		entries: map[partition.Group]map[string]roster.Entry{}, clusters: map[string]*cluster{}, wheel: probe.NewWheel[string](tick, slots, now()),
-		probers: map[string]*insideProber{}, detector: blindness.New(), perShard: map[string]int{}}
+		probers: map[string]*insideProber{}, detector: judge.NewDetector(), perShard: map[string]int{}}
 }
 
 // Run probes until ctx ends. It returns after all probes have ended.
@@ -392,7 +391,7 @@ func (o *Observer) noteVerdict(ctx context.Context, c *cluster, verdict *judge.V
 }
 
 // noteView logs that monitor became blind, and that it sees again.
-func (o *Observer) noteView(ctx context.Context, view blindness.View) {
+func (o *Observer) noteView(ctx context.Context, view judge.View) {
 	if view.Blind == o.blind {
 		return
 	}
@@ -540,7 +539,7 @@ type Observation struct {
 }
 
 // Observations returns the observations of all clusters of owned groups in order of UID, and what monitor can see.
-func (o *Observer) Observations() ([]Observation, blindness.View) {
+func (o *Observer) Observations() ([]Observation, judge.View) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()

@@ -1,11 +1,4 @@
-// Package blindness detects that monitor itself cannot see: that probes fail because of monitor's own network or machine
-// and not because of the clusters. Without it, one broken gateway would be reported as thousands of broken clusters.
-//
-// A Detector receives whether each probe reached its server, and computes a View from the clusters that were probed within
-// the last seconds. Clusters fail together for two reasons. If most clusters of one provision shard fail, the shard is
-// unreachable. If clusters of several shards fail together, or no server can be reached that does not depend on any cluster (an
-// anchor), monitor is blind. With one shard and without anchors the two look the same, and the shard is reported.
-package blindness
+package judge
 
 import (
 	"fmt"
@@ -40,8 +33,15 @@ type View struct {
 	Shards map[string]time.Time
 }
 
-// Detector collects the results of probes. Each method costs the same for any number of clusters, amortized. It is not safe
-// for concurrent use.
+// Detector detects that monitor itself cannot see: that probes fail because of monitor's own network or machine and not
+// because of the clusters. Without it, one broken gateway would be reported as thousands of broken clusters.
+//
+// It receives whether each probe reached its server, and computes a View from the clusters that were probed within the last
+// seconds. Clusters fail together for two reasons. If most clusters of one provision shard fail, the shard is unreachable.
+// If clusters of several shards fail together, or no server can be reached that does not depend on any cluster (an anchor),
+// monitor is blind. With one shard and without anchors the two look the same, and the shard is reported.
+//
+// Each method costs the same for any number of clusters, amortized. A Detector is not safe for concurrent use.
 type Detector struct {
 	clusters map[string]sample
 	shards   map[string]*count
@@ -73,8 +73,8 @@ func (c *count) share() float64 {
 	return float64(c.unreached) / float64(c.probed)
 }
 
-// New returns a Detector that has seen no probe.
-func New() *Detector {
+// NewDetector returns a Detector that has seen no probe.
+func NewDetector() *Detector {
 	return &Detector{clusters: map[string]sample{}, shards: map[string]*count{}, anchors: map[string]string{}}
 }
 

@@ -1,4 +1,4 @@
-package blindness
+package judge
 
 import (
 	"fmt"
@@ -9,8 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-var start = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-
 // fleet probes clusters of several shards as the program does: every 30 s, and every 5 s after a failure.
 type fleet struct {
 	detector *Detector
@@ -19,7 +17,7 @@ type fleet struct {
 }
 
 func newFleet(shards, clusters int) *fleet {
-	f := &fleet{detector: New(), now: start, due: map[int]map[string][]string{}}
+	f := &fleet{detector: NewDetector(), now: start, due: map[int]map[string][]string{}}
 	for s := range shards {
 		for c := range clusters {
 			f.plan(c%30, fmt.Sprintf("shard-%d", s), fmt.Sprintf("cluster-%d-%d", s, c))
@@ -126,7 +124,7 @@ func TestUnreachableAnchorsMeanBlindness(t *testing.T) {
 func TestCountsMatchSamples(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d, now := New(), start
+		d, now := NewDetector(), start
 		cluster := rapid.StringMatching(`c[0-9]`)
 		t.Repeat(map[string]func(*rapid.T){
 			"observe": func(t *rapid.T) {
