@@ -18,6 +18,7 @@ type Converter[R, S any] struct {
 	paths map[string]string
 	// newest is the table of the newest version, which supplies the defaults of a new resource; see WithDefaultsOf.
 	newest *node
+	form   *wire.Form
 }
 
 // Bind connects a table to the hub's types and returns its Converter. It panics if the table and the types do not match.
@@ -25,6 +26,7 @@ type Converter[R, S any] struct {
 func Bind[R, S any](resource Field) *Converter[R, S] {
 	c := &Converter[R, S]{root: bind(resource, reflect.TypeFor[R](), reflect.TypeFor[*S](), ""), paths: map[string]string{}}
 	c.root.collect("", c.paths)
+	c.form = c.root.form()
 	return c
 }
 

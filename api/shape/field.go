@@ -104,7 +104,7 @@ func (f Field) OneOf(values ...string) Field { f.enum = values; return f }
 // the stored one: a resource that has such a value keeps it.
 func (f Field) Supported(values ...string) Field { f.supported = values; return f }
 
-// AtMost sets the most entries of a list or a map. If a body has more, decoding ends before it reads them, unless the stored
+// AtMost sets the most entries of a list or a map. If a body has more, they are neither parsed nor decoded, unless the stored
 // value has as many. Bind requires it for each list and map that a body can set.
 func (f Field) AtMost(entries int) Field { f.atMost = entries; return f }
 

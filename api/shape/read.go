@@ -48,6 +48,7 @@ func (n *node) limit(o *wire.Object, v, stored reflect.Value) *wire.Object {
 		}
 	}
 	if count <= most {
+		o.Keep(n.name)
 		return o
 	}
 	return o.Limit(n.name, count, n.atMost)

@@ -264,6 +264,19 @@ func TestReadAndShow(t *testing.T) {
 
 			problems: []string{"properties.many[1].list[1]: Invalid value: 2: must be a string"},
 		},
+		"many entries without a value": {
+			reason: "entries that are ignored do not count, although there are more than a form decodes",
+			table:  inner(value("named").AtMost(1), value("word")),
+			body:   `{"properties":{"named":{"a":null,"b":null,"c":"1"}}}`,
+			want:   properties{Named: map[string]string{"c": "1"}}, shown: `{"properties":{"named":{"c":"1"}}}`,
+		},
+		"as many as stored, one twice": {
+			reason:   "a field that is given twice is a problem, although the form decodes fewer entries",
+			table:    inner(value("named").AtMost(1), value("word")),
+			stored:   properties{Named: map[string]string{"a": "1", "b": "2"}},
+			body:     `{"properties":{"named":{"a":"1","b":null,"b":"3"}}}`,
+			problems: []string{"properties.named: " + wire.DuplicateMessage}, shown: `{}`,
+		},
 		"entries without a value": {
 			reason: "entries that are ignored do not count",
 			table:  inner(value("named").DropEmpty().AtMost(1), value("word")),
@@ -273,12 +286,12 @@ func TestReadAndShow(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			fields, err := wire.ParseObject([]byte(tc.body))
+			converter := shape.Bind[thing, status](tc.table)
+			fields, err := wire.Parse([]byte(tc.body), converter.Form())
 			if err != nil {
 				t.Fatal(err)
 			}
 			body := wire.NewBody(fields)
-			converter := shape.Bind[thing, status](tc.table)
 			stored := &thing{Properties: tc.stored}
 			before, _ := json.Marshal(stored)
 			got := converter.Decode(body, stored, !tc.patch)
@@ -419,6 +432,9 @@ func TestUnknownField(t *testing.T) {
 		}
 		if got := converter.UnknownField(fields); got != want {
 			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
+		if fields, err = wire.Parse([]byte(body), converter.Form()); err != nil || converter.UnknownField(fields) != want {
+			t.Errorf("%s, decoded with the form: got %q, want %q, and the error is %v", body, converter.UnknownField(fields), want, err)
 		}
 	}
 }

@@ -23,6 +23,11 @@ func EncodeAdminCredential(credential *hub.AdminCredential) *AdminCredential {
 // signingRequest is the only field of the body of requestAdminCredential.
 const signingRequest = "certificateSigningRequest"
 
+// AdminCredentialForm returns the form of the body of requestAdminCredential.
+func AdminCredentialForm() *wire.Form {
+	return wire.Fields(map[string]*wire.Form{signingRequest: wire.Scalar()})
+}
+
 // DecodeAdminCredentialRequest decodes the body of requestAdminCredential at a version that has one.
 func DecodeAdminCredentialRequest(body *wire.Body) *hub.AdminCredentialRequest {
 	return &hub.AdminCredentialRequest{CertificateSigningRequest: body.String(signingRequest, "")}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +42,7 @@ func CheckDuplicates(content []byte) error {
 			}
 			name := text[1 : len(text)-1]
 			if !isPlain(name) {
-				name = decoded(text)
+				name = []byte(unquoted(name))
 			}
 			if !open.add(name) {
 				return &DuplicateError{Field: open.path()}
@@ -64,12 +63,20 @@ func stringAt(content []byte) []byte {
 
 // isEscaped reports whether a byte that follows text in a JSON string is escaped.
 func isEscaped(text []byte) bool {
+	if len(text) == 0 || text[len(text)-1] != '\\' {
+		return false
+	}
 	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }
 
 // isPlain reports whether the text of a JSON string is its value.
 func isPlain(text []byte) bool {
-	return !slices.ContainsFunc(text, func(b byte) bool { return b == '\\' || b >= 0x80 })
+	for _, b := range text {
+		if b == '\\' || b >= 0x80 {
+			return false
+		}
+	}
+	return true
 }
 
 // isName reports whether a text that ends before rest is the name of a field.
@@ -80,13 +87,6 @@ func isName(rest []byte) bool {
 		}
 	}
 	return false
-}
-
-// decoded returns the value of a JSON text.
-func decoded(text []byte) []byte {
-	var value string
-	_ = json.Unmarshal(text, &value) // it is a part of valid JSON
-	return []byte(value)
 }
 
 // maxFew is the most names of an object that are compared one by one.
@@ -110,7 +110,15 @@ type scope struct {
 	many  map[string]struct{}
 }
 
-func (s *scopes) begin(index int) { s.all = append(s.all, scope{index: index, first: len(s.names)}) }
+// usualDepth is the depth of most contents.
+const usualDepth = 8
+
+func (s *scopes) begin(index int) {
+	if s.all == nil {
+		s.all = make([]scope, 0, usualDepth)
+	}
+	s.all = append(s.all, scope{index: index, first: len(s.names)})
+}
 
 func (s *scopes) last() *scope { return &s.all[len(s.all)-1] }
 

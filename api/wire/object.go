@@ -1,7 +1,8 @@
 // Package wire decodes JSON bodies of ARM requests into Go values and collects all problems in one pass: a wrong type or
 // an unsupported value is recorded with the field's path as the caller wrote it, and decoding continues.
 //
-// An object that has a field twice is an error of the whole body.
+// An object that has a field twice is an error of the whole body. A Form names the values of a body that are decoded: the rest of a body that is refused costs
+// no more than checking that it is JSON.
 //
 // The api-version packages decode with it. It knows JSON and paths and not the meaning of fields; the frontend's
 // validation judges well-formed values. A null value is the same as an absent one, as ARM requires.
@@ -139,6 +140,8 @@ func (o *Object) Len(name string) int {
 		return len(value)
 	case map[string]any:
 		return len(value)
+	case Long:
+		return value.count
 	}
 	return 0
 }
@@ -146,6 +149,9 @@ func (o *Object) Len(name string) int {
 // LenOfStrings is Len for a field that StringMap reads: entries with the value null do not count, and if dropEmpty is set, those
 // with the empty string do not either.
 func (o *Object) LenOfStrings(name string, dropEmpty bool) int {
+	if long, isLong := o.get(name).(Long); isLong {
+		return long.values
+	}
 	entries, isObject := o.get(name).(map[string]any)
 	if !isObject {
 		return 0
@@ -169,11 +175,33 @@ func TooMany(count, most int) string {
 // use them, and none of an object, because its entries have no order.
 func (o *Object) Limit(name string, count, most int) *Object {
 	var kept any = map[string]any{}
-	if values, isArray := o.get(name).([]any); isArray {
-		kept = values[:most]
+	switch value := o.get(name).(type) {
+	case []any:
+		kept = value[:most]
+	case Long:
+		if value.form.kind == listForm {
+			kept = o.decodeLong(name, value, most)
+		}
 	}
 	o.AddProblem(name, TooMany(count, most))
 	return &Object{body: &Body{}, index: -1, fields: map[string]any{name: kept}}
+}
+
+// Keep decodes all entries of a field that has more than its form permits.
+func (o *Object) Keep(name string) {
+	if long, isLong := o.get(name).(Long); isLong {
+		o.fields[name] = o.decodeLong(name, long, long.count)
+	}
+}
+
+// decodeLong decodes the first entries of a Long. An entry that has a field twice is a problem of the field.
+func (o *Object) decodeLong(name string, long Long, most int) any {
+	value, err := long.decode(most)
+	if err != nil {
+		o.AddProblem(name, DuplicateMessage)
+		return nil
+	}
+	return value
 }
 
 // AddProblem records a problem of a field.
@@ -420,6 +448,11 @@ func FormatValue(value any) string {
 	case map[string]any:
 		return "object"
 	case []any:
+		return "array"
+	case Long:
+		if value.form.kind == mapForm {
+			return "object"
+		}
 		return "array"
 	default:
 		text = fmt.Sprint(value)

@@ -35,6 +35,9 @@ func (c content) merged(encoded any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoding the resource to patch: %w", err)
 	}
+	if err := wire.DecodeLong(fields, c.fields); err != nil {
+		return nil, refusedBody(err)
+	}
 	for _, path := range caseInsensitiveMaps {
 		matchCasing(fields, c.fields, path)
 	}

@@ -86,7 +86,7 @@ func (s *Server) signingRequest(rq *request, document *database.CredentialDocume
 	fields := map[string]any{}
 	if len(rq.body) > 0 {
 		var err error
-		if fields, err = rq.object(); err != nil {
+		if fields, err = rq.object(version.AdminCredentialForm()); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -38,6 +39,8 @@ type preflightCheck func(s *Server, ctx context.Context, rq *request, d *deploym
 
 // plannedResource is a resource of a deployment.
 type plannedResource struct {
+	text wire.Text
+	// fields are decoded after the type and the version are known.
 	fields map[string]any
 	// unknown lists the fields whose values are known only when the deployment runs.
 	unknown template.Unknown
@@ -88,7 +91,7 @@ func (s *Server) validateDeployment(ctx context.Context, rq *request) (*errorDet
 	}
 	// Clusters come first because their children are validated against them.
 	order := slices.SortedStableFunc(maps.Keys(resources), func(a, b int) int {
-		if byDepth := depth(resources[a]) - depth(resources[b]); byDepth != 0 {
+		if byDepth := depth(resources[a].fields) - depth(resources[b].fields); byDepth != 0 {
 			return byDepth
 		}
 		return a - b
@@ -152,29 +155,51 @@ func (r rejection) describe() errorDetail {
 	return own
 }
 
+// deploymentForm returns the form of a deployment. Its resources are decoded when their types are known.
+func deploymentForm() *wire.Form {
+	return wire.Fields(map[string]*wire.Form{"resources": wire.List(maxDeployed, wire.TextOfObject())})
+}
+
+// kindForm returns the form of the fields that determine how a resource of a deployment is decoded.
+func kindForm() *wire.Form {
+	return wire.Fields(map[string]*wire.Form{"type": wire.Scalar(), "name": wire.Scalar(), "apiVersion": wire.Scalar(), "scope": wire.Scalar()})
+}
+
+// deployedResource is a resource of a deployment that is not decoded yet.
+type deployedResource struct {
+	// fields has those of kindForm.
+	fields map[string]any
+	text   wire.Text
+}
+
 // deploymentResources returns the resources of the deployment by index.
-func (rq *request) deploymentResources() (map[int]map[string]any, error) {
-	fields, err := rq.object()
+func (rq *request) deploymentResources() (map[int]deployedResource, error) {
+	fields, err := rq.object(deploymentForm())
 	if err != nil {
 		return nil, err
+	}
+	if count := wire.NewBody(fields).Len("resources"); count > maxDeployed {
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "resources", Message: wire.TooMany(count, maxDeployed)}})
 	}
 	list, ok := fields["resources"].([]any)
 	if !ok && fields["resources"] != nil {
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "resources", Message: "Invalid value: " + wire.FormatValue(fields["resources"]) + ": must be an array"}})
 	}
-	if len(list) > maxDeployed {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "resources",
-			Message: fmt.Sprintf("Too many: %d: must have at most %d items", len(list), maxDeployed)}})
-	}
-	resources := make(map[int]map[string]any, len(list))
+	resources := make(map[int]deployedResource, len(list))
+	form := kindForm()
 	var violations []apierror.Violation
 	for i, element := range list {
-		resource, ok := element.(map[string]any)
+		at := fmt.Sprintf("resources[%d]", i)
+		text, ok := element.(wire.Text)
 		if !ok {
-			violations = append(violations, apierror.Violation{Field: fmt.Sprintf("resources[%d]", i), Message: "Invalid value: " + wire.FormatValue(element) + ": must be an object"})
+			violations = append(violations, apierror.Violation{Field: at, Message: "Invalid value: " + wire.FormatValue(element) + ": must be an object"})
 			continue
 		}
-		resources[i] = resource
+		fields, err := text.Decode(form)
+		if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
+			return nil, refusedBody(&wire.DuplicateError{Field: at + "." + duplicate.Field})
+		}
+		resources[i] = deployedResource{fields, text}
 	}
 	return resources, apierror.InvalidFields(violations)
 }
@@ -193,13 +218,14 @@ const unnamed = "unknown"
 
 // validatePlanned validates one resource. known is false for resources of other providers and for resources that cannot
 // be validated.
-func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment, fields map[string]any) (target string, known bool, err error) {
+func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment, resource deployedResource) (target string, known bool, err error) {
+	fields := resource.fields
 	resourceType, name, version := text(fields, "type"), text(fields, "name"), text(fields, "apiVersion")
 	namespace, types, _ := strings.Cut(resourceType, "/")
 	if !asciifold.Equal(namespace, hub.ProviderNamespace) || types == "" || template.IsExpression(version) {
 		return "", false, nil
 	}
-	p := &plannedResource{fields: fields}
+	p := &plannedResource{text: resource.text}
 	if template.IsExpression(name) {
 		if strings.Contains(types, "/") {
 			return "", false, nil
@@ -218,13 +244,28 @@ func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment
 			return put.resourceID, true, err
 		}
 	}
-	// The URL of the PUT contains the name and type; in a template they have another form than in its body. The others are
-	// fields of templates, which ARM does not send in a PUT.
-	for _, name := range []string{"name", "type", "apiVersion", "asserts", "comments", "condition", "copy", "dependsOn", "existing", "metadata", "resources", "scope"} {
-		delete(fields, name)
-	}
-	p.unknown = template.Resolve(fields)
 	return put.resourceID, true, put.match.route.preflight(s, ctx, put, d, p)
+}
+
+// templateFields are the fields of a resource in a template that the body of its PUT does not have. The URL of the PUT contains the name and type, which have
+// another form in a template. ARM does not send the others.
+var templateFields = []string{"name", "type", "apiVersion", "asserts", "comments", "condition", "copy", "dependsOn", "existing", "metadata", "resources", "scope"}
+
+// decode decodes the fields of the resource that its PUT will have, and removes those whose values are unknown.
+func (p *plannedResource) decode(form *wire.Form) error {
+	others := map[string]*wire.Form{}
+	for _, name := range templateFields {
+		others[name] = wire.Scalar()
+	}
+	var err error
+	if p.fields, err = p.text.Decode(form.With(others)); err != nil {
+		return refusedBody(err)
+	}
+	for _, name := range templateFields {
+		delete(p.fields, name)
+	}
+	p.unknown = template.Resolve(p.fields)
+	return nil
 }
 
 // resourceGroupOf returns the resource group of a resource: the deployment's, or that of the resource's own scope.
@@ -283,6 +324,9 @@ func (s *Server) serves(types string) bool {
 // newPreflightCheck returns the check of a resource type.
 func newPreflightCheck[D, R any](t resourceType[D, R]) preflightCheck {
 	return func(s *Server, ctx context.Context, rq *request, d *deployment, p *plannedResource) error {
+		if err := p.decode(rq.version.Form(t.name())); err != nil {
+			return err
+		}
 		proposed := &proposal{content: content{fields: p.fields}, uid: uuid.NewString()}
 		unknown := slices.Clone(p.unknown)
 		if rq.isChild() {

@@ -157,23 +157,28 @@ func (rq *request) printable(id string) string {
 	return truncated(strings.ToValidUTF8(id, "\uFFFD"))
 }
 
-// object parses the body.
-func (rq *request) object() (map[string]any, error) {
+// object decodes the values of the body that a form has.
+func (rq *request) object(form *wire.Form) (map[string]any, error) {
 	if !utf8.Valid(rq.body) {
 		return nil, apierror.New(apierror.Invalid, "The request content is not valid: it is not UTF-8.")
 	}
 	// RFC 8259, section 8.1: parsers may ignore a byte order mark, which some editors write.
-	fields, err := wire.ParseObject(bytes.TrimPrefix(rq.body, []byte("\uFEFF")))
-	if err == wire.ErrNotObject {
-		return nil, apierror.New(apierror.InvalidResource, "The request content must be a JSON object.")
-	}
-	if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: duplicate.Field, Message: wire.DuplicateMessage}})
-	}
+	fields, err := wire.Parse(bytes.TrimPrefix(rq.body, []byte("\uFEFF")), form)
 	if err != nil {
-		return nil, apierror.New(apierror.Invalid, "The request content is not valid: %s.", err)
+		return nil, refusedBody(err)
 	}
 	return fields, nil
+}
+
+// refusedBody returns the error of a request whose body was not decoded.
+func refusedBody(err error) error {
+	if err == wire.ErrNotObject {
+		return apierror.New(apierror.InvalidResource, "The request content must be a JSON object.")
+	}
+	if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
+		return apierror.InvalidFields([]apierror.Violation{{Field: duplicate.Field, Message: wire.DuplicateMessage}})
+	}
+	return apierror.New(apierror.Invalid, "The request content is not valid: %s.", err)
 }
 
 // base returns the scheme and host at which ARM's clients reach this API. It uses Referer, which ARM sets to its

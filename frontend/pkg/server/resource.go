@@ -156,7 +156,7 @@ func (p *proposal) cluster() *database.ClusterDocument {
 // change returns the handler that creates, replaces or patches the resource in the path.
 func change[D, R any](t resourceType[D, R], patch bool) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
-		fields, err := rq.object()
+		fields, err := rq.object(rq.version.Form(t.name()))
 		if err != nil {
 			return err
 		}

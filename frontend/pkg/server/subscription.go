@@ -126,7 +126,7 @@ func (s *Server) getSubscription(ctx context.Context, rq *request) error {
 // except that Deleted is final. The response does not wait for the backend, which deletes all clusters of a Deleted
 // subscription.
 func (s *Server) putSubscription(ctx context.Context, rq *request) error {
-	fields, err := rq.object()
+	fields, err := rq.object(nil) // ARM's documents have fields that are stored without interpretation
 	if err != nil {
 		return err
 	}

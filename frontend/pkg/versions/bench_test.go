@@ -11,7 +11,7 @@ import (
 )
 
 // full returns the largest cluster of the contract's examples.
-func full(b *testing.B, version string) []byte {
+func full(b testing.TB, version string) []byte {
 	all, err := examples.Of(version)
 	if err != nil {
 		b.Fatal(err)

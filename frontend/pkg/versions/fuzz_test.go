@@ -73,6 +73,7 @@ func decodeAny[R any](t *testing.T, r resource[R], v *versions.Version, content 
 		return r.decode(v, body, base, defaults), body.Problems()
 	}
 	read, problems := decode(content, base, defaults)
+	decodeWithForm(t, r, v, content, base, defaults)
 	again, more := decode(content, base, defaults)
 	if diff := cmp.Diff(read, again); diff != "" || !slices.Equal(problems, more) {
 		t.Fatalf("%s: decoding is not deterministic: %s\n%v\n%v", v.Name, diff, problems, more)
@@ -108,6 +109,33 @@ func decodeAny[R any](t *testing.T, r resource[R], v *versions.Version, content 
 	once, _ := decode(settled, replaced, true)
 	if back := text(t, r.encode(v, once)); !bytes.Equal(settled, back) {
 		t.Fatalf("%s: a second PUT with its response changed it:\n%s\n%s", v.Name, settled, back)
+	}
+}
+
+// decodeWithForm checks that a body is decoded with its form to the same resource and the same problems as without it. A body with unknown fields in a list
+// with too many entries may have the one or the other error.
+func decodeWithForm[R any](t *testing.T, r resource[R], v *versions.Version, content []byte, base *R, defaults bool) {
+	var unknown [2]string
+	var decoded [2]*R
+	var problems [2][]wire.Problem
+	for i, form := range []*wire.Form{nil, v.Form(r.name)} {
+		fields, err := wire.Parse(content, form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unknown[i] = v.UnknownField(r.name, fields)
+		body := wire.NewBody(fields)
+		decoded[i] = r.decode(v, body, base, defaults)
+		problems[i] = body.Problems()
+	}
+	if unknown[0] != "" {
+		if unknown[1] == "" && len(problems[1]) == 0 {
+			t.Fatalf("%s: the form hides the unknown field %s", v.Name, unknown[0])
+		}
+		return
+	}
+	if diff := cmp.Diff(decoded[0], decoded[1]); diff != "" || unknown[1] != "" || !slices.Equal(problems[0], problems[1]) {
+		t.Fatalf("%s: the form changes what is decoded, or the problems: %s\n%v\n%v\n%s", v.Name, diff, problems[0], problems[1], unknown[1])
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 // resource is a resource type with its generator and conversions.
 type resource[R any] struct {
+	name   string
 	draw   func(t *rapid.T) *R
 	encode func(v *versions.Version, resource *R) any
 	decode func(v *versions.Version, body *wire.Body, base *R, defaults bool) *R
@@ -27,6 +28,7 @@ type resource[R any] struct {
 }
 
 var clusters = resource[hub.Cluster]{
+	name: hub.ClusterResourceType,
 	draw: drawCluster,
 	encode: func(v *versions.Version, cluster *hub.Cluster) any {
 		return v.EncodeCluster(cluster, hub.Succeeded, &hub.ClusterStatus{APIURL: "https://api", BaseDomain: "example"})
@@ -80,6 +82,7 @@ func kms(c *hub.Cluster) *hub.KMSEncryption {
 }
 
 var nodePools = resource[hub.NodePool]{
+	name: hub.NodePoolResourceType,
 	draw: drawNodePool,
 	encode: func(v *versions.Version, pool *hub.NodePool) any {
 		return v.EncodeNodePool(pool, hub.Succeeded, &hub.NodePoolStatus{})
@@ -97,6 +100,7 @@ var nodePools = resource[hub.NodePool]{
 }
 
 var externalAuths = resource[hub.ExternalAuth]{
+	name: hub.ExternalAuthResourceType,
 	draw: drawExternalAuth,
 	encode: func(v *versions.Version, auth *hub.ExternalAuth) any {
 		return v.EncodeExternalAuth(auth, hub.AwaitingSecret, &hub.ExternalAuthStatus{})

@@ -28,6 +28,8 @@ type Version struct {
 	DecodeExternalAuth func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth
 	// unknownFields return the path of a field of a body that the version does not have, by resource type.
 	unknownFields map[string]func(body map[string]any) string
+	// forms are the forms of bodies by resource type.
+	forms map[string]*wire.Form
 	// paths converts hub paths to wire paths, by resource type.
 	paths map[string]func(hubPath string) (string, bool)
 
@@ -54,6 +56,9 @@ func (v *Version) Path(resourceType, hubPath string) (string, bool) {
 func (v *Version) UnknownField(resourceType string, body map[string]any) string {
 	return v.unknownFields[resourceType](body)
 }
+
+// Form returns the form of the bodies of a resource type: the values that decoding reads.
+func (v *Version) Form(resourceType string) *wire.Form { return v.forms[resourceType] }
 
 // APIs returns the tables of the api-versions, the oldest first.
 func APIs() []version.Version {
@@ -103,6 +108,9 @@ func newVersion(api version.Version, own converters) *Version {
 
 		unknownFields: map[string]func(map[string]any) string{
 			hub.ClusterResourceType: own.cluster.UnknownField, hub.NodePoolResourceType: own.nodePool.UnknownField, hub.ExternalAuthResourceType: own.externalAuth.UnknownField,
+		},
+		forms: map[string]*wire.Form{
+			hub.ClusterResourceType: own.cluster.Form(), hub.NodePoolResourceType: own.nodePool.Form(), hub.ExternalAuthResourceType: own.externalAuth.Form(),
 		},
 		paths: map[string]func(string) (string, bool){
 			hub.ClusterResourceType: own.cluster.Path, hub.NodePoolResourceType: own.nodePool.Path, hub.ExternalAuthResourceType: own.externalAuth.Path,
