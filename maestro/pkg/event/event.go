@@ -249,8 +249,8 @@ func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	if ext.err != nil {
 		return nil, ext.err
 	}
-	list, err := payload.DecodeSpecResyncRequest(*evt)
-	if err != nil {
+	var list payload.ResourceVersionList
+	if err := json.Unmarshal(evt.Data(), &list); err != nil { // the error of package payload has the data, which may be long
 		return nil, resource.Errorf(maestroapi.ReasonMalformed, "data of the spec resync: %v", err)
 	}
 	for _, v := range list.Versions {
@@ -261,8 +261,8 @@ func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 
 // DecodeStatusResync returns the status hashes of a status resync by resource ID. An empty list requests all statuses.
 func DecodeStatusResync(evt *cloudevents.Event) (map[string]string, error) {
-	list, err := payload.DecodeStatusResyncRequest(*evt)
-	if err != nil {
+	var list payload.ResourceStatusHashList
+	if err := json.Unmarshal(evt.Data(), &list); err != nil {
 		return nil, resource.Errorf(maestroapi.ReasonMalformed, "data of the status resync: %v", err)
 	}
 	hashes := make(map[string]string, len(list.Hashes))
