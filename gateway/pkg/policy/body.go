@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -13,8 +14,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 // MaxReadBody is the maximum size in bytes of a body that ReadsBody names. API servers accept no larger ones.
@@ -161,7 +163,7 @@ func ReadBody(r *Request, contentTypes []string, content []byte, now, end time.T
 	} else {
 		asked, ok := value.(map[string]any)
 		if !ok {
-			return nil, invalid("The body of the request is not an object.")
+			return nil, errNoObject()
 		}
 		if kind, _ := asked["type"].(string); slices.Contains(rule.forbidden, kind) {
 			return nil, refused("The mode admin does not permit Secrets of the type %s: their tokens do not end with the session. Use kubectl create token --duration=%ds.", kind, minLifetime)
@@ -220,7 +222,8 @@ func mediaType(r *Request, contentTypes []string) (string, error) {
 	return media, nil
 }
 
-// decode returns the value in a body, as API servers decode it: names of fields are case-sensitive. A field that exists twice is refused.
+// decode returns the value in a body, as API servers decode it: names of fields are case-sensitive. A field that exists twice is refused. What is refused is
+// found before the value is decoded, so that it costs no more than what is accepted.
 func decode(media string, content []byte) (value any, err error) {
 	if media == plainProtobuf {
 		decoded, _, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(content, nil, nil)
@@ -232,19 +235,37 @@ func decode(media string, content []byte) (value any, err error) {
 		}
 	}
 	if media == plainYAML || media == applyPatch {
+		if begins(content, '[') {
+			return nil, errNoObject()
+		}
 		if content, err = yaml.YAMLToJSONStrict(content); err != nil {
 			return nil, invalid("The body of the request is not YAML, or has a field twice.") // the error may quote the body
 		}
 	}
-	duplicates, err := kjson.UnmarshalStrict(content, &value)
 	switch {
+	case media == jsonPatch && begins(content, '{'):
+		return nil, invalid("The JSON patch is not a list.")
+	case media != jsonPatch && begins(content, '['):
+		return nil, errNoObject()
+	}
+	value, err = wire.ParseValue(content)
+	switch duplicate := new(wire.DuplicateError); {
+	case errors.As(err, &duplicate):
+		return nil, invalid("The body of the request has a field twice.")
 	case err != nil:
 		return nil, invalid("The body of the request is not JSON.")
-	case len(duplicates) > 0:
-		return nil, invalid("The body of the request has a field twice.")
 	}
 	return value, nil
 }
+
+// begins reports whether the first byte of a text that is no white space is b.
+func begins(text []byte, b byte) bool {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	return len(text) > 0 && text[0] == b
+}
+
+// errNoObject returns the error for a body that is not an object.
+func errNoObject() error { return invalid("The body of the request is not an object.") }
 
 // keep returns a value with only the recorded fields. Fields that are removed by null stay.
 func keep(value any, recorded fields) any {
@@ -327,8 +348,9 @@ func descend(recorded fields, pointer string) (at fields, found bool) {
 func (l *lifetime) check(asked map[string]any, now, end time.Time) error {
 	seconds := l.standard
 	if spec, _ := asked["spec"].(map[string]any); spec["expirationSeconds"] != nil {
-		var isNumber bool
-		if seconds, isNumber = spec["expirationSeconds"].(int64); !isNumber {
+		number, _ := spec["expirationSeconds"].(json.Number)
+		var err error
+		if seconds, err = number.Int64(); err != nil {
 			return invalid("spec.expirationSeconds is not a whole number.")
 		}
 	}
