@@ -128,14 +128,6 @@ func (c *authorityCase) state(t *testing.T) (roots []byte, certificate *tls.Cert
 	return roots, &pair
 }
 
-// oneCluster is thirdParties with one management cluster.
-func oneCluster(dir string) Config {
-	config := thirdParties(dir)
-	config.ManagementClusters = 1
-	config.Without = slices.DeleteFunc(config.Without, func(name string) bool { return strings.HasPrefix(name, "mgmt-2-") })
-	return config
-}
-
 // TestKubernetesAuthoritiesAreReplacedWhileRunning replaces the authorities of etcd and of a management cluster while a client of that
 // cluster sends requests. None of these may fail in a way after which a client would not repeat it. At the end, neither side
 // accepts the other's former certificate.

@@ -31,7 +31,7 @@ const regionDirVariable = "HCPMESH_TEST_REGION_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(regionDirVariable); dir != "" {
-		region, err := Start(context.Background(), thirdParties(dir))
+		region, err := Start(context.Background(), oneCluster(dir))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -54,6 +54,14 @@ func ours() []string {
 func thirdParties(dir string) Config {
 	free := 0
 	return Config{StateDir: dir, BasePort: &free, Throwaway: true, Without: ours()}
+}
+
+// oneCluster is thirdParties with one management cluster. The start of an API server uses more CPU time than most tests.
+func oneCluster(dir string) Config {
+	config := thirdParties(dir)
+	config.ManagementClusters = 1
+	config.Without = slices.DeleteFunc(config.Without, func(name string) bool { return strings.HasPrefix(name, "mgmt-2-") })
+	return config
 }
 
 func testContext(t *testing.T) context.Context {
@@ -90,7 +98,7 @@ func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
 	ctx := testContext(t)
 	// The path is longer than the address of a unix socket may be.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("a-long-name-", 10))
-	config := thirdParties(dir)
+	config := oneCluster(dir)
 	began := time.Now()
 	config.OnChange = func(s ProcessStatus) {
 		t.Logf("%6dms %s %s %s", time.Since(began).Milliseconds(), s.Name, s.State, s.Message)
@@ -131,7 +139,7 @@ func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
 	if err := client.Kill(ctx, "etcd", "no-such-signal"); err == nil {
 		t.Error("an unknown signal was sent")
 	}
-	if _, err := Start(ctx, thirdParties(dir)); err == nil || !strings.Contains(err.Error(), "already running") {
+	if _, err := Start(ctx, oneCluster(dir)); err == nil || !strings.Contains(err.Error(), "already running") {
 		t.Errorf("a second supervisor on the same folder: %v", err)
 	}
 	if err := Purge(dir); err == nil {
@@ -151,7 +159,7 @@ func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
 	}
 
 	// The state is kept, including the ports.
-	again, err := Start(ctx, thirdParties(dir))
+	again, err := Start(ctx, onlyPostgres(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +236,7 @@ func TestKilledRegionLeavesNoProcesses(t *testing.T) {
 	if err := json.Unmarshal(data, &kept); err != nil {
 		t.Fatal(err)
 	}
-	config := thirdParties(dir)
+	config := oneCluster(dir)
 	if err := config.complete(); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +285,7 @@ func TestPhaseIsThatOfProcesses(t *testing.T) {
 func TestHungProcessesAreRestarted(t *testing.T) {
 	ctx := testContext(t)
 	dir := stateDir(t)
-	config := thirdParties(dir)
+	config := oneCluster(dir)
 	degraded := make(chan struct{})
 	var once sync.Once
 	config.OnChange = func(s ProcessStatus) {
@@ -298,7 +306,7 @@ func TestHungProcessesAreRestarted(t *testing.T) {
 		switch process.Name {
 		case "postgres":
 			backends = childrenOf(process.Pid)
-		case "etcd", "mgmt-1-kube-apiserver", "mgmt-2-controllers":
+		case "etcd", "mgmt-1-kube-apiserver", "mgmt-1-controllers":
 		default:
 			continue
 		}
