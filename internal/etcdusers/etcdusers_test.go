@@ -9,9 +9,12 @@ import (
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
@@ -48,6 +51,7 @@ func TestUsers(t *testing.T) {
 	cluster := kubeapitest.Start(t)
 	users := cluster.EtcdUsers(t)
 	t.Run("own keys only", func(t *testing.T) { testOwnKeysOnly(t, cluster, users) })
+	t.Run("maintenance", func(t *testing.T) { testMaintenance(t, cluster, users) })
 	t.Run("compaction", func(t *testing.T) { testCompaction(t, cluster, users) })
 	t.Run("counted values", func(t *testing.T) { testCountedValues(t, cluster, users) })
 	t.Run("removal", func(t *testing.T) { testRemoval(t, cluster, users) })
@@ -109,6 +113,55 @@ func testOwnKeysOnly(t *testing.T, cluster *kubeapitest.Cluster, users *etcduser
 		if !refused(err) {
 			t.Errorf("%s copies etcd: %v", c.user, err)
 		}
+	}
+}
+
+// testMaintenance sends the requests about the server, its members and leases as a user, and those that read what another user has without naming its keys.
+func testMaintenance(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/attacker"}, etcdusers.User{Prefix: "/victim"})
+	ctx, attacker, victim := t.Context(), as(t, cluster, "/attacker"), as(t, cluster, "/victim")
+	lease, err := victim.Grant(ctx, 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := victim.Put(ctx, "/victim/x", "0", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	members, err := attacker.MemberList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, peers := members.Members[0].ID, []string{"https://127.0.0.1:1"}
+	server := etcdserverpb.NewMaintenanceClient(attacker.ActiveConnection())
+	only := func(_ any, err error) error { return err }
+	for request, err := range map[string]error{
+		"the status":                      only(server.Status(ctx, &etcdserverpb.StatusRequest{})),
+		"a defragmentation":               only(server.Defragment(ctx, &etcdserverpb.DefragmentRequest{})),
+		"another leader":                  only(server.MoveLeader(ctx, &etcdserverpb.MoveLeaderRequest{TargetID: member})),
+		"a hash of all keys":              only(server.HashKV(ctx, &etcdserverpb.HashKVRequest{})),
+		"a hash of the database":          only(server.Hash(ctx, &etcdserverpb.HashRequest{})),
+		"a downgrade":                     only(server.Downgrade(ctx, &etcdserverpb.DowngradeRequest{Action: etcdserverpb.DowngradeRequest_ENABLE, Version: "3.5.0"})),
+		"a new member":                    only(attacker.MemberAdd(ctx, peers)),
+		"another address of the member":   only(attacker.MemberUpdate(ctx, member, peers)),
+		"no member":                       only(attacker.MemberRemove(ctx, member)),
+		"no users":                        only(attacker.AuthDisable(ctx)),
+		"the list of users":               only(attacker.UserList(ctx)),
+		"another user":                    only(attacker.UserGet(ctx, "/victim")),
+		"the keys of another's lease":     only(attacker.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())),
+		"the end of another's lease":      only(attacker.Revoke(ctx, lease.ID)),
+		"an own key in another's lease":   only(attacker.Put(ctx, "/attacker/x", "0", clientv3.WithLease(lease.ID))),
+		"a comparison with another's key": only(attacker.Txn(ctx).If(clientv3.Compare(clientv3.Value("/victim/x"), "=", "0")).Commit()),
+		"the removal of all keys":         only(attacker.Delete(ctx, "", clientv3.WithPrefix())),
+	} {
+		if !refused(err) && status.Code(err) != codes.PermissionDenied {
+			t.Errorf("a user gets %s: %v", request, err)
+		}
+	}
+	if watched := <-attacker.Watch(ctx, "/victim/", clientv3.WithPrefix()); !watched.Canceled {
+		t.Errorf("a user watches the keys of another one: %+v", watched)
+	}
+	if response, err := victim.Get(ctx, "/victim/x"); err != nil || response.Count != 1 {
+		t.Errorf("the key of another user: %v, %v", response, err)
 	}
 }
 
