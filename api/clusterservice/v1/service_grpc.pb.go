@@ -90,7 +90,8 @@ const (
 // credentials.
 //
 // Every write is idempotent by uid and generation. A repeated pair has no further effect, and an older generation changes
-// nothing; both return the stored resource. A deleted uid never returns.
+// nothing; both return the stored resource. A generation exceeds the stored one, 0 of a new resource, by at most 1048576;
+// otherwise it is an invalid field. A deleted uid never returns.
 //
 // Errors carry google.rpc details: BadRequest with a violation per invalid field (INVALID_ARGUMENT), ErrorInfo of domain
 // `clusterservice.hcpmesh` with a reason (FAILED_PRECONDITION, NOT_FOUND, OUT_OF_RANGE), RetryInfo (UNAVAILABLE,
@@ -916,7 +917,8 @@ func (c *clusterServiceClient) ListOpenShiftVersions(ctx context.Context, in *Li
 // credentials.
 //
 // Every write is idempotent by uid and generation. A repeated pair has no further effect, and an older generation changes
-// nothing; both return the stored resource. A deleted uid never returns.
+// nothing; both return the stored resource. A generation exceeds the stored one, 0 of a new resource, by at most 1048576;
+// otherwise it is an invalid field. A deleted uid never returns.
 //
 // Errors carry google.rpc details: BadRequest with a violation per invalid field (INVALID_ARGUMENT), ErrorInfo of domain
 // `clusterservice.hcpmesh` with a reason (FAILED_PRECONDITION, NOT_FOUND, OUT_OF_RANGE), RetryInfo (UNAVAILABLE,

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,40 @@ func TestMalformedIDsAreRefused(t *testing.T) {
 	list, err := service.ListClusters(t.Context(), &csv1.ListClustersRequest{})
 	if err != nil || len(list.GetClusters()) != 1 || list.GetClusters()[0].GetGeneration() != 1 {
 		t.Errorf("the clusters are %v, %v", list.GetClusters(), err)
+	}
+}
+
+// TestGenerationIsNotTheLast sends generations after which no change of a customer would be newer, with the certificate of the frontend.
+func TestGenerationIsNotTheLast(t *testing.T) {
+	t.Parallel()
+	r := newMeshRegion(t)
+	service := r.start(nil)
+	frontend := r.as(mesh.Frontend, service)
+	const step = 1 << 20
+	victim := applyRequest("victim", 1)
+	pool, auth := poolRequest(victim, "pool", 1), authRequest(victim, "auth", 1)
+	apply := func(generation int64) map[string]error {
+		cluster, pool, auth := proto.CloneOf(victim), proto.CloneOf(pool), proto.CloneOf(auth)
+		cluster.Generation, pool.Generation, auth.Generation = generation, generation, generation
+		failures := map[string]error{}
+		_, failures["cluster"] = frontend.ApplyCluster(t.Context(), cluster)
+		_, failures["node pool"] = frontend.ApplyNodePool(t.Context(), pool)
+		_, failures["external authentication"] = frontend.ApplyExternalAuth(t.Context(), auth)
+		return failures
+	}
+	if _, err := frontend.ApplyCluster(t.Context(), victim); err != nil {
+		t.Fatal(err)
+	}
+	for _, attempt := range []struct {
+		generation int64
+		refused    bool
+	}{{math.MaxInt64, true}, {1, false}, {math.MaxInt64, true}, {step + 2, true}, {step + 1, false}, {step + 2, false}} {
+		for what, err := range apply(attempt.generation) {
+			refused := err != nil && slices.ContainsFunc(apierror.As(apierror.FromGRPC(err)).Violations, func(v apierror.Violation) bool { return v.Field == "generation" })
+			if refused != attempt.refused || !refused && err != nil {
+				t.Errorf("%s with the generation %d: %v", what, attempt.generation, err)
+			}
+		}
 	}
 }
 

@@ -220,6 +220,9 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 		// A customer who has recreated an identity can make the service notice it with any update.
 		t.Azure.ReadIdentitiesAgain()
 	}
+	if err := validateStep(c.Generation, r.GetGeneration()); err != nil {
+		return nil, err
+	}
 	c.Generation, c.Spec = r.GetGeneration(), r.GetSpec()
 	if c.Shard != "" {
 		s.o.Log.InfoContext(ctx, "stored the desired state of a cluster", logkey.ClusterUID, uid, logkey.ClusterID, c.ID(), logkey.ResourceID, c.ResourceID,
@@ -386,6 +389,9 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate,
 		p = &fleet.NodePool{UID: uid, ClusterUID: clusterUID, ResourceID: r.GetResourceId(), CreateTime: now, Status: &csv1.NodePoolStatus{}}
 		t.Pools = append(t.Pools, p)
 	} else if err := apierror.InvalidFields(changedNodePoolFields(p, r)); err != nil {
+		return nil, err
+	}
+	if err := validateStep(p.Generation, r.GetGeneration()); err != nil {
 		return nil, err
 	}
 	p.Generation, p.Spec, p.Release = r.GetGeneration(), r.GetSpec(), chosen

@@ -151,6 +151,19 @@ func validateIdentity(uid, resourceID string, generation int64) []apierror.Viola
 	return c.violations
 }
 
+// maxGenerationStep is the most by which a generation may exceed the stored one. The backend counts changes, and makes a change newer than what is stored: above
+// the greatest generation there would be none.
+const maxGenerationStep = 1 << 20
+
+// validateStep rejects a generation that exceeds the stored one, which is 0 for a new resource, by too much.
+func validateStep(stored, generation int64) error {
+	var c check
+	if generation-stored > maxGenerationStep {
+		c.fail("generation", "Invalid value: %d: must be at most %d", generation, stored+maxGenerationStep)
+	}
+	return apierror.InvalidFields(c.violations)
+}
+
 // validateChild is validateIdentity for a resource of a cluster.
 func validateChild(uid, resourceID, clusterUID string, generation int64) []apierror.Violation {
 	c := check{violations: validateIdentity(uid, resourceID, generation)}
