@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -20,12 +21,7 @@ type Text []byte
 
 // Decode decodes the object; see Parse.
 func (t Text) Decode(form *Form) (map[string]any, error) {
-	d := &decoder{text: t}
-	value, err := d.object(form)
-	if err != nil {
-		return nil, err
-	}
-	return value.(map[string]any), nil
+	return (&decoder{text: t}).object(form)
 }
 
 // decoder decodes a text that is valid JSON.
@@ -60,7 +56,7 @@ func (d *decoder) value(f *Form) (any, error) {
 }
 
 // object decodes an object with the fields of a form.
-func (d *decoder) object(f *Form) (any, error) {
+func (d *decoder) object(f *Form) (map[string]any, error) {
 	d.open.begin(-1)
 	fields := map[string]any{}
 	unknown, unknownNull := 0, 0
@@ -121,26 +117,35 @@ func (d *decoder) entries(f *Form) (any, error) {
 
 // list decodes an array. It returns a Long if the array has too many elements.
 func (d *decoder) list(f *Form) (any, error) {
-	begin := d.at
-	d.open.begin(0)
-	var element *Form
-	if f != nil {
-		element = f.element
+	if f == nil {
+		values, _, err := d.elements(nil, math.MaxInt)
+		return values, err
 	}
-	values := []any{}
+	begin := d.at
+	values, more, err := d.elements(f.element, f.most)
+	if more {
+		return d.long(begin, f), nil
+	}
+	return values, err
+}
+
+// elements decodes the first elements of an array, at most most. more reports whether the array has others: then the decoder is at the next one.
+func (d *decoder) elements(element *Form, most int) (values []any, more bool, err error) {
+	d.open.begin(0)
+	values = []any{}
 	for d.at++; d.next(); {
-		if f != nil && len(values) == f.most {
-			return d.long(begin, f), nil
+		if len(values) == most {
+			return values, true, nil
 		}
 		value, err := d.value(element)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		values = append(values, value)
 		d.open.last().index++
 	}
 	d.open.end()
-	return values, nil
+	return values, false, nil
 }
 
 // long returns the array or the map that begins at a position as a Long.

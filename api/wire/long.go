@@ -10,29 +10,16 @@ type Long struct {
 	count, values int
 }
 
-// decode returns the first entries of the array or the map: at most most.
+// decode returns the first elements of the array, at most most, or all entries of the map.
 func (l Long) decode(most int) (any, error) {
-	form := *l.form
-	form.most = l.count
+	d := &decoder{text: l.text}
 	if l.form.kind == mapForm {
-		return (&decoder{text: l.text}).entries(&form)
+		form := *l.form
+		form.most = l.count
+		return d.entries(&form)
 	}
-	return (&decoder{text: l.text}).first(&form, most)
-}
-
-// first decodes the first elements of the array at the decoder's position.
-func (d *decoder) first(f *Form, most int) (any, error) {
-	d.open.begin(0)
-	values := []any{}
-	for d.at++; len(values) < most && d.next(); {
-		value, err := d.value(f.element)
-		if err != nil {
-			return nil, err
-		}
-		values = append(values, value)
-		d.open.last().index++
-	}
-	return values, nil
+	values, _, err := d.elements(l.form.element, most)
+	return values, err
 }
 
 // DecodeLong decodes the maps of a patch that may have more entries than their form permits: because the target has as many, or because null removes the

@@ -192,17 +192,13 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 	return m
 }
 
-// scrapes returns an error unless Prometheus has samples of a number of processes. The first sample of a counter is no increase of it.
+// scrapes returns an error while Prometheus has scraped fewer processes than given. A drill begins afterwards: the first sample of a counter is no increase of it.
 func (m *monitoring) scrapes(ctx context.Context, processes int) error {
-	var answer struct {
-		Data struct {
-			Result []struct{ Metric map[string]string }
-		}
-	}
-	if err := get(ctx, m.prometheus+"/api/v1/query?query="+url.QueryEscape("up == 1"), &answer); err != nil {
+	var found struct{ Result []any }
+	if err := query(ctx, m.prometheus+"/api/v1/query", url.Values{"query": {"up == 1"}}, &found); err != nil {
 		return err
 	}
-	if got := len(answer.Data.Result); got < processes {
+	if got := len(found.Result); got < processes {
 		return fmt.Errorf("it has those of %d, want %d", got, processes)
 	}
 	return nil

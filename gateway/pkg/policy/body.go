@@ -258,7 +258,7 @@ func decode(media string, content []byte) (value any, err error) {
 	return value, nil
 }
 
-// begins reports whether the first byte of a text that is no white space is b.
+// begins reports whether a text begins with the byte b, apart from white space.
 func begins(text []byte, b byte) bool {
 	text = bytes.TrimLeft(text, " \t\r\n")
 	return len(text) > 0 && text[0] == b

@@ -339,24 +339,30 @@ func (r *Registry) storeOutcomes(id string, key database.Key, s *Session, all []
 			r.report(s, c.object)
 		}
 	}
+	r.changeObjects(id, key, func(document *database.AccessSessionDocument) bool {
+		for _, c := range all {
+			if c.effect() == nothing {
+				document.RemoveObject(c.object.Request)
+			} else {
+				document.SetObject(c.object)
+			}
+		}
+		return true
+	})
+}
+
+// changeObjects changes the objects in the document of a session, and repeats that after failures. It returns false if removing ends before: another process finds the
+// session with objects that have no outcome.
+func (r *Registry) changeObjects(id string, key database.Key, change func(*database.AccessSessionDocument) (changed bool)) bool {
 	pauses := backoff.New(retryPause, lastRemovalPause)
 	for {
-		_, err := r.options.Database.ChangeAccessSession(r.removing, key, func(document *database.AccessSessionDocument) (bool, error) {
-			for _, c := range all {
-				if c.effect() == nothing {
-					document.RemoveObject(c.object.Request)
-				} else {
-					document.SetObject(c.object)
-				}
-			}
-			return true, nil
-		})
+		_, err := r.options.Database.ChangeAccessSession(r.removing, key, func(document *database.AccessSessionDocument) (bool, error) { return change(document), nil })
 		if err == nil {
-			return
+			return true
 		}
 		r.options.Log.Warn("storing the outcomes of the access of a session failed; retrying", logkey.OperationID, id, logkey.Error, err)
 		if pauses.Wait(r.removing) != nil {
-			return // another process finds the session without outcomes
+			return false
 		}
 	}
 }
@@ -416,30 +422,23 @@ func (r *Registry) awaitOutcomes(id string, key database.Key, document *database
 
 // leaveOrphans gives the objects without an outcome the outcome Left. The replica that writes it reports it.
 func (r *Registry) leaveOrphans(id string, key database.Key, s *Session) {
-	pauses := backoff.New(retryPause, lastRemovalPause)
-	for {
-		var left []database.AccessObject
-		_, err := r.options.Database.ChangeAccessSession(r.removing, key, func(document *database.AccessSessionDocument) (bool, error) {
-			left = nil
-			for _, object := range slices.Clone(document.Objects) {
-				if object.Outcome == "" {
-					object.Outcome = database.AccessLeft
-					object.Reason = cmp.Or(object.Reason, "it may exist: the process of the gateway that forwarded the request ended before it removed the object")
-					document.SetObject(object)
-					left = append(left, object)
-				}
+	var left []database.AccessObject
+	stored := r.changeObjects(id, key, func(document *database.AccessSessionDocument) bool {
+		left = nil
+		for _, object := range slices.Clone(document.Objects) {
+			if object.Outcome == "" {
+				object.Outcome = database.AccessLeft
+				object.Reason = cmp.Or(object.Reason, "it may exist: the process of the gateway that forwarded the request ended before it removed the object")
+				document.SetObject(object)
+				left = append(left, object)
 			}
-			return len(left) > 0, nil
-		})
-		if err == nil {
-			for _, object := range left {
-				r.report(s, object)
-			}
-			return
 		}
-		r.options.Log.Warn("storing the outcomes of the access of a session failed; retrying", logkey.OperationID, id, logkey.Error, err)
-		if pauses.Wait(r.removing) != nil {
-			return
-		}
+		return len(left) > 0
+	})
+	if !stored {
+		return
+	}
+	for _, object := range left {
+		r.report(s, object)
 	}
 }

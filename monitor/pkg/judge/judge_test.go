@@ -79,7 +79,7 @@ func TestJudge(t *testing.T) {
 			want: want{API: Unknown, Reason: Blocked, Kinds: []Kind{APIFails}}},
 		"one success is enough at first":         {cluster: ready, outside: repeated(probe.OK, 1), want: want{API: Available, Counts: true}},
 		"one failure is not enough":              {cluster: ready, outside: []probe.Outcome{probe.OK, probe.Refused}, want: want{API: Available, Counts: true}},
-		"one failure at first is no state":       {cluster: ready, outside: []probe.Outcome{probe.Refused}, want: want{API: Unknown, Reason: NotProbed}},
+		"a single failure determines no state":   {cluster: ready, outside: []probe.Outcome{probe.Refused}, want: want{API: Unknown, Reason: NotProbed}},
 		"two failures":                           {cluster: ready, outside: []probe.Outcome{probe.OK, probe.Refused, probe.Refused}, want: down(APIUnreachable)},
 		"two successes after an outage":          {cluster: ready, outside: []probe.Outcome{probe.Refused, probe.Refused, probe.OK, probe.OK}, want: down(APIUnreachable)},
 		"three successes after an outage":        {cluster: ready, outside: []probe.Outcome{probe.Refused, probe.Refused, probe.OK, probe.OK, probe.OK}, want: want{API: Available, Counts: true}},

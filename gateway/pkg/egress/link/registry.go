@@ -281,43 +281,44 @@ func (r *Registry) followKeys(ctx context.Context) {
 	}
 	r.keys = now
 	r.mu.Lock()
-	var documents []database.EgressLinkDocument
-	for _, e := range r.links {
-		documents = append(documents, e.document)
+	documents := map[uint32][]database.EgressLinkDocument{}
+	for id, e := range r.links {
+		documents[id] = append(documents[id], e.document)
 	}
-	for _, refused := range r.refused {
-		documents = append(documents, refused.document)
+	for id, refused := range r.refused {
+		documents[id] = append(documents[id], refused.document)
 	}
 	r.mu.Unlock()
-	for i := range documents {
-		r.verify(ctx, &documents[i])
+	for id, each := range documents {
+		for i := range each {
+			r.verify(ctx, id, &each[i])
+		}
 	}
 }
 
 // set takes over a document unless it is the one that the registry has.
 func (r *Registry) set(ctx context.Context, document *database.EgressLinkDocument) {
-	r.setting.Lock()
-	defer r.setting.Unlock()
-	if id, err := database.ParseEgressLinkID(document.LinkID); err == nil {
-		r.mu.Lock()
-		e, refused := r.links[id], r.refused[id]
-		r.mu.Unlock()
-		if e != nil && refused.reason == "" && reflect.DeepEqual(e.document, *document) || refused.reason != "" && reflect.DeepEqual(refused.document, *document) {
-			return
-		}
-	}
-	r.verify(ctx, document)
-}
-
-// verify takes over a document that an engineer requested. Connections of the previous cluster end, and those to hosts that are no longer permitted. A document that is
-// not verified ends the connections of its link. One that an engineer requested before another one that was served changes nothing.
-func (r *Registry) verify(ctx context.Context, document *database.EgressLinkDocument) {
 	id, err := database.ParseEgressLinkID(document.LinkID)
 	if err != nil {
 		r.options.Log.Error("an egress link has an invalid ID; ignoring", logkey.Key, document.LinkID, logkey.Error, err)
 		return
 	}
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	r.mu.Lock()
+	e, refused := r.links[id], r.refused[id]
+	r.mu.Unlock()
+	if e != nil && refused.reason == "" && reflect.DeepEqual(e.document, *document) || refused.reason != "" && reflect.DeepEqual(refused.document, *document) {
+		return
+	}
+	r.verify(ctx, id, document)
+}
+
+// verify takes over a document that an engineer requested. Connections of the previous cluster end, and those to hosts that are no longer permitted. A document that is
+// not verified ends the connections of its link. One that an engineer requested before another one that was served changes nothing.
+func (r *Registry) verify(ctx context.Context, id uint32, document *database.EgressLinkDocument) {
 	var asked *intent.Intent
+	var err error
 	if document.RemovedTime == nil {
 		asked, err = adminaction.VerifyEgressLink(ctx, r.options.Intents, document)
 	}

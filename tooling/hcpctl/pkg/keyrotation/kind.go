@@ -40,7 +40,7 @@ func Kinds() []Kind {
 		{Name: "credentials", Service: "frontend", Flag: "credential-key-file", Needed: 24 * time.Hour},
 		{Name: "skip-tokens", Service: "frontend", Flag: "skip-token-key-file", Needed: 24 * time.Hour},
 		// The keys sign intents, which are valid for an hour, and elevations: a day until they are activated, then 8 hours. Admin signs the intents of egress links
-		// again within minutes.
+		// again within an hour.
 		{Name: "intents", Service: "admin", Flag: "intent-key-file", Needed: 32 * time.Hour,
 			Public: true, Verifiers: []string{"gateway-tunnel", "gateway-egress"}, VerifierFlag: "intent-keys-file"},
 		{Name: "agent", Service: "maestro-agent", Flag: "secrets-key-file", Others: []string{"cluster-service"}, Public: true, PerShard: true, progress: agent},
