@@ -24,6 +24,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -159,6 +160,10 @@ func drills() []drill {
 		{
 			fault: "an engineer keeps a service account after a session", inject: keepServiceAccount,
 			during: []expected{alert("AccessOutlivesSession")},
+		},
+		{
+			fault: "an elevation that was ended is set back", inject: setElevationBack,
+			during: []expected{alert("ElevationForged", "reason", "set-back")},
 		},
 		{
 			fault: "an engineer acts in an emergency", inject: emergency,
@@ -430,6 +435,41 @@ func emergency(t *testing.T, ctx context.Context, r *region) func() {
 	return func() {
 		r.mustHcpctl(t, ctx, "access", "end", elevation.ID)
 		r.mustHcpctl(t, ctx, "access", "review", elevation.ID, "--justified", "--comment", "it was a drill", "--as", "approver")
+	}
+}
+
+// setElevationBack ends an elevation and stores its state before, with the right of the backend to write its document. The end stores its last state
+// again.
+func setElevationBack(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	elevation := r.elevate(t, ctx, "--class", "operate", "--reason", "drill of a replay", "--ticket", "INC-42")
+	endpoints := r.Endpoints()
+	db, err := endpoints.OpenStore(ctx, "backend")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() *database.Item[database.ElevationDocument] {
+		item, err := db.Elevations().Get(ctx, database.ElevationKey(elevation.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return item
+	}
+	write := func(e database.ElevationDocument) {
+		item, batch := read(), db.NewBatch(database.AdminPartition)
+		item.Value = e
+		database.Replace(batch, item)
+		if err := batch.Commit(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	active := read().Value
+	r.mustHcpctl(t, ctx, "access", "end", elevation.ID)
+	ended := read().Value
+	write(active)
+	return func() {
+		defer db.Close()
+		write(ended)
 	}
 }
 

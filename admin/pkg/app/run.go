@@ -114,7 +114,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		changes = live.NewChanges(live.Options{Database: db, Fleet: fleet, Now: time.Now, Log: p.Log, Metrics: p.Metrics})
 		feed.Read = changes.NoteAdminRead
 	}
-	elevations := elevation.NewWatcher(db, feed, p.Log, p.Metrics)
+	elevations := elevation.NewWatcher(db, seals, feed, p.Log, p.Metrics)
 	if changes != nil {
 		elevations.Observe(changes.TakeAdmin)
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/jwt"
 	"github.com/tink-crypto/tink-go/v2/keyset"
@@ -19,15 +21,30 @@ import (
 const (
 	// sealType is the typ of the JWS, so that no other JWT of the region is taken for a seal (RFC 8725, section 3.11).
 	sealType = "hcpmesh-elevation+jwt"
-	// claimDigest is the claim with the digest of the document.
-	claimDigest = "digest"
+	// claimDigest is the claim with the digest of the document. claimRevision is the claim with the number of seals of the elevation; seals of
+	// releases before revisions have none.
+	claimDigest, claimRevision = "digest", "revision"
 )
 
 // Sealer signs the content of elevations, so that an elevation that admin did not write permits nothing: whoever can write to the
-// database cannot write an approval. An earlier state of the same elevation has a valid seal. It is safe for concurrent use.
+// database cannot write an approval. It remembers the latest revision of each elevation that may be open, so that whoever writes an earlier
+// state with its valid seal does not open an elevation again. It is safe for concurrent use.
 type Sealer struct {
 	current func() *sealingKeys
+
+	mu sync.Mutex
+	// latest is the latest revision of each elevation that this process has verified, by ID.
+	latest map[string]revision
 }
+
+// revision is the number of seals of an elevation, and when a Sealer learned it.
+type revision struct {
+	number int64
+	seen   time.Time
+}
+
+// errSetBack is the cause of the refusal of an elevation that is in an earlier state than one that the process has verified.
+var errSetBack = errors.New("a later revision of the elevation was verified before")
 
 // sealingKeys is the content of a keyset.
 type sealingKeys struct {
@@ -48,17 +65,7 @@ func LoadSealer(path string) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sealer{value.Current}, nil
-}
-
-// NewSealer returns a Sealer with a new key, for tests.
-func NewSealer() (*Sealer, error) {
-	handle, err := keyset.NewHandle(jwt.ES256Template())
-	if err != nil {
-		return nil, err
-	}
-	keys, err := newSealingKeys(handle)
-	return &Sealer{func() *sealingKeys { return keys }}, err
+	return &Sealer{current: value.Current, latest: map[string]revision{}}, nil
 }
 
 func newSealingKeys(handle *keyset.Handle) (*sealingKeys, error) {
@@ -77,14 +84,22 @@ func newSealingKeys(handle *keyset.Handle) (*sealingKeys, error) {
 	return &sealingKeys{signer: signer, verifier: verifier}, nil
 }
 
-// Seal sets the seal of an elevation after its last change.
+// Seal sets the seal of an elevation after its last change. Its revision is the next one after that of the seal that it replaces.
 func (s *Sealer) Seal(e *database.ElevationDocument) error {
 	digest, err := digestOf(e)
 	if err != nil {
 		return err
 	}
+	next := int64(1)
+	if e.Seal != "" {
+		before, err := s.decode(e)
+		if err != nil {
+			return err
+		}
+		next += before.revision
+	}
 	typ := sealType
-	raw, err := jwt.NewRawJWT(&jwt.RawJWTOptions{TypeHeader: &typ, JWTID: &e.ElevationID, WithoutExpiration: true, CustomClaims: map[string]any{claimDigest: digest}})
+	raw, err := jwt.NewRawJWT(&jwt.RawJWTOptions{TypeHeader: &typ, JWTID: &e.ElevationID, WithoutExpiration: true, CustomClaims: map[string]any{claimDigest: digest, claimRevision: next}})
 	if err != nil {
 		return fmt.Errorf("sealing an elevation: %w", err)
 	}
@@ -94,29 +109,80 @@ func (s *Sealer) Seal(e *database.ElevationDocument) error {
 	return nil
 }
 
-// Verify returns an error unless an elevation has the content with which it was sealed.
+// Verify returns an error unless an elevation has the content with which it was sealed, and no later revision of it was verified before.
 func (s *Sealer) Verify(e *database.ElevationDocument) error {
-	typ := sealType
-	validator, err := jwt.NewValidator(&jwt.ValidatorOpts{ExpectedTypeHeader: &typ, AllowMissingExpiration: true})
+	sealed, err := s.decode(e)
 	if err != nil {
 		return err
-	}
-	verified, err := s.current().verifier.VerifyAndDecode(e.Seal, validator)
-	if err != nil {
-		return forged(e, err)
-	}
-	sealed, err := verified.StringClaim(claimDigest)
-	if err != nil {
-		return forged(e, err)
 	}
 	digest, err := digestOf(e)
 	if err != nil {
 		return err
 	}
-	if sealed != digest {
+	if sealed.digest != digest {
 		return forged(e, errors.New("its content differs from what was sealed"))
 	}
+	if sealed.revision == 0 {
+		return nil // a release before revisions sealed it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	latest, found := s.latest[e.ElevationID]
+	switch {
+	case sealed.revision < latest.number:
+		return apierror.New(apierror.Conflict, "The stored elevation %s is in an earlier state than admin has seen. Try again. If the error stays, somebody has set it back, and it permits nothing: request another one.", e.ElevationID).WithCause(errSetBack)
+	case !found:
+		s.forgetClosed(now)
+	}
+	s.latest[e.ElevationID] = revision{number: sealed.revision, seen: now}
 	return nil
+}
+
+// Stored remembers the revision of an elevation that the process has sealed and stored, so that it refuses the state before from now on.
+func (s *Sealer) Stored(e *database.ElevationDocument) {
+	_ = s.Verify(e) // another replica may have stored a later one since
+}
+
+// forgetClosed removes the revisions of elevations that no state can open again. The caller holds mu.
+func (s *Sealer) forgetClosed(now time.Time) {
+	oldest := OldestOpen(now)
+	for id, r := range s.latest {
+		if r.seen.Before(oldest) {
+			delete(s.latest, id)
+		}
+	}
+}
+
+// sealed is the content of a seal.
+type sealed struct {
+	digest   string
+	revision int64
+}
+
+// decode returns the content of the seal of an elevation.
+func (s *Sealer) decode(e *database.ElevationDocument) (sealed, error) {
+	typ := sealType
+	validator, err := jwt.NewValidator(&jwt.ValidatorOpts{ExpectedTypeHeader: &typ, AllowMissingExpiration: true})
+	if err != nil {
+		return sealed{}, err
+	}
+	verified, err := s.current().verifier.VerifyAndDecode(e.Seal, validator)
+	if err != nil {
+		return sealed{}, forged(e, err)
+	}
+	content := sealed{}
+	if content.digest, err = verified.StringClaim(claimDigest); err != nil {
+		return sealed{}, forged(e, err)
+	}
+	if verified.HasNumberClaim(claimRevision) {
+		number, err := verified.NumberClaim(claimRevision)
+		if err != nil {
+			return sealed{}, forged(e, err)
+		}
+		content.revision = int64(number)
+	}
+	return content, nil
 }
 
 // digestOf returns the digest of the content of an elevation without its seal.

@@ -1,10 +1,13 @@
 package elevation
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
@@ -14,14 +17,8 @@ import (
 // TestSealerFollowsItsKeyset rotates the key while the process runs. A sealer that kept the keyset of its start would sign with a removed
 // key, and no process that starts later would accept that.
 func TestSealerFollowsItsKeyset(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keyset.json")
-	if err := intent.CreateKeys(path); err != nil {
-		t.Fatal(err)
-	}
-	sealer, err := LoadSealer(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := newKeyset(t)
+	sealer := load(t, path)
 	seal := func() *database.ElevationDocument {
 		e := &database.ElevationDocument{ElevationID: "elevation"}
 		if err := sealer.Seal(e); err != nil {
@@ -46,10 +43,7 @@ func TestSealerFollowsItsKeyset(t *testing.T) {
 	if err := keyfile.Remove(path, former); err != nil {
 		t.Fatal(err)
 	}
-	started, err := LoadSealer(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := load(t, path)
 	for name, s := range map[string]*Sealer{"running": sealer, "started later": started} {
 		if err := s.Verify(after); err != nil {
 			t.Errorf("the %s process refuses what the new key sealed: %v", name, err)
@@ -58,6 +52,26 @@ func TestSealerFollowsItsKeyset(t *testing.T) {
 			t.Errorf("the %s process accepts what the removed key sealed", name)
 		}
 	}
+}
+
+// newKeyset returns the path of a new keyset.
+func newKeyset(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keyset.json")
+	if err := intent.CreateKeys(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// load returns the sealer of a process that has verified nothing.
+func load(t *testing.T, keyset string) *Sealer {
+	t.Helper()
+	sealer, err := LoadSealer(keyset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealer
 }
 
 func keyOf(t *testing.T, path string) uint32 {
@@ -72,10 +86,7 @@ func keyOf(t *testing.T, path string) uint32 {
 // TestRewrittenElevationIsNotVerified rewrites each field of a sealed elevation, in the version of its activation and in a later one. A reader keeps no version
 // before: it verifies each that it reads, so that a field that is changed back is that of admin.
 func TestRewrittenElevationIsNotVerified(t *testing.T) {
-	sealer, err := NewSealer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealer := load(t, newKeyset(t))
 	now := time.Date(2026, time.November, 29, 12, 0, 0, 0, time.UTC)
 	original := database.ElevationDocument{ElevationID: "elevation", SortKey: database.AdminSortKey(now, "elevation"), State: database.ElevationActive, Class: "operate",
 		Actor:  database.AdminActor{Name: "alice@example.com", ObjectID: "alice", TenantID: "tenant", Role: "operator", ElevationID: "elevation", Reason: "it is slow", Ticket: "INC-1"},
@@ -102,6 +113,64 @@ func TestRewrittenElevationIsNotVerified(t *testing.T) {
 		}
 		if err := sealer.Verify(&later); err == nil {
 			t.Errorf("%s is rewritten after a change of admin, and the elevation is accepted: %+v", name, later)
+		}
+	})
+}
+
+// TestEarlierStateIsRefused seals four states of an elevation and verifies each pair of them in each order. A process refuses each state before the
+// latest one that it has verified, and a process that has verified none accepts each.
+func TestEarlierStateIsRefused(t *testing.T) {
+	keyset := newKeyset(t)
+	writer, e := load(t, keyset), database.ElevationDocument{ElevationID: "elevation"}
+	var states []database.ElevationDocument
+	for _, state := range []database.ElevationState{database.ElevationRequested, database.ElevationApproved, database.ElevationActive, database.ElevationEnded} {
+		e.State = state
+		if err := writer.Seal(&e); err != nil {
+			t.Fatal(err)
+		}
+		writer.Stored(&e)
+		states = append(states, e)
+	}
+	other := database.ElevationDocument{ElevationID: "other", State: database.ElevationActive}
+	if err := writer.Seal(&other); err != nil {
+		t.Fatal(err)
+	}
+	for i := range states {
+		for j := range states {
+			reader := load(t, keyset)
+			if err := reader.Verify(&states[i]); err != nil {
+				t.Errorf("the first state, %s: %v", states[i].State, err)
+			}
+			switch err := reader.Verify(&states[j]); {
+			case j < i && (!errors.Is(err, errSetBack) || apierror.KindOf(err) != apierror.Conflict):
+				t.Errorf("%s is accepted after %s: %v", states[j].State, states[i].State, err)
+			case j >= i && err != nil:
+				t.Errorf("%s is refused after %s: %v", states[j].State, states[i].State, err)
+			}
+			if err := reader.Verify(&other); err != nil {
+				t.Errorf("another elevation is refused after %s: %v", states[i].State, err)
+			}
+		}
+		if err := writer.Verify(&states[i]); (err == nil) != (i == len(states)-1) {
+			t.Errorf("the process that wrote the elevation verifies %s: %v", states[i].State, err)
+		}
+	}
+}
+
+// TestRevisionsAreForgotten checks that a Sealer forgets an elevation when no state can open it again.
+func TestRevisionsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sealer := load(t, newKeyset(t))
+		for _, id := range []string{"a", "b", "c"} {
+			e := database.ElevationDocument{ElevationID: id}
+			if err := sealer.Seal(&e); err != nil {
+				t.Fatal(err)
+			}
+			sealer.Stored(&e)
+			time.Sleep(maxRequestLifetime)
+		}
+		if _, found := sealer.latest["a"]; found || len(sealer.latest) != 2 {
+			t.Errorf("it remembers %v", sealer.latest)
 		}
 	})
 }

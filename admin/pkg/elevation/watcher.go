@@ -2,6 +2,7 @@ package elevation
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -22,15 +23,20 @@ const (
 	feedOverlap = 5 * time.Second
 	// listRetry is the pause after the first list failed.
 	listRetry = 5 * time.Second
+
+	reasonUnverified, reasonSetBack = "unverified", "set-back"
 )
 
-// Watcher follows the changes of all elevations. It notifies subscribers, counts the emergencies that wait for a review, and holds which
-// elevations are active.
+// Watcher follows the changes of all elevations. It notifies subscribers, counts the emergencies that wait for a review, holds which
+// elevations are active, and counts the changes that admin did not make.
 type Watcher struct {
 	db         *database.DB
+	seals      *Sealer
 	feed       database.FeedOptions
 	log        *slog.Logger
 	unreviewed prometheus.Gauge
+	// refused counts changes that admin did not make, by reason.
+	refused *prometheus.CounterVec
 	// observe receives all changes of the container; may be nil.
 	observe database.Handler
 
@@ -55,14 +61,20 @@ type ActiveElevation struct {
 	Checked, Expiration time.Time
 }
 
-// NewWatcher returns a Watcher. It registers its metric. Run must be running.
-func NewWatcher(db *database.DB, feed database.FeedOptions, log *slog.Logger, metrics prometheus.Registerer) *Watcher {
-	w := &Watcher{db: db, feed: feed, log: log, subscribers: map[string]map[chan struct{}]bool{}, emergencies: map[string]bool{}, active: map[string]ActiveElevation{}, released: make(chan struct{}),
+// NewWatcher returns a Watcher. It registers its metrics. Run must be running.
+func NewWatcher(db *database.DB, seals *Sealer, feed database.FeedOptions, log *slog.Logger, metrics prometheus.Registerer) *Watcher {
+	w := &Watcher{db: db, seals: seals, feed: feed, log: log, subscribers: map[string]map[chan struct{}]bool{}, emergencies: map[string]bool{}, active: map[string]ActiveElevation{}, released: make(chan struct{}),
 		unreviewed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "admin_emergency_elevations_unreviewed", Help: "Emergency elevations that no second person has reviewed.",
-		})}
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "admin_elevations_refused_total", Help: "Changes of elevations that admin did not make, by reason: unverified, or set-back to an earlier state.",
+		}, []string{"reason"})}
+	for _, reason := range []string{reasonUnverified, reasonSetBack} {
+		w.refused.WithLabelValues(reason)
+	}
 	w.feed.Log = log
-	metrics.MustRegister(w.unreviewed)
+	metrics.MustRegister(w.unreviewed, w.refused)
 	return w
 }
 
@@ -91,35 +103,28 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// list reads the emergencies without a review and the active elevations.
+// list reads the emergencies without a review and all elevations that are or were open lately: those that have ended must not be set back.
 func (w *Watcher) list(ctx context.Context) error {
 	kinds := []database.Kind{database.ElevationKind}
-	err := w.listEach(ctx, database.AdminFilter{Kinds: kinds, UnreviewedOnly: true}, func(*database.ElevationDocument) bool { return true })
-	if err != nil {
-		return err
-	}
-	// Expired elevations still have the state Active.
-	filter := database.AdminFilter{Kinds: kinds, ActiveOnly: true, State: string(database.ElevationActive), Since: OldestOpen(time.Now())}
-	return w.listEach(ctx, filter, func(*database.ElevationDocument) bool { return true })
-}
-
-// listEach reads elevations, the latest requests first, until more returns false.
-func (w *Watcher) listEach(ctx context.Context, filter database.AdminFilter, more func(*database.ElevationDocument) bool) error {
-	for token := ""; ; {
-		records, next, err := w.db.AdminRecords(ctx, filter, token, 100)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if !more(&r.Elevation.Value) {
-				return nil
+	for _, filter := range []database.AdminFilter{{Kinds: kinds, UnreviewedOnly: true}, {Kinds: kinds, Since: OldestOpen(time.Now())}} {
+		for token := ""; ; {
+			records, next, err := w.db.AdminRecords(ctx, filter, token, 100)
+			if err != nil {
+				return err
 			}
-			w.changed(&r.Elevation.Value)
-		}
-		if token = next; token == "" {
-			return nil
+			for _, r := range records {
+				e := &r.Elevation.Value
+				if err := w.seals.Verify(e); err != nil {
+					w.log.WarnContext(ctx, "admin did not write the stored elevation", logkey.OperationID, e.ElevationID, logkey.Error, err)
+				}
+				w.changed(e)
+			}
+			if token = next; token == "" {
+				break
+			}
 		}
 	}
+	return nil
 }
 
 // Active returns the elevations that are active at a time. An elevation that was changed in the last seconds may be missing, or still be
@@ -149,12 +154,29 @@ func (w *Watcher) take(ctx context.Context, changes []database.Change) error {
 			w.log.ErrorContext(ctx, "an elevation cannot be decoded; ignoring", logkey.Error, err)
 			continue
 		}
+		w.verify(ctx, &item.Value)
 		w.changed(&item.Value)
 	}
 	if w.observe == nil {
 		return nil
 	}
 	return w.observe(ctx, changes)
+}
+
+// verify counts a change that admin did not make. A change that this process has overtaken is read again: it is set back only if it is still stored.
+func (w *Watcher) verify(ctx context.Context, e *database.ElevationDocument) {
+	err, reason := w.seals.Verify(e), reasonUnverified
+	if errors.Is(err, errSetBack) {
+		reason = reasonSetBack
+		stored, findErr := w.db.Elevations().Find(ctx, database.ElevationKey(e.ElevationID))
+		if findErr == nil && (stored == nil || stored.Removed != nil || w.seals.Verify(&stored.Value) == nil) {
+			return
+		}
+	}
+	if err != nil {
+		w.refused.WithLabelValues(reason).Inc()
+		w.log.ErrorContext(ctx, "somebody else than admin has changed an elevation; it permits nothing", logkey.OperationID, e.ElevationID, logkey.Reason, reason, logkey.Error, err)
+	}
 }
 
 func (w *Watcher) changed(e *database.ElevationDocument) {

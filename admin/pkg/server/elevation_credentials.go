@@ -41,6 +41,7 @@ func (s *Server) acceptCredential(ctx context.Context, rq *request, target datab
 			return apierror.New(apierror.PermissionDenied, "Your elevation %s has ended. Request another one.", e.ElevationID)
 		}
 		batch := s.Database.NewBatch(database.AdminPartition)
+		var changed *database.ElevationDocument
 		noted := database.ElevationCredentials{ClusterUID: target.ClusterUID, ResourceID: target.ResourceID}
 		if adminv1.HasTokenSessions(target.Kind) {
 			noted.Shard = target.ID
@@ -56,8 +57,9 @@ func (s *Server) acceptCredential(ctx context.Context, rq *request, target datab
 				return err
 			}
 			database.Replace(batch, item)
+			changed = e
 		}
-		accepted, err = s.storeOperation(ctx, rq, document, batch)
+		accepted, err = s.storeOperation(ctx, rq, document, batch, changed)
 		return err
 	})
 	return accepted, err

@@ -88,7 +88,11 @@ func (s *Server) commitElevation(ctx context.Context, by ender, find func(ctx co
 		for _, o := range change.revocations {
 			database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(o.OperationID), o)
 		}
-		return batch.Commit(ctx)
+		if err := batch.Commit(ctx); err != nil {
+			return err
+		}
+		s.Seals.Stored(&item.Value)
+		return nil
 	})
 	if err != nil {
 		return elevationChange{}, err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +60,8 @@ type harness struct {
 	trail  *audittest.Trail
 	// metrics has the metrics of the watcher of elevations.
 	metrics *prometheus.Registry
+	// keyset is the file with the key that seals elevations.
+	keyset string
 	// intents verifies the intents of the operations.
 	intents *intent.Verifier
 	// gateway opens the keys of access sessions.
@@ -114,17 +117,18 @@ func newHarness(t testing.TB) *harness {
 	}
 	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &logtest.Log{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
 	signer := intenttest.New(t)
-	seals, err := elevation.NewSealer()
-	if err != nil {
+	h.keyset = filepath.Join(t.TempDir(), "keyset.json")
+	if err := intent.CreateKeys(h.keyset); err != nil {
 		t.Fatal(err)
 	}
+	seals := h.sealer(t)
 	h.intents = signer.Verifier
 	h.config = server.Config{
 		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall", "group-of-approver"},
 		}},
-		Policy: policy(), Seals: seals, Elevations: elevation.NewWatcher(db, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
+		Policy: policy(), Seals: seals, Elevations: elevation.NewWatcher(db, seals, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
 		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Refusals: refusals.New(h.trail), AuditHistory: history.New(h.trail.Reader()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1},
 	}
@@ -159,6 +163,16 @@ func newHarness(t testing.TB) *harness {
 	return h
 }
 
+// sealer returns the sealer of another replica.
+func (h *harness) sealer(t testing.TB) *elevation.Sealer {
+	t.Helper()
+	sealer, err := elevation.LoadSealer(h.keyset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealer
+}
+
 // run runs a watcher until the returned function is called.
 func run(watcher *elevation.Watcher) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -170,7 +184,7 @@ func run(watcher *elevation.Watcher) (end func()) {
 // watch runs the watcher of another replica and returns its metrics.
 func (h *harness) watch() (metrics *prometheus.Registry, end func()) {
 	metrics = newRegistry()
-	return metrics, run(elevation.NewWatcher(h.db, fastFeed, slog.New(slog.DiscardHandler), metrics))
+	return metrics, run(elevation.NewWatcher(h.db, h.config.Seals, fastFeed, slog.New(slog.DiscardHandler), metrics))
 }
 
 // fastFeed reads the change feed more often than in production.

@@ -70,7 +70,7 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	if err != nil {
 		return nil, err
 	}
-	return s.storeOperation(ctx, rq, document, s.Database.NewBatch(database.AdminPartition))
+	return s.storeOperation(ctx, rq, document, s.Database.NewBatch(database.AdminPartition), nil)
 }
 
 // newOperation returns the admin operation of a requested action, with its signed intent.
@@ -101,8 +101,8 @@ func (s *Server) newOperation(rq *request, target database.AdminTarget, paramete
 	return &document, s.sign(&document, rq.roles, rq.elevation, now)
 }
 
-// storeOperation commits a batch with an admin operation and returns the operation.
-func (s *Server) storeOperation(ctx context.Context, rq *request, document *database.AdminOperationDocument, batch *database.Batch) (any, error) {
+// storeOperation commits a batch with an admin operation and returns the operation. changed is the elevation that the batch replaces, or nil.
+func (s *Server) storeOperation(ctx context.Context, rq *request, document *database.AdminOperationDocument, batch *database.Batch, changed *database.ElevationDocument) (any, error) {
 	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(document.OperationID), *document)
 	err := batch.Commit(ctx)
 	if race, lost := database.AsWriteConflict(err); lost && race.Exists && rq.operation != "" {
@@ -113,6 +113,9 @@ func (s *Server) storeOperation(ctx context.Context, rq *request, document *data
 	}
 	if err != nil {
 		return nil, err
+	}
+	if changed != nil {
+		s.Seals.Stored(changed)
 	}
 	return rq.accepted(document), nil
 }

@@ -1,14 +1,20 @@
 package server_test
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // TestForgedElevationPermitsNothing changes a stored elevation of an engineer with the role, as somebody who can write to the database
@@ -39,13 +45,9 @@ func TestForgedElevationPermitsNothing(t *testing.T) {
 			handler := h.another(h.db)
 			other = h.stored(t, elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", strings.Replace(breakGlass, "break-glass", "operate", 1)), http.StatusCreated).ID).Value.Seal
 			e := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", tc.request), http.StatusCreated)
-			item := h.stored(t, e.ID)
-			tc.forge(&item.Value, time.Now().UTC())
-			batch := h.db.NewBatch(database.AdminPartition)
-			database.Replace(batch, item)
-			if err := batch.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			forged := h.stored(t, e.ID).Value
+			tc.forge(&forged, time.Now().UTC())
+			h.overwrite(t, forged)
 			path := tc.use
 			if path == activation {
 				path = "/elevations/" + e.ID + activation
@@ -58,6 +60,81 @@ func TestForgedElevationPermitsNothing(t *testing.T) {
 				t.Errorf("the last record is %+v", r[len(r)-1])
 			}
 		})
+	}
+}
+
+// TestElevationSetBackPermitsNothing stores each earlier state of an elevation that has ended, with the seal of admin, as somebody who can write to the
+// database may. It permits nothing at the replica that ended it, at one that only read the change, and at one that started after the end. Each such
+// change is counted.
+func TestElevationSetBackPermitsNothing(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	id := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass), http.StatusCreated).ID
+	states := []*database.Item[database.ElevationDocument]{h.stored(t, id)}
+	for _, step := range []struct{ who, method, path, body string }{
+		{"approver", http.MethodPost, "/approve", `{"reason":"agreed in the call"}`}, {"oncall", http.MethodPost, "/activate", ""}, {"oncall", http.MethodDelete, "", ""},
+	} {
+		elevationOf(t, ask(handler, step.who, "", step.method, "/elevations/"+id+step.path, step.body), http.StatusOK)
+		states = append(states, h.stored(t, id))
+	}
+	later := h.config
+	later.Seals, later.Metrics = h.sealer(t), newRegistry()
+	later.Elevations = elevation.NewWatcher(h.db, later.Seals, fastFeed, slog.New(slog.DiscardHandler), newRegistry())
+	t.Cleanup(run(later.Elevations))
+	replicas := map[string]http.Handler{"the replica that ended it": handler, "a replica that started after the end": server.New(later)}
+	eventually.Soon(t, "the later replica has read the elevations", func() error {
+		if later.Seals.Verify(&states[0].Value) == nil {
+			return errors.New("it accepts the request")
+		}
+		return nil
+	})
+	for n, earlier := range states[:3] {
+		h.overwrite(t, earlier.Value)
+		for replica, handler := range replicas {
+			for path, who := range map[string]string{"/elevations/" + id + "/approve": "approver", "/elevations/" + id + "/activate": "oncall", "/clusters/" + uid + "/resume": "oncall"} {
+				body := ""
+				if who == "approver" {
+					body = `{"reason":"agreed in the call"}`
+				}
+				if answer := ask(handler, who, "", http.MethodPost, path, body); answer.Code/100 != 4 {
+					t.Errorf("%s at %s in the state %s: %d %s", path, replica, earlier.Value.State, answer.Code, answer.Body)
+				}
+			}
+		}
+		eventually.Soon(t, "the change is counted", func() error {
+			if got := valueOf(t, h.metrics, "admin_elevations_refused_total", "set-back"); got < float64(n+1) {
+				return fmt.Errorf("%v of %d", got, n+1)
+			}
+			return nil
+		})
+	}
+	if got := valueOf(t, h.metrics, "admin_elevations_refused_total", "unverified"); got != 0 {
+		t.Errorf("%v changes are not verified", got)
+	}
+}
+
+// TestCredentialStaysInElevation stores the state of an elevation before a credential was requested with it. The elevation does not end without the revocation
+// of the credential.
+func TestCredentialStaysInElevation(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	e := h.elevated(t, handler)
+	before := h.stored(t, e.ID).Value
+	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusAccepted {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	after := h.stored(t, e.ID).Value
+	h.overwrite(t, before)
+	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "earlier state") {
+		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
+	h.overwrite(t, after)
+	if shown := elevationOf(t, ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""), http.StatusOK); len(shown.Credentials) != 1 || shown.Credentials[0].Revocation == nil {
+		t.Errorf("the elevation is %+v", shown)
 	}
 }
 
@@ -83,4 +160,15 @@ func (h *harness) stored(t *testing.T, id string) *database.Item[database.Elevat
 		t.Fatal(err)
 	}
 	return item
+}
+
+// overwrite stores a document of an elevation, as somebody who can write to the database may.
+func (h *harness) overwrite(t *testing.T, e database.ElevationDocument) {
+	t.Helper()
+	item, batch := h.stored(t, e.ElevationID), h.db.NewBatch(database.AdminPartition)
+	item.Value = e
+	database.Replace(batch, item)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
