@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help chromium portal-assets run test test-units test-regions background-lint nightly nightly-units flakes race lint generate bench peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
+.PHONY: help chromium portal-assets run test test-units test-regions background-lint nightly nightly-units flakes race lint generate bench bench-compare peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs that have an image or a release, and package patterns of all modules of the workspace.
@@ -93,6 +93,9 @@ bench: third-party postgresql ## run the benchmarks and print the table of resul
 	go run ./test/bench
 	tooling/third-party/build.sh maestro
 	go test ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
+
+bench-compare: third-party postgresql ## measure the commit REF and this checkout alternately and print the ratios (ONLY=create,read,frontend)
+	go run ./test/bench -runs 50 -only $(or $(ONLY),create,read,frontend) -compare $(REF)
 
 peers: third-party postgresql ## run the Maestro conformance suite against the published Maestro
 	tooling/third-party/build.sh maestro

@@ -3,7 +3,9 @@
 // idle cost, upgrade by policy, deletion), and hosted control planes that are real processes. The table shows each figure
 // with its goal or with a baseline of the same run.
 //
-//	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process]
+// With -compare, it measures another commit and this checkout alternately and prints the ratios.
+//
+//	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process] [-compare COMMIT [-rounds 3]]
 package main
 
 import (
@@ -15,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -36,11 +39,18 @@ func main() {
 	only := flag.String("only", "create,scaling,read,frontend,store,fleet,process", "comma-separated `parts` to measure")
 	flag.IntVar(&o.runs, "runs", 200, "`number` of creations to measure one by one")
 	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters to create at once")
+	ref := flag.String("compare", "", "the `commit` to compare this checkout with")
+	rounds := flag.Int("rounds", 3, "`number` of measurements of each with -compare")
 	flag.Parse()
 	o.only = strings.Split(*only, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	measure := func() error { return run(ctx, o) }
+	if *ref != "" {
+		arguments := []string{"-only", *only, "-runs", strconv.Itoa(o.runs), "-clusters", strconv.Itoa(o.clusters)}
+		measure = func() error { return compare(ctx, *ref, *rounds, arguments, os.Stdout) }
+	}
+	if err := measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -12,9 +12,12 @@ type report struct{ out io.Writer }
 
 func newReport(out io.Writer) *report { return &report{out: out} }
 
+// The widths of the columns of the table.
+const nameWidth, figureWidth = 58, 34
+
 // line prints a figure with its goal or baseline.
 func (r *report) line(what, figure, against string) {
-	fmt.Fprintf(r.out, "%-58s %-34s %s\n", what, figure, against)
+	fmt.Fprintf(r.out, "%-*s %-*s %s\n", nameWidth, what, figureWidth, figure, against)
 }
 
 // durations prints the median and the 99th percentile of samples.
