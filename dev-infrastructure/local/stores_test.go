@@ -7,9 +7,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
@@ -30,6 +34,7 @@ func TestStoresAcceptOnlyTheirClients(t *testing.T) {
 		t.Errorf("the folder describes etcd as %s %+v, %v", described.Etcd, described.EtcdTLS, err)
 	}
 	t.Run("PostgreSQL", func(t *testing.T) { testDatabaseClients(t, region) })
+	t.Run("roles of PostgreSQL", func(t *testing.T) { testDatabaseRoles(t, region) })
 	t.Run("etcd", func(t *testing.T) { testEtcdClients(t, region) })
 }
 
@@ -161,5 +166,49 @@ func testDatabaseClients(t *testing.T, region *Region) {
 				}
 			}
 		}
+	}
+}
+
+// testDatabaseRoles asks the server for all roles with their attributes, for the members of roles, and for the rights of each role to each database. A role of
+// a service has no attribute but its login, and connects to its own database only. The owner creates schemas there.
+func testDatabaseRoles(t *testing.T, region *Region) {
+	url, err := os.ReadFile(region.Endpoints().AdministratorURLFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := postgres.Open(t.Context(), postgres.Options{URL: strings.TrimSpace(string(url)), Application: "test", MaxConnections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	rows, err := pool.Query(t.Context(), `
+		WITH roles AS (SELECT * FROM pg_roles WHERE rolname NOT LIKE 'pg\_%'), databases AS (SELECT datname FROM pg_database WHERE datallowconn)
+		SELECT rolname || attribute FROM roles, LATERAL (VALUES (rolcanlogin, ' logs in'), (rolsuper, ' is a superuser'), (rolcreaterole, ' creates roles'), (rolcreatedb, ' creates databases'),
+			(rolreplication, ' replicates'), (rolbypassrls, ' bypasses row security')) AS a(has, attribute) WHERE has
+		UNION ALL SELECT member::regrole || ' is a member of ' || roleid::regrole FROM pg_auth_members WHERE member IN (SELECT oid FROM roles)
+		UNION ALL SELECT rolname || ' has ' || privilege || ' on ' || datname FROM roles, databases, unnest(ARRAY['CONNECT', 'CREATE', 'TEMPORARY']) AS privilege
+			WHERE NOT rolsuper AND has_database_privilege(roles.oid, datname, privilege)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, attribute := range []string{"logs in", "is a superuser", "creates roles", "creates databases", "replicates", "bypasses row security"} {
+		want = append(want, "hcpmesh "+attribute)
+	}
+	for _, database := range serviceDatabases() {
+		owner, runtime := database.Owner.Name, database.Runtime.Name
+		want = append(want, owner+" logs in", runtime+" logs in", runtime+" has CONNECT on "+database.Name)
+		for _, privilege := range []string{"CONNECT", "CREATE", "TEMPORARY"} {
+			want = append(want, owner+" has "+privilege+" on "+database.Name)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("roles and their rights (-table +server):\n%s", diff)
 	}
 }
