@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
@@ -88,7 +90,12 @@ func (i *issuer) published() []any {
 
 func (i *issuer) add(t testing.TB, id string) {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	i.addOf(t, id, 2048)
+}
+
+func (i *issuer) addOf(t testing.TB, id string, bits int) {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,6 +354,36 @@ func TestFetchOutlivesCanceledRequest(t *testing.T) {
 		t.Errorf("the waiting request was rejected: %v", err)
 	}
 	<-canceled
+}
+
+// TestUnusableKeyIsIgnored publishes a key that is too small, before the first token and beside a key that is added later. Only tokens of the small key are
+// refused. The key is counted.
+func TestUnusableKeyIsIgnored(t *testing.T) {
+	i := newIssuer(t)
+	i.addOf(t, "small", 1024)
+	now, metrics := time.Now(), prometheus.NewRegistry()
+	var ahead atomic.Int64
+	tokens := authn.NewTokenVerifier(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(), Metrics: metrics,
+		Now: func() time.Time { return now.Add(time.Duration(ahead.Load())) }})
+	accepted := func(key string) bool {
+		_, err := authenticate(tokens, "Bearer "+i.sign(t, key, nil))
+		if err != nil && apierror.KindOf(err) != apierror.Unauthenticated {
+			t.Errorf("a token of the key %s: %v", key, err)
+		}
+		return err == nil
+	}
+	if !accepted("first") || accepted("small") {
+		t.Error("not exactly the tokens of the key first are accepted")
+	}
+	i.add(t, "second")
+	ahead.Store(int64(10 * time.Second))
+	if !accepted("second") || !accepted("first") {
+		t.Error("tokens of a usable key are refused")
+	}
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader("# HELP authn_issuer_keys_ignored Published keys of the token issuer that cannot be used. Tokens that they signed are refused.\n"+
+		"# TYPE authn_issuer_keys_ignored gauge\nauthn_issuer_keys_ignored 1\n")); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestUnknownKeyWhileIssuerIsUnreachable checks that a token is not rejected as invalid if its key cannot be fetched.

@@ -3,21 +3,19 @@ package authn
 import (
 	"context"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
-)
-
-// The limits of the issuer's keys.
-const (
-	maxKeys    = 100
-	maxModulus = 1024 // bytes, of an RSA key with 8192 bits
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // issuerKeys fetches the keys that an issuer publishes (OpenID Connect Discovery 1.0, section 4; RFC 7517).
@@ -25,6 +23,8 @@ type issuerKeys struct {
 	// issuer is the value of the iss claim. For some issuers it ends with a slash.
 	issuer string
 	client *http.Client
+	// ignored is called with the reasons why keys of a fetched set are not used; may be nil.
+	ignored func(reasons []string)
 }
 
 // configuration is an OpenID configuration (OpenID Connect Discovery 1.0, section 3).
@@ -60,7 +60,11 @@ func (k issuerKeys) fetch(ctx context.Context) (map[string]*rsa.PublicKey, error
 	if err != nil {
 		return nil, err
 	}
-	return parseKeys(content)
+	keys, ignored, err := keycache.RSAKeys(content)
+	if k.ignored != nil {
+		k.ignored(ignored)
+	}
+	return keys, err
 }
 
 // findKey returns the key with an ID.
@@ -75,44 +79,21 @@ func findKey(ctx context.Context, keys *keycache.Cache[map[string]*rsa.PublicKey
 	return known[id], nil
 }
 
-// parseKeys returns the RSA signing keys of a JSON Web Key Set by ID.
-func parseKeys(content []byte) (map[string]*rsa.PublicKey, error) {
-	var set struct {
-		Keys []struct {
-			Type     string `json:"kty"`
-			Use      string `json:"use"`
-			ID       string `json:"kid"`
-			Modulus  string `json:"n"`
-			Exponent string `json:"e"`
-		} `json:"keys"`
+// reportIgnored returns a function that counts the keys of an issuer that cannot be used, and logs them when they change. log and metrics may be nil.
+func reportIgnored(log *slog.Logger, metrics prometheus.Registerer) func(reasons []string) {
+	count := prometheus.NewGauge(prometheus.GaugeOpts{Name: "authn_issuer_keys_ignored", Help: "Published keys of the token issuer that cannot be used. Tokens that they signed are refused."})
+	if metrics != nil {
+		metrics.MustRegister(count)
 	}
-	if err := json.Unmarshal(content, &set); err != nil {
-		return nil, errors.New("the issuer's keys are not valid JSON")
-	}
-	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("the issuer has more than %d keys", maxKeys)
-	}
-	keys := map[string]*rsa.PublicKey{}
-	for _, key := range set.Keys {
-		if key.Type != "RSA" || key.ID == "" || (key.Use != "" && key.Use != "sig") {
-			continue
+	var mu sync.Mutex
+	var last []string
+	return func(reasons []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		count.Set(float64(len(reasons)))
+		if log != nil && !slices.Equal(reasons, last) {
+			log.Warn("ignoring keys of the token issuer", logkey.Error, strings.Join(reasons, "; "))
 		}
-		modulus, err := base64.RawURLEncoding.DecodeString(key.Modulus)
-		if err != nil || len(modulus) < 256 || len(modulus) > maxModulus {
-			return nil, fmt.Errorf("the modulus of the issuer's key %q does not have 2048 to 8192 bits", key.ID)
-		}
-		exponent, err := base64.RawURLEncoding.DecodeString(key.Exponent)
-		if err != nil || len(exponent) == 0 || len(exponent) > 4 {
-			return nil, fmt.Errorf("the exponent of the issuer's key %q is invalid", key.ID)
-		}
-		e := new(big.Int).SetBytes(exponent).Int64()
-		if e < 3 || e%2 == 0 || e > 1<<31-1 {
-			return nil, fmt.Errorf("the exponent of the issuer's key %q is invalid", key.ID)
-		}
-		keys[key.ID] = &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(e)}
+		last = reasons
 	}
-	if len(keys) == 0 {
-		return nil, errors.New("the issuer publishes no RSA signing key")
-	}
-	return keys, nil
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
@@ -82,7 +84,7 @@ const issuerTimeout = 3 * time.Second
 
 // Authenticator returns the configured Authenticator, or nil if authentication is off. The caller must execute run until
 // the Authenticator is no longer used.
-func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, run func(ctx context.Context), err error) {
+func (o *Options) Authenticator(log *slog.Logger, metrics prometheus.Registerer) (authenticator Authenticator, run func(ctx context.Context), err error) {
 	noRun := func(context.Context) {}
 	switch o.Mode {
 	case modeSidecar:
@@ -96,7 +98,7 @@ func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, 
 		if err != nil {
 			return nil, nil, fmt.Errorf("--authentication-ca-file: %w", err)
 		}
-		tokens := NewTokenVerifier(TokenOptions{Issuer: o.Issuer, Audience: o.Audience, ClientIDs: strings.Split(o.ClientIDs, ","), Client: client})
+		tokens := NewTokenVerifier(TokenOptions{Issuer: o.Issuer, Audience: o.Audience, ClientIDs: strings.Split(o.ClientIDs, ","), Client: client, Log: log, Metrics: metrics})
 		return tokens, tokens.Run, nil
 	}
 	log.Warn("requests are not authenticated: every client of the listener is trusted")

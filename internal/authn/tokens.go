@@ -7,12 +7,14 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -40,6 +42,10 @@ type TokenOptions struct {
 	Client *http.Client
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Log receives the keys of the issuer that cannot be used; nil means none.
+	Log *slog.Logger
+	// Metrics registers the number of them; nil means none.
+	Metrics prometheus.Registerer
 }
 
 // TokenVerifier authenticates requests by their JWTs. It verifies signature, issuer, audience, validity period and the
@@ -64,9 +70,10 @@ func NewTokenVerifier(options TokenOptions) *TokenVerifier {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+	documents := issuerKeys{issuer: options.Issuer, client: options.Client, ignored: reportIgnored(options.Log, options.Metrics)}
 	return &TokenVerifier{
 		options: options,
-		keys:    keycache.New(issuerKeys{issuer: options.Issuer, client: options.Client}.fetch, options.Now),
+		keys:    keycache.New(documents.fetch, options.Now),
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(options.Issuer), jwt.WithAudience(options.Audience),
 			jwt.WithExpirationRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(options.Now)),
 		cache: map[[sha256.Size]byte]cachedToken{},

@@ -3,22 +3,19 @@ package entra
 import (
 	"context"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math/big"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/keycache"
 )
 
 const (
 	minFetchInterval = 2 * time.Second
 	fetchTimeout     = 5 * time.Second
-	maxDocument      = 1 << 20
 )
 
 // keySet caches the keys of an authority. The authority has the same keys in all tenants.
@@ -57,51 +54,22 @@ func (v *Verifier) fetchKeys(ctx context.Context, tenant string) (map[string]*rs
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
+	content, err := keycache.Get(ctx, v.Client, v.base()+tenant+"/v2.0/.well-known/openid-configuration")
+	if err != nil {
+		return nil, err
+	}
 	var configuration struct {
 		Keys string `json:"jwks_uri"`
 	}
-	if err := v.get(ctx, v.base()+tenant+"/v2.0/.well-known/openid-configuration", &configuration); err != nil {
-		return nil, err
+	if err := json.Unmarshal(content, &configuration); err != nil {
+		return nil, errors.New("the OpenID configuration of the authority is not valid JSON")
 	}
 	if !strings.HasPrefix(configuration.Keys, v.base()) {
 		return nil, errors.New("the URL of the keys is not below the authority")
 	}
-	var set struct {
-		Keys []struct {
-			Type     string `json:"kty"`
-			ID       string `json:"kid"`
-			Modulus  string `json:"n"`
-			Exponent string `json:"e"`
-		} `json:"keys"`
-	}
-	if err := v.get(ctx, configuration.Keys, &set); err != nil {
+	if content, err = keycache.Get(ctx, v.Client, configuration.Keys); err != nil {
 		return nil, err
 	}
-	keys := map[string]*rsa.PublicKey{}
-	for _, k := range set.Keys {
-		modulus, err := base64.RawURLEncoding.DecodeString(k.Modulus)
-		exponent, err2 := base64.RawURLEncoding.DecodeString(k.Exponent)
-		if k.Type != "RSA" || err != nil || err2 != nil || len(exponent) > 4 {
-			continue
-		}
-		keys[k.ID] = &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(new(big.Int).SetBytes(exponent).Int64())}
-	}
-	return keys, nil
-}
-
-// get fetches a JSON document.
-func (v *Verifier) get(ctx context.Context, address string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return err
-	}
-	response, err := v.Client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", address, response.Status)
-	}
-	return json.NewDecoder(io.LimitReader(response.Body, maxDocument)).Decode(into)
+	keys, _, err := keycache.RSAKeys(content)
+	return keys, err
 }

@@ -84,7 +84,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	bundles := maestro.New(options.MaestroURL, transport)
 	defer bundles.Close()
 	options.Authentication.Claims = roles.Claims()
-	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
+	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log, p.Metrics)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	}
 	defer func() { _ = connection.Close() }()
 
-	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
+	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log, p.Metrics)
 	if err != nil {
 		return err
 	}

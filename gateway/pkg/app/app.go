@@ -51,7 +51,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return fmt.Errorf("--key-file: %w", err)
 	}
 	p.Metrics.MustRegister(keyfile.Collector("key-file", keys.Ring))
-	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
+	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log, p.Metrics)
 	if err != nil {
 		return err
 	}
