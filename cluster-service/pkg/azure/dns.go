@@ -62,12 +62,25 @@ func (a *attempt) removeZone(ctx context.Context) error {
 		return err
 	}
 	found, err := zones.Get(ctx, platform.GetManagedResourceGroup(), a.zone(), nil)
-	if isNotFound(err) || err == nil && (found.Tags[ownerTag] == nil || *found.Tags[ownerTag] != a.cluster.UID) {
+	owned := false
+	switch uid := owner(found.Tags); {
+	case isNotFound(err):
+	case err != nil:
+		return err
+	case uid == "": // the zone belongs to whom its group belongs to
+		groups, name, err := a.managedGroup()
+		if err != nil {
+			return err
+		}
+		if owned, err = a.groupExists(ctx, groups, name); err != nil {
+			return err
+		}
+	default:
+		owned = uid == a.cluster.UID
+	}
+	if !owned {
 		a.done()
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	response, err := withResponse(ctx, func(ctx context.Context) (*runtime.Poller[armdns.ZonesClientDeleteResponse], error) {
 		return zones.BeginDelete(ctx, platform.GetManagedResourceGroup(), a.zone(), nil)
@@ -195,7 +208,7 @@ func (a *attempt) removeRecords(ctx context.Context, name string, kinds ...armdn
 		if err != nil {
 			return err
 		}
-		if owner := found.Properties.Metadata[ownerTag]; owner == nil || *owner != a.cluster.UID {
+		if owner(found.Properties.Metadata) != a.cluster.UID {
 			continue
 		}
 		if _, err := records.Delete(ctx, a.Config.ResourceGroup, a.Region.BaseDomain, name, kind, nil); err != nil && !isNotFound(err) {

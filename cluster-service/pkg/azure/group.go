@@ -16,10 +16,27 @@ func (a *attempt) managedGroup() (ResourceGroups, string, error) {
 	return groups, platform.GetManagedResourceGroup(), err
 }
 
-// owns reports whether a resource group belongs to this cluster.
-func (a *attempt) owns(g *armresources.ResourceGroup) bool {
-	owner := g.Tags[ownerTag]
-	return owner != nil && *owner == a.cluster.UID && g.ManagedBy != nil && strings.EqualFold(*g.ManagedBy, a.cluster.ResourceID)
+// owner returns the UID in the tag of a resource, or "". Customers and their policies change tags, so that a missing one proves nothing.
+func owner(tags map[string]*string) string {
+	if uid := tags[ownerTag]; uid != nil {
+		return *uid
+	}
+	return ""
+}
+
+// ownsGroup reports whether a resource group belongs to this cluster. managedBy proves it, because Azure never changes it; the tag tells the clusters
+// apart that had the same resource ID. It returns an error if both contradict each other.
+func (a *attempt) ownsGroup(g *armresources.ResourceGroup) (bool, error) {
+	manager, uid := "", owner(g.Tags)
+	if g.ManagedBy != nil {
+		manager = *g.ManagedBy
+	}
+	managed := strings.EqualFold(manager, a.cluster.ResourceID)
+	if !managed && uid == a.cluster.UID {
+		return false, fmt.Errorf("the resource group %s has the tag %s of this cluster, but managedBy is %q: delete the group if it belonged to the cluster, else remove the tag",
+			a.cluster.Spec.GetPlatform().GetManagedResourceGroup(), ownerTag, manager)
+	}
+	return managed && (uid == "" || uid == a.cluster.UID), nil
 }
 
 // createGroup creates the managed resource group, which only this service may change.
@@ -29,8 +46,12 @@ func (a *attempt) createGroup(ctx context.Context) error {
 		return err
 	}
 	found, err := groups.Get(ctx, name, nil)
+	owned := false
+	if err == nil {
+		owned, err = a.ownsGroup(&found.ResourceGroup)
+	}
 	switch {
-	case err == nil && !a.owns(&found.ResourceGroup):
+	case err == nil && !owned:
 		return fmt.Errorf("the managed resource group %s exists and does not belong to this cluster: delete it, or create the cluster with another managed resource group", name)
 	case err == nil && provisioning(found.Properties) == "Succeeded":
 		a.done()
@@ -56,19 +77,31 @@ func provisioning(p *armresources.ResourceGroupProperties) string {
 	return *p.ProvisioningState
 }
 
+// groupExists reports whether the managed resource group exists and belongs to this cluster.
+func (a *attempt) groupExists(ctx context.Context, groups ResourceGroups, name string) (bool, error) {
+	found, err := groups.Get(ctx, name, nil)
+	switch {
+	case isNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return a.ownsGroup(&found.ResourceGroup)
+}
+
 // removeGroup deletes the managed resource group with all resources in it.
 func (a *attempt) removeGroup(ctx context.Context) error {
 	groups, name, err := a.managedGroup()
 	if err != nil {
 		return err
 	}
-	found, err := groups.Get(ctx, name, nil)
-	if isNotFound(err) || err == nil && !a.owns(&found.ResourceGroup) {
-		a.done()
-		return nil
-	}
+	owned, err := a.groupExists(ctx, groups, name)
 	if err != nil {
 		return err
+	}
+	if !owned {
+		a.done()
+		return nil
 	}
 	response, err := withResponse(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error) {
 		return groups.BeginDelete(ctx, name, nil)
