@@ -104,7 +104,12 @@ func testAccessEnds(t *testing.T, name string, end func(r *hostedRegion, g *gate
 	session, engineer := fmt.Sprintf("a0000000-0000-4000-8000-0000%08x", name[:4]), "binder-"+name
 	r := newHostedRegion(t)
 	bindings := r.admin.RbacV1().ClusterRoleBindings()
-	object := func(suffix string) string { return name + "-" + suffix }
+	object := func(suffix string) string {
+		if suffix == "account" {
+			return name + "-" + suffix
+		}
+		return name + " É" + suffix // names of bindings need an encoding in paths
+	}
 	existing := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: object("existing")}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}
 	if _, err := bindings.Create(t.Context(), existing, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -6,10 +6,14 @@
 package policy
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -68,10 +72,11 @@ func (r *Request) Changes() bool {
 
 var resolver = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// Parse returns what an API server understands by a request for a path. path is the part of the encoded path that belongs to the API server,
-// which must not be ambiguous; see CheckPath. It returns an error for a request that no API server understands.
-func Parse(r *http.Request, path string) (*Request, error) {
-	if err := CheckPath(path); err != nil {
+// Parse returns what an API server understands by a request for a path. encoded is the part of the encoded path that belongs to the API server,
+// which must not be ambiguous. It returns an error for a request that no API server understands.
+func Parse(r *http.Request, encoded string) (*Request, error) {
+	path, err := decodePath(encoded)
+	if err != nil {
 		return nil, err
 	}
 	if !slices.Contains(methods, r.Method) {
@@ -110,25 +115,49 @@ func IsTrue(value string) bool {
 	return true
 }
 
-// pathCharacters are the characters that a path may have. An encoded character could be decoded once more behind the gateway.
-const pathCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:@!$&'()*+,=/"
+// plainCharacters are the characters of a path that are never encoded (RFC 3986, section 2.3). pathCharacters are those that a path may have without an
+// encoding.
+const (
+	plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+	pathCharacters  = plainCharacters + ":@!$&'()*+,=/"
+)
 
-// CheckPath returns an error for an encoded path that two servers may understand differently.
-func CheckPath(path string) error {
-	switch {
-	case !strings.HasPrefix(path, "/"):
-		return invalid("The path does not begin with a slash.")
-	case strings.Trim(path, pathCharacters) != "" || strings.ContainsFunc(path, func(c rune) bool { return !strings.ContainsRune(pathCharacters, c) }):
-		return invalid("The path has a character that must not be in a path, or is encoded. Names of objects do not need encoding.")
-	case strings.Contains(path, "//"):
-		return invalid("The path has an empty part.")
+// decodePath returns an encoded path without its encoding, or an error for one that two servers may understand differently. Names of objects have any character
+// but a slash and a percent sign, and are neither "." nor ".." (Kubernetes: path segment names). Clients encode what is no path character, and some of those.
+func decodePath(encoded string) (string, error) {
+	if !strings.HasPrefix(encoded, "/") {
+		return "", invalid("The path does not begin with a slash.")
+	}
+	if strings.Contains(encoded, "//") {
+		return "", invalid("The path has an empty part.")
+	}
+	for n := range len(encoded) {
+		if c := encoded[n]; c != '%' && strings.IndexByte(pathCharacters, c) < 0 {
+			return "", invalid("The path has a character that must be encoded.")
+		}
+	}
+	path, err := url.PathUnescape(encoded)
+	if err != nil || !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl) {
+		return "", invalid("The path is not encoded as UTF-8 without control characters.")
+	}
+	// Each escape begins after a percent sign. One of a plain character, a slash or a percent sign could be decoded once more behind the gateway.
+	for n, part := range strings.Split(encoded, "%") {
+		if n > 0 && strings.Contains(plainCharacters+"/%", escaped(part[:2])) {
+			return "", invalid("The path has the encoded character %q, which is not encoded in a name.", escaped(part[:2]))
+		}
 	}
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "." || part == ".." {
-			return invalid("The path has the part %q.", part)
+			return "", invalid("The path has the part %q.", part)
 		}
 	}
-	return nil
+	return path, nil
+}
+
+// escaped returns the byte of two valid hexadecimal digits.
+func escaped(digits string) string {
+	b, _ := hex.DecodeString(digits)
+	return string(b)
 }
 
 // IsDiscovery reports whether a path is one of those by which clients discover the resources of an API server: /api, /apis, an API group or

@@ -79,7 +79,7 @@ func (h *Handler) sendNoted(ctx context.Context, x *exchange, send func(context.
 		return send(ctx)
 	}
 	object := database.AccessObject{Request: x.id, Verb: x.parsed.Verb, Kind: x.parsed.Kind(), Namespace: x.parsed.Namespace, Name: x.content.Name[:min(len(x.content.Name), maxName)]}
-	change, err := h.Sessions.Note(ctx, x.session, object, x.path, x.content.Keep)
+	change, err := h.Sessions.Note(ctx, x.session, object, x.parsed.Path, x.content.Keep)
 	if err != nil {
 		return err
 	}

@@ -455,7 +455,7 @@ func (h *Handler) proxy(x *exchange, backend *session.Backend, begun audit.Actio
 				p.Out.Header.Set("Accept", "application/json")
 			}
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = backend.URL.Scheme, backend.URL.Host, backend.URL.Host
-			p.Out.URL.Path, p.Out.URL.RawPath, p.Out.URL.RawQuery = x.path, "", p.In.URL.RawQuery
+			p.Out.URL.Path, p.Out.URL.RawPath, p.Out.URL.RawQuery = x.parsed.Path, x.path, p.In.URL.RawQuery
 			p.Out.Trailer = nil
 			if p.Out.Body != nil && p.Out.Body != http.NoBody {
 				p.Out.Body = http.MaxBytesReader(x.w, p.Out.Body, MaxBody)

@@ -143,7 +143,7 @@ func dialWebSocket(ctx context.Context, x *exchange, backend *session.Backend, m
 	// A message that is larger than the buffer would be sent in several frames, each of which an API server takes for a message.
 	dialer := websocket.Dialer{ReadBufferSize: bufferSize, WriteBufferSize: maxMessage, WriteBufferPool: messages, Subprotocols: []string{string(x.protocol)},
 		NetDialTLSContext: func(context.Context, string, string) (net.Conn, error) { return connection, nil }}
-	target := &url.URL{Scheme: "wss", Host: backend.URL.Host, Path: x.path, RawQuery: x.r.URL.RawQuery}
+	target := &url.URL{Scheme: "wss", Host: backend.URL.Host, Path: x.parsed.Path, RawPath: x.path, RawQuery: x.r.URL.RawQuery}
 	server, response, err := dialer.DialContext(ctx, target.String(), x.forwardedHeaders(backend))
 	switch {
 	case err == nil && response.Header.Get("Sec-Websocket-Protocol") != string(x.protocol):
