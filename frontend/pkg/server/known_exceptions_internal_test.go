@@ -205,6 +205,7 @@ var stricterLimits = []stricterLimit{
 	{"nodePool", "properties.labels", atMost(256), "the resource must fit into one message"},
 	{"nodePool", "properties.taints", atMost(50), "HyperShift's limit"},
 	{"nodePool", "properties.labels[].value", upTo(63), "Kubernetes' limit"},
+	{"nodePool", "properties.taints[].key", upTo(253), "HyperShift's limit"},
 	{"externalAuth", "properties.issuer.url", upTo(512), "HyperShift's limit"},
 	{"externalAuth", "properties.clients[].extraScopes", atMost(20), "HyperShift's limit"},
 	{"externalAuth", "properties.clients[].extraScopes[]", upTo(256), "the resource must fit into one message"},

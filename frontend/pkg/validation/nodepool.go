@@ -187,10 +187,16 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 
 // The labels that determine a machine's role are reserved for the service.
 var (
-	forbiddenLabels = []string{"node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
+	forbiddenLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
 	roleLabels      = []string{"machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type"}
 	forbiddenRoles  = []string{"infra", "master"}
 )
+
+// managedLabel precedes the key of a node's label in the key of the label with which HyperShift hands it to the Machine. That must be a
+// qualified name too: otherwise HyperShift cannot create the pool's machines.
+const managedLabel = "managed.hypershift.openshift.io."
+
+const managedLabelMessage = "must have no more than 221 characters before '/', and no more than 31 characters if it has no '/'"
 
 // labels validates the labels of the nodes. Their form is in the message of the whole list, because a malformed key is not
 // part of a path.
@@ -204,7 +210,10 @@ func labels(report *report, labels []hub.Label) {
 		case !isQualifiedName(label.Key):
 			report.invalid("properties.labels", label.Key, "%s", qualifiedNameMessage)
 			continue
-		case slices.Contains(forbiddenLabels, label.Key):
+		case !isQualifiedName(managedLabel + label.Key):
+			report.invalid("properties.labels", label.Key, "%s", managedLabelMessage)
+			continue
+		case slices.Contains(forbiddenLabels, label.Key), isOwnedLabel(label.Key):
 			report.invalid(field, label.Key, "the label is reserved")
 		case slices.Contains(roleLabels, label.Key) && slices.Contains(forbiddenRoles, label.Value):
 			report.invalid(field, label.Value, "the label must not have this value")
@@ -214,6 +223,45 @@ func labels(report *report, labels []hub.Label) {
 		}
 	}
 }
+
+// isOwnedLabel reports whether HyperShift or a component of Kubernetes owns a label of nodes. Kubernetes reserves its domains. Its admission
+// plugin NodeRestriction leaves the labels of kubelet.kubernetes.io and node.kubernetes.io to nodes, and those of
+// node-restriction.kubernetes.io to administrators. Roles of nodes are labels of customers.
+func isOwnedLabel(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	if slices.ContainsFunc(settableDomains, func(settable string) bool { return isWithin(domain, settable) }) {
+		return slices.Contains(nodeLabels, key)
+	}
+	return isOwnedDomain(domain)
+}
+
+// isOwnedTaint reports whether HyperShift or a component of Kubernetes owns a taint. It adds and removes the taint by the state of a node.
+func isOwnedTaint(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return domain != "node-role.kubernetes.io" && isOwnedDomain(domain)
+}
+
+// settableDomains are the domains of ownedDomains with labels that customers can set, except nodeLabels, which the cloud controller manager
+// and the kubelet set.
+var (
+	settableDomains = []string{"node-role.kubernetes.io", "node-restriction.kubernetes.io", "kubelet.kubernetes.io", "node.kubernetes.io"}
+	nodeLabels      = []string{"node.kubernetes.io/instance-type", "node.kubernetes.io/windows-build"}
+)
+
+// ownedDomains are the domains of Kubernetes, Cluster API and HyperShift, with all domains below them.
+var ownedDomains = []string{"kubernetes.io", "k8s.io", "cluster.x-k8s.io", "hypershift.openshift.io"}
+
+func isOwnedDomain(domain string) bool {
+	return slices.ContainsFunc(ownedDomains, func(owned string) bool { return isWithin(domain, owned) })
+}
+
+// isWithin reports whether a domain is another one or below it.
+func isWithin(domain, outer string) bool {
+	return domain == outer || strings.HasSuffix(domain, "."+outer)
+}
+
+// maxTaintKey is the longest key of a taint that HyperShift accepts.
+const maxTaintKey = 253
 
 func taints(report *report, taints []hub.Taint) {
 	if report.tooMany("properties.taints", len(taints), hub.MaxTaints) {
@@ -225,10 +273,12 @@ func taints(report *report, taints []hub.Taint) {
 		switch {
 		case taint.Key == "":
 			report.required(field("key"))
-		case len(taint.Key) > 316:
-			report.tooLong(field("key"), taint.Key, 316)
+		case len(taint.Key) > maxTaintKey:
+			report.tooLong(field("key"), taint.Key, maxTaintKey)
 		case !isQualifiedName(taint.Key):
 			report.invalid(field("key"), taint.Key, "%s", qualifiedNameMessage)
+		case isOwnedTaint(taint.Key):
+			report.invalid(field("key"), taint.Key, "the taint is reserved")
 		case seen[[2]string{taint.Key, taint.Effect}]:
 			report.duplicate(fmt.Sprintf("properties.taints[%d]", i), taint.Key+":"+taint.Effect)
 		}

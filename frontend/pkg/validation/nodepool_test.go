@@ -129,11 +129,11 @@ func TestNodePoolRules(t *testing.T) {
 			},
 		},
 		"taint": {
-			reason: "key at most 316, and an effect", change: func(p *hub.NodePool) {
-				p.Properties.Taints = []hub.Taint{{Key: strings.Repeat("a", 317), Effect: "NoSchedule"}, {Key: "a"}}
+			reason: "key at most 253, and an effect", change: func(p *hub.NodePool) {
+				p.Properties.Taints = []hub.Taint{{Key: strings.Repeat("a", 254), Effect: "NoSchedule"}, {Key: "a"}}
 			},
 			want: []apierror.Violation{
-				violation("properties.taints[0].key", "Too long: may not be more than 316 bytes"),
+				violation("properties.taints[0].key", "Too long: may not be more than 253 bytes"),
 				violation("properties.taints[1].effect", `Unsupported value: "": supported values: "NoExecute", "NoSchedule", "PreferNoSchedule"`),
 			},
 		},
