@@ -87,15 +87,15 @@ func matchCasing(stored, patch map[string]any, path []string) {
 	}
 }
 
-// checkNames requires that the optional name and type of a body are those of the URL. The name may also have the casing
-// of the stored resource, so that a client can send what it read. A value that is not a string is a problem of the body.
+// checkNames requires that the optional name and type of a body are those of the URL, in any casing, so that a client can send
+// what it read. A value that is not a string is a problem of the body.
 func checkNames(body *wire.Body, resource *hub.Resource, nameInURL string) []apierror.Violation {
 	var violations []apierror.Violation
 	report := func(field, got, want string) {
 		violations = append(violations, apierror.Violation{Field: field,
 			Message: fmt.Sprintf("Invalid value: %s: must be %s, as in the URL", wire.FormatValue(got), wire.FormatValue(want))})
 	}
-	if got := body.String("name", nameInURL); got != nameInURL && got != resource.Name {
+	if got := body.String("name", nameInURL); !asciifold.Equal(got, nameInURL) {
 		report("name", got, nameInURL)
 	}
 	if got := body.String("type", resource.Type); !asciifold.Equal(got, resource.Type) {

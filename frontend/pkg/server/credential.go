@@ -34,7 +34,7 @@ const credentialTimeout = 5 * time.Second
 // it to Cluster Service.
 func (s *Server) requestAdminCredential(ctx context.Context, rq *request) error {
 	document := database.CredentialDocument{
-		UID: uuid.NewString(), ClusterResourceID: rq.resourceID, Requester: rq.requester(), State: database.CredentialPending,
+		UID: uuid.NewString(), Requester: rq.requester(), State: database.CredentialPending,
 	}
 	if err := s.signingRequest(rq, &document); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Server) requestAdminCredential(ctx context.Context, rq *request) error 
 			return apierror.New(apierror.Conflict, "Cannot request a credential while %d others of the cluster are pending.", len(pending)).
 				WithRetryAfter(minRetryAfter)
 		}
-		document.ClusterUID = cluster.Value.UID
+		document.ClusterResourceID, document.ClusterUID = cluster.Value.Cluster.ID, cluster.Value.UID
 		key := database.CredentialKey(cluster.Key, document.UID)
 		batch := s.Database.NewBatch(key.SubscriptionID)
 		database.Create(batch, s.Database.Credentials(), key, document)
@@ -151,6 +151,7 @@ func (s *Server) credentialCluster(ctx context.Context, rq *request) (*database.
 	if live(cluster) == nil {
 		return nil, notFound(rq.resourceID)
 	}
+	rq.adopt(cluster.Value.Cluster.ID)
 	if err := rq.preconditions(cluster.ETag); err != nil {
 		return nil, err
 	}

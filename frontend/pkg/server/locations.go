@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // The handlers below a region's location. The role sets change only with the configuration of the process; file
@@ -56,7 +57,7 @@ func (s *Server) getOperatorIdentityRoleSet(_ context.Context, rq *request) erro
 	}
 	name := rq.param(otherParam)
 	for _, set := range s.roleSets {
-		if set.Name == name {
+		if asciifold.Equal(set.Name, name) {
 			set.ID = s.locationResourceID(rq, "hcpOperatorIdentityRoleSets", set.Name)
 			return rq.writeWithContentETag(rq.version.EncodeOperatorIdentityRoleSet(&set))
 		}

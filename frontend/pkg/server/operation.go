@@ -12,7 +12,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -122,7 +121,7 @@ func (s *Server) operation(ctx context.Context, rq *request) (*database.Operatio
 	if !armid.IsUUID(id) {
 		return nil, apierror.New(apierror.ResourceNotFound, "The operation was not found.")
 	}
-	if !asciifold.Equal(rq.param(locationParam), s.Location) {
+	if s.Rules.Location(rq.param(locationParam)) != s.Location {
 		return nil, notFound
 	}
 	item, err := s.Database.Operations().Find(ctx, database.OperationKey(rq.param(subscriptionParam), s.Location, id))
@@ -132,6 +131,7 @@ func (s *Server) operation(ctx context.Context, rq *request) (*database.Operatio
 	if live(item) == nil || !rq.isStarterOf(&item.Value) {
 		return nil, notFound
 	}
+	rq.adopt(item.Value.ResourceID)
 	rq.operationID, rq.resourceID = item.Value.OperationID, item.Value.ResourceID
 	return &item.Value, nil
 }

@@ -244,7 +244,8 @@ func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment
 			return put.resourceID, true, err
 		}
 	}
-	return put.resourceID, true, put.match.route.preflight(s, ctx, put, d, p)
+	err = put.match.route.preflight(s, ctx, put, d, p)
+	return put.resourceID, true, err
 }
 
 // templateFields are the fields of a resource in a template that the body of its PUT does not have. The URL of the PUT contains the name and type, which have

@@ -48,7 +48,8 @@ type request struct {
 	// body is the content of a PUT, PATCH or POST.
 	body       []byte
 	systemData *hub.SystemData
-	// resourceID is the path of the resource in the caller's casing.
+	// resourceID is the ID of the resource in the path. Its casing is that of the stored resources, as far as they have been
+	// read, and the caller's for all others; see adopt.
 	resourceID string
 	// invalidName is set if the name of the resource in the path, or of its cluster, is one that no resource can have;
 	// invalidParent if that of the cluster is.
@@ -88,7 +89,7 @@ func (rq *request) identify(routes []*route) {
 	answer.Set(armheader.RequestID, rq.requestID)
 	answer.Set(armheader.CorrelationID, rq.correlationID)
 	if clientRequestID := header.Get(armheader.ClientRequestID); clientRequestID != "" && len(clientRequestID) <= maxHeader &&
-		strings.EqualFold(header.Get(armheader.ReturnClientRequestID), "true") {
+		asciifold.Equal(header.Get(armheader.ReturnClientRequestID), "true") {
 		answer.Set(armheader.ClientRequestID, clientRequestID)
 	}
 	rq.query, _ = url.ParseQuery(rq.http.URL.RawQuery)
@@ -147,9 +148,38 @@ func (rq *request) name() string {
 	return rq.param(clusterParam)
 }
 
-// clusterID returns the ID of the cluster in the path.
+// clusterID returns the ID of the cluster in the path, in the casing of resourceID.
 func (rq *request) clusterID() string {
 	return "/subscriptions/" + rq.param(subscriptionParam) + "/resourceGroups/" + rq.param(resourceGroupParam) + clusters + "/" + rq.param(clusterParam)
+}
+
+// composeResourceID sets the ID of the resource in the path from the path's parameters.
+func (rq *request) composeResourceID() {
+	rq.resourceID = ""
+	if rq.param(clusterParam) != "" {
+		rq.resourceID = rq.clusterID()
+	}
+	if rq.isChild() {
+		rq.resourceID += "/" + rq.match.route.before(childParam) + "/" + rq.param(childParam)
+	}
+}
+
+// adopt gives the path's parameters the casing of the ID of a stored resource: of the subscription, the cluster or its child
+// in the path. ARM IDs have no case, and every ID that the service shows, stores or sends has the casing of the creation.
+func (rq *request) adopt(id string) {
+	if rest, within := strings.CutPrefix(rq.resourceID, id); within && (rest == "" || rest[0] == '/') {
+		return
+	}
+	parts := strings.Split(id, "/")
+	for _, of := range [...]struct {
+		param param
+		at    int
+	}{{subscriptionParam, 2}, {resourceGroupParam, 4}, {clusterParam, 8}, {childParam, 10}} {
+		if of.at < len(parts) && rq.param(of.param) != "" {
+			rq.match.params[of.param] = parts[of.at]
+		}
+	}
+	rq.composeResourceID()
 }
 
 // printable returns an ID that may contain any bytes of the path in a form for responses and logs.
@@ -191,7 +221,7 @@ func (rq *request) base() *url.URL {
 	if rq.http.TLS != nil {
 		base.Scheme = "https"
 	}
-	if proto := rq.forwarded("X-Forwarded-Proto"); proto == "http" || proto == "https" {
+	if proto := asciifold.Lower(rq.forwarded("X-Forwarded-Proto")); proto == "http" || proto == "https" {
 		base.Scheme = proto
 	}
 	if host := rq.forwarded("X-Forwarded-Host"); isHost(host) {

@@ -129,10 +129,14 @@ func result[D, R any](t resourceType[D, R]) resultWriter {
 	}
 }
 
-// parent returns the cluster of the resource in the path, or nil if it does not exist.
+// parent returns the cluster of the resource in the path, or nil if it does not exist. The request adopts its ID.
 func (s *Server) parent(ctx context.Context, rq *request) (*database.Item[database.ClusterDocument], error) {
 	item, err := s.Database.Clusters().Find(ctx, database.Key{SubscriptionID: rq.key().SubscriptionID, ResourceID: rq.clusterID()})
-	return live(item), err
+	if live(item) == nil {
+		return nil, err
+	}
+	rq.adopt(item.Value.Cluster.ID)
+	return item, err
 }
 
 // proposal is the change that one request asks for. Its IDs stay the same in all attempts.
@@ -203,7 +207,9 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 		if found, err = t.collection(s.Database).Find(ctx, rq.key()); err != nil {
 			return nil, false, err
 		}
-		found = live(found)
+		if found = live(found); found != nil {
+			rq.adopt(t.common(t.fields(&found.Value).resource).ID)
+		}
 	}
 	if p.patch && found == nil {
 		return nil, false, notFound(rq.resourceID)
@@ -412,10 +418,11 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		if err != nil || live(item) == nil {
 			return err
 		}
+		of := t.fields(&item.Value)
+		rq.adopt(t.common(of.resource).ID)
 		if err := rq.preconditions(item.ETag); err != nil {
 			return err
 		}
-		of := t.fields(&item.Value)
 		if *of.state == hub.Deleting {
 			return errDeleting
 		}

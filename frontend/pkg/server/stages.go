@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // stage checks every request before its handler. An error ends the request.
@@ -114,10 +117,10 @@ func checkContentType(_ *Server, _ context.Context, rq *request) error {
 		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.FormatValue(contentType)).WithTarget("content-type")
 	}
 	// JSON is UTF-8 (RFC 8259, section 8.1), and US-ASCII is a subset of it.
-	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+	if charset := parameters["charset"]; charset != "" && !asciifold.Equal(charset, "utf-8") && !asciifold.Equal(charset, "us-ascii") {
 		return apierror.New(apierror.UnsupportedMediaType, "The charset %s is not supported; send UTF-8.", wire.FormatValue(charset)).WithTarget("content-type")
 	}
-	if encoding := strings.Join(rq.http.Header.Values("Content-Encoding"), ", "); encoding != "" && !strings.EqualFold(encoding, "identity") {
+	if encoding := strings.Join(rq.http.Header.Values("Content-Encoding"), ", "); encoding != "" && !asciifold.Equal(encoding, "identity") {
 		// RFC 9110, section 12.5.3: the header names the supported encodings.
 		rq.w.Header().Set("Accept-Encoding", "identity")
 		return apierror.New(apierror.UnsupportedMediaType, "The content encoding %s is not supported; send the content without encoding.", wire.FormatValue(encoding)).WithTarget("content-encoding")
@@ -173,13 +176,13 @@ func checkResourceID(_ *Server, _ context.Context, rq *request) error {
 		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.FormatValue(group)).WithTarget("resourceGroupName")
 	}
 	if cluster := rq.param(clusterParam); cluster != "" {
-		rq.resourceID, rq.invalidParent = rq.clusterID(), len(validation.ClusterName(cluster)) > 0
+		rq.invalidParent = len(validation.ClusterName(cluster)) > 0
 		rq.invalidName = rq.invalidParent
 	}
 	if child := rq.param(childParam); child != "" {
-		rq.resourceID += "/" + rq.match.route.before(childParam) + "/" + child
 		rq.invalidName = rq.invalidParent || len(validation.NodePoolName(child)) > 0
 	}
+	rq.composeResourceID()
 	return nil
 }
 
@@ -212,16 +215,20 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 	if rq.match.route.versioning == noVersion {
 		return nil
 	}
+	refuse := func(kind apierror.Kind, format string, args ...any) error {
+		supported := strings.Join(slices.Sorted(maps.Keys(s.versions)), ", ")
+		return apierror.New(kind, format+" The supported api-versions are '%s'.", append(args, supported)...).WithTarget("api-version")
+	}
 	name := rq.queryValue("api-version")
 	if name == "" {
-		return apierror.New(apierror.InvalidParameter, "An api-version query parameter is required.").WithTarget("api-version")
+		return refuse(apierror.InvalidParameter, "An api-version query parameter is required.")
 	}
 	if len(rq.queryValues("api-version")) > 1 {
-		return apierror.New(apierror.InvalidParameter, "The api-version query parameter must be given once.").WithTarget("api-version")
+		return refuse(apierror.InvalidParameter, "The api-version query parameter must be given once.")
 	}
 	var ok bool
-	if rq.version, ok = s.versions[name]; !ok {
-		return apierror.New(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.FormatValue(name)).WithTarget("api-version")
+	if rq.version, ok = s.versions[asciifold.Lower(name)]; !ok {
+		return refuse(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.FormatValue(name))
 	}
 	return nil
 }
@@ -234,13 +241,16 @@ func readSubscription(s *Server, ctx context.Context, rq *request) error {
 		return nil
 	}
 	target := "/subscriptions/" + id
-	document, err := s.subscriptions.get(ctx, id, rq.writes())
+	item, err := s.subscriptions.get(ctx, id, rq.writes())
 	if err != nil {
 		return err
 	}
-	if document == nil {
+	if item == nil {
 		return apierror.New(apierror.InvalidSubscriptionState, "The subscription %s is not registered with %s.", id, hub.ProviderNamespace).WithTarget(target)
 	}
+	target = item.Key.ResourceID
+	rq.adopt(target)
+	document := &item.Value
 	rq.subscription, rq.clusterQuota = &document.Subscription, s.ClustersPerSubscription
 	// A quota may be higher before an engineer sets it or resets it to the default.
 	if quota := document.ClusterQuota; quota != nil {

@@ -37,8 +37,8 @@ type subscriptionCache struct {
 }
 
 type cachedSubscription struct {
-	document *database.SubscriptionDocument
-	seen     time.Time
+	item *database.Item[database.SubscriptionDocument]
+	seen time.Time
 }
 
 func newSubscriptionCache(db *database.DB, now func() time.Time) *subscriptionCache {
@@ -50,7 +50,7 @@ func newSubscriptionCache(db *database.DB, now func() time.Time) *subscriptionCa
 }
 
 // get returns a subscription, or nil if ARM has not registered it. With fresh it reads the store.
-func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*database.SubscriptionDocument, error) {
+func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*database.Item[database.SubscriptionDocument], error) {
 	id = strings.ToLower(id)
 	if !fresh {
 		c.mu.Lock()
@@ -58,7 +58,7 @@ func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*da
 		c.mu.Unlock()
 		// Only existing subscriptions are cached for reads, because one may be registered at any moment.
 		if ok && c.now().Sub(cached.seen) < subscriptionMaxAge {
-			return cached.document, nil
+			return cached.item, nil
 		}
 	}
 	seen := c.now()
@@ -70,15 +70,15 @@ func (c *subscriptionCache) get(ctx context.Context, id string, fresh bool) (*da
 		c.put(id, nil, seen)
 		return nil, nil
 	}
-	c.put(id, &item.Value, seen)
-	return &item.Value, nil
+	c.put(id, item, seen)
+	return item, nil
 }
 
 // put caches a subscription unless a newer entry exists.
-func (c *subscriptionCache) put(id string, document *database.SubscriptionDocument, seen time.Time) {
+func (c *subscriptionCache) put(id string, item *database.Item[database.SubscriptionDocument], seen time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if document == nil {
+	if item == nil {
 		delete(c.entries, id)
 		return
 	}
@@ -91,7 +91,7 @@ func (c *subscriptionCache) put(id string, document *database.SubscriptionDocume
 			break
 		}
 	}
-	c.entries[id] = cachedSubscription{document, seen}
+	c.entries[id] = cachedSubscription{item, seen}
 }
 
 // Describe implements prometheus.Collector.
@@ -102,7 +102,7 @@ func (c *subscriptionCache) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[hub.SubscriptionState]int{hub.Registered: 0, hub.Unregistered: 0, hub.Warned: 0, hub.Suspended: 0, hub.Deleted: 0}
 	c.mu.Lock()
 	for _, cached := range c.entries {
-		counts[cached.document.Subscription.State]++
+		counts[cached.item.Value.Subscription.State]++
 	}
 	c.mu.Unlock()
 	for state, count := range counts {
@@ -170,7 +170,7 @@ func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 		s.Log.InfoContext(ctx, "subscription state changed", logkey.SubscriptionID, key.SubscriptionID, logkey.PreviousState, before, logkey.State, subscription.State,
 			logkey.CorrelationID, rq.correlationID)
 	}
-	s.subscriptions.put(key.SubscriptionID, &stored.Value, seen)
+	s.subscriptions.put(key.SubscriptionID, stored, seen)
 	rq.w.Header().Set("ETag", stored.ETag)
 	return rq.w.json(http.StatusOK, subscription)
 }
