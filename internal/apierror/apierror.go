@@ -51,6 +51,8 @@ const (
 	MethodNotAllowed
 	// Conflict is a request that the current state of the resource does not allow.
 	Conflict
+	// LastNodePool is the deletion of a node pool that its cluster needs until the cluster is deleted.
+	LastNodePool
 	// PreconditionFailed is an If-Match or If-None-Match header that does not match.
 	PreconditionFailed
 	// FailedPrecondition is a gRPC request that the state of the system does not allow. Reason names the rule.

@@ -31,6 +31,7 @@ var table = map[Kind]mapping{
 	SubscriptionNotFound:     {"SubscriptionNotFound", http.StatusNotFound, codes.NotFound},
 	MethodNotAllowed:         {"MethodNotAllowed", http.StatusMethodNotAllowed, codes.Unimplemented},
 	Conflict:                 {"Conflict", http.StatusConflict, codes.Aborted},
+	LastNodePool:             {"LastNodePool", http.StatusConflict, codes.FailedPrecondition},
 	PreconditionFailed:       {"PreconditionFailed", http.StatusPreconditionFailed, codes.Aborted},
 	FailedPrecondition:       {"Conflict", http.StatusConflict, codes.FailedPrecondition},
 	OutOfRange:               {"InvalidParameter", http.StatusBadRequest, codes.OutOfRange},

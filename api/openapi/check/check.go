@@ -134,6 +134,13 @@ func (c *Contract) Response(operationID string, status int, header http.Header, 
 	if err != nil {
 		return err
 	}
+	if status == http.StatusNotModified {
+		// RFC 9110, section 15.4.5: the response to a condition of the request, which the contract does not describe.
+		if len(body) > 0 {
+			return fmt.Errorf("response 304 of %s at %s has a body", operationID, c.version)
+		}
+		return nil
+	}
 	of, ok := described.responses[strconv.Itoa(status)]
 	if !ok {
 		of = described.responses["default"]

@@ -103,11 +103,13 @@ func (h *harness) finishOperation(ctx context.Context, operation *database.Item[
 }
 
 func finishChild[D any](ctx context.Context, batch *database.Batch, in *database.Collection[D], key database.Key, deletion bool, succeed func(*D)) error {
-	item, err := in.Get(ctx, key)
-	if err != nil {
+	item, err := in.Find(ctx, key)
+	switch {
+	case err != nil:
 		return err
-	}
-	if deletion {
+	case deletion && (item == nil || item.Removed != nil):
+		return nil // it was deleted with its cluster
+	case deletion:
 		database.Remove(batch, item)
 		return nil
 	}
@@ -221,9 +223,12 @@ func readIdentities(identity *hub.Identity) map[string]hub.UserAssignedIdentity 
 // release removes reservations.
 func (h *harness) release(ctx context.Context, batch *database.Batch, reservations map[database.Key]database.ReservationDocument) error {
 	for reserved := range reservations {
-		reservation, err := h.db.Reservations().Get(ctx, reserved)
+		reservation, err := h.db.Reservations().Find(ctx, reserved)
 		if err != nil {
 			return err
+		}
+		if reservation == nil || reservation.Removed != nil {
+			continue
 		}
 		database.Remove(batch, reservation)
 	}

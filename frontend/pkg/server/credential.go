@@ -212,6 +212,11 @@ func (s *Server) showCredential(ctx context.Context, rq *request, operation *dat
 	if err != nil {
 		return err
 	}
+	if rq.http.Method == http.MethodHead {
+		// The private key is returned once, and a HEAD does not return it.
+		rq.w.content(http.StatusOK, nil)
+		return nil
+	}
 	private, err := s.handOutKey(ctx, item)
 	if err != nil {
 		return err

@@ -34,7 +34,9 @@ func (rq *request) writeWithContentETag(value any) error {
 		return err
 	}
 	hash := sha256.Sum256(content)
-	rq.w.Header().Set("ETag", `"`+hex.EncodeToString(hash[:16])+`"`)
+	if unchanged, err := rq.notModified(`"` + hex.EncodeToString(hash[:16]) + `"`); unchanged || err != nil {
+		return err
+	}
 	rq.w.content(http.StatusOK, content)
 	return nil
 }

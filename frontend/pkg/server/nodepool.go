@@ -122,7 +122,7 @@ func (nodePoolType) guardDeletion(s *Server, ctx context.Context, rq *request, p
 		return err
 	}
 	if remaining == nil {
-		return apierror.InvalidFields([]apierror.Violation{{Field: "name", Message: "Forbidden: the last node pool of a cluster cannot be deleted"}})
+		return apierror.New(apierror.LastNodePool, "The last node pool of a cluster cannot be deleted. Delete the cluster, which deletes its node pools, or create another node pool first.")
 	}
 	database.Replace(batch, remaining)
 	return nil

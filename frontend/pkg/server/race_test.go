@@ -110,7 +110,7 @@ func TestOneNodePoolRemains(t *testing.T) {
 				status, _, _ := y.do(http.MethodDelete, pool(i), "")
 				return status
 			})
-			if counts[http.StatusAccepted] != pools-1 || counts[http.StatusBadRequest] != 1 {
+			if counts[http.StatusAccepted] != pools-1 || counts[http.StatusConflict] != 1 {
 				t.Errorf("responses: %v", counts)
 			}
 			y.documents().check(t)

@@ -102,10 +102,13 @@ func get[D, R any](t resourceType[D, R]) handler {
 			if last.content, err = marshal(t.encode(rq.version, &item.Value)); err != nil {
 				return err
 			}
-			last.etag = item.ETag
+			last.etag, last.id = item.ETag, t.common(t.fields(&item.Value).resource).ID
 			s.responseCache.put(key, last)
 		}
-		rq.w.Header().Set("ETag", last.etag)
+		rq.resourceID = last.id
+		if unchanged, err := rq.notModified(last.etag); unchanged || err != nil {
+			return err
+		}
 		rq.w.content(http.StatusOK, last.content)
 		return nil
 	}
@@ -393,12 +396,11 @@ func (s *Server) addOperation(batch *database.Batch, rq *request, kind database.
 // remove returns the handler that starts the deletion of the resource in the path. The backend deletes the children.
 func remove[D, R any](t resourceType[D, R]) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
-		operationID := uuid.NewString()
-		started, err := startDeletion(s, ctx, rq, t, operationID)
+		operationID, err := startDeletion(s, ctx, rq, t)
 		if err != nil {
 			return err
 		}
-		if !started {
+		if operationID == "" {
 			rq.w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
@@ -408,12 +410,14 @@ func remove[D, R any](t resourceType[D, R]) handler {
 	}
 }
 
-// startDeletion starts the deletion and reports whether the resource exists. An operation in progress ends as Canceled.
-func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], operationID string) (started bool, err error) {
+// startDeletion starts the deletion and returns its operation. An operation in progress ends as Canceled. The result is empty if
+// the resource does not exist, or if the deletion of its cluster deletes it and another caller's operation waits for that.
+func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R]) (operationID string, err error) {
 	key := rq.key()
 	var document D
+	started := false
 	err = retrySharedWrite(ctx, database.NodePoolKind, func(ctx context.Context) error {
-		started = false
+		operationID = ""
 		item, err := t.collection(s.Database).Find(ctx, key)
 		if err != nil || live(item) == nil {
 			return err
@@ -423,37 +427,65 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		if err := rq.preconditions(item.ETag); err != nil {
 			return err
 		}
-		if *of.state == hub.Deleting {
-			return errDeleting
-		}
 		var parent *database.Item[database.ClusterDocument]
 		if rq.isChild() {
 			if parent, err = s.parent(ctx, rq); err != nil {
 				return err
 			}
-			if err := checkParentState(parent); err != nil {
-				return err
-			}
 		}
 		now := s.Now().UTC()
 		batch := s.Database.NewBatch(key.SubscriptionID)
-		if err := t.guardDeletion(s, ctx, rq, parent, batch); err != nil {
-			return err
+		deleting, withCluster := *of.state == hub.Deleting, parent != nil && parent.Value.ProvisioningState == hub.Deleting
+		switch {
+		case deleting && !withCluster:
+			return errDeleting
+		case deleting:
+			running, err := s.runningOperation(ctx, rq, *of.operationID)
+			if err != nil {
+				return err
+			}
+			if running != nil {
+				if rq.isStarterOf(running) {
+					operationID = running.OperationID
+				}
+				return nil
+			}
+			// The deletion of the cluster has marked the child without an operation of its own.
+		case !withCluster:
+			if err := checkParentState(parent); err != nil {
+				return err
+			}
+			if err := t.guardDeletion(s, ctx, rq, parent, batch); err != nil {
+				return err
+			}
 		}
+		next := uuid.NewString()
 		if err := s.Database.Supersede(ctx, batch, *of.operationID, "The operation was superseded by the deletion of the resource.", now); err != nil {
 			return err
 		}
-		*of.state, *of.operationID = initialState(database.DeleteRequest), operationID
+		*of.state, *of.operationID = initialState(database.DeleteRequest), next
 		database.Replace(batch, item)
-		s.addOperation(batch, rq, database.DeleteRequest, t.common(of.resource), operationID, *of.uid, *of.generation, now)
+		s.addOperation(batch, rq, database.DeleteRequest, t.common(of.resource), next, *of.uid, *of.generation, now)
 		if err := batch.Commit(ctx); err != nil {
 			return err
 		}
-		started, document = true, item.Value
+		operationID, started, document = next, true, item.Value
 		return nil
 	})
 	if started {
 		t.dispatch(ctx, s.Dispatcher, &document, true, rq.correlationID)
 	}
-	return started, err
+	return operationID, err
+}
+
+// runningOperation returns the operation of an ID, or nil if there is none or it has ended.
+func (s *Server) runningOperation(ctx context.Context, rq *request, id string) (*database.OperationDocument, error) {
+	if id == "" {
+		return nil, nil
+	}
+	item, err := s.Database.Operations().Find(ctx, database.OperationKey(rq.param(subscriptionParam), s.Location, id))
+	if err != nil || live(item) == nil || item.Value.Status.Terminal() {
+		return nil, err
+	}
+	return &item.Value, nil
 }

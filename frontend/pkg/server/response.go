@@ -17,6 +17,8 @@ import (
 // response records the status of a response.
 type response struct {
 	http.ResponseWriter
+	// head is set for a HEAD, which ARM's clients use to check whether a resource exists: they expect 204.
+	head   bool
 	status int
 }
 
@@ -54,7 +56,12 @@ func marshal(value any) ([]byte, error) {
 	return json.Marshal(value)
 }
 
+// content responds with JSON. The response to a HEAD has status 204 in place of 200, and the same ETag.
 func (w *response) content(status int, content []byte) {
+	if w.head && status == http.StatusOK {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	header := w.Header()
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	header.Set("Content-Length", strconv.Itoa(len(content)))
@@ -143,40 +150,89 @@ func (s *Server) writeError(rq *request, err error) {
 	}
 }
 
-// preconditions compares If-Match and If-None-Match with the ETag of a resource, which is empty if it does not exist.
-func (rq *request) preconditions(etag string) error {
-	failed := apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource has another ETag.")
-	if condition := strings.Join(rq.http.Header.Values("If-Match"), ","); condition != "" {
-		if etag == "" {
-			return apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource does not exist.")
-		}
-		if !matches(condition, etag, false) {
-			return failed
-		}
-	}
-	if condition := strings.Join(rq.http.Header.Values("If-None-Match"), ","); condition != "" && etag != "" {
-		if strings.TrimSpace(condition) == "*" {
-			return apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource exists.")
-		}
-		if matches(condition, etag, true) {
-			return failed
-		}
+// ifMatch compares If-Match with the ETag of a resource, which is empty if it does not exist.
+func (rq *request) ifMatch(etag string) error {
+	condition := rq.condition("If-Match")
+	switch {
+	case condition == "":
+		return nil
+	case etag == "":
+		return apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource does not exist.")
+	case !matches(condition, etag, false):
+		return errOtherETag
 	}
 	return nil
 }
 
-// matches reports whether a list of ETags contains etag; `*` matches every one. In the strong comparison, which
-// If-Match uses, weak ETags never match. In the weak one, which If-None-Match uses, they match like strong ones (RFC
-// 9110, section 8.8.3.2).
+var errOtherETag = apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource has another ETag.")
+
+// condition returns the value of a header with ETags. Several lines of the header are one list (RFC 9110, section 5.3).
+func (rq *request) condition(header string) string {
+	return strings.TrimSpace(strings.Join(rq.http.Header.Values(header), ","))
+}
+
+// preconditions compares If-Match and If-None-Match of a write with the ETag of a resource, which is empty if it does not exist.
+func (rq *request) preconditions(etag string) error {
+	if err := rq.ifMatch(etag); err != nil {
+		return err
+	}
+	condition := rq.condition("If-None-Match")
+	switch {
+	case etag == "" || !matches(condition, etag, true):
+		return nil
+	case condition == "*":
+		return apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource exists.")
+	}
+	return errOtherETag
+}
+
+// notModified evaluates the conditions of a read of an existing resource, in the order of RFC 9110, section 13.2.2. It returns
+// PreconditionFailed if If-Match does not hold. If If-None-Match does not hold, it responds 304 and returns true.
+func (rq *request) notModified(etag string) (bool, error) {
+	rq.w.Header().Set("ETag", etag)
+	if err := rq.ifMatch(etag); err != nil {
+		return false, err
+	}
+	if !matches(rq.condition("If-None-Match"), etag, true) {
+		return false, nil
+	}
+	rq.w.WriteHeader(http.StatusNotModified)
+	return true, nil
+}
+
+// matches reports whether a condition is `*`, or a list of ETags that contains etag. In the strong comparison, which If-Match
+// uses, weak ETags never match. In the weak one, which If-None-Match uses, they match like strong ones (RFC 9110, section
+// 8.8.3.2). An element of the list that is no ETag matches nothing.
 func matches(condition, etag string, weak bool) bool {
-	for candidate := range strings.SplitSeq(condition, ",") {
-		candidate = strings.TrimSpace(candidate)
+	if condition == "*" {
+		return true
+	}
+	for condition != "" {
+		var candidate string
+		candidate, condition = nextETag(condition)
 		if weak {
 			candidate = strings.TrimPrefix(candidate, "W/")
 		}
-		if candidate == "*" || candidate == etag {
+		if candidate != "" && candidate == etag {
 			return true
 		}
 	}
 	return false
+}
+
+// nextETag returns the first element of a list of ETags, and the rest of the list. The text of an ETag may contain commas. The
+// element is empty if it is no ETag.
+func nextETag(list string) (etag, rest string) {
+	list = strings.TrimLeft(list, " \t,")
+	quoted := strings.TrimPrefix(list, "W/")
+	if strings.HasPrefix(quoted, `"`) {
+		if end := strings.IndexByte(quoted[1:], '"'); end >= 0 {
+			etag = list[:len(list)-len(quoted)+end+2]
+		}
+	}
+	after, rest, _ := strings.Cut(list[len(etag):], ",")
+	if strings.Trim(after, " \t") != "" {
+		return "", rest
+	}
+	return etag, rest
 }

@@ -17,9 +17,11 @@ type responseCache struct {
 // responseKey identifies a resource, by its type and lower-case ID, at an api-version.
 type responseKey struct{ resourceType, id, version string }
 
-// cachedResponse is an encoded response and its ETag. content is immutable. The zero value stands for no response.
+// cachedResponse is an encoded response with the ETag and the ID of its resource. content is immutable. The zero value stands for
+// no response.
 type cachedResponse struct {
 	etag    string
+	id      string
 	content []byte
 }
 
@@ -63,5 +65,5 @@ func (s *responseCache) drop(key responseKey) {
 
 // weight returns the approximate memory of an entry in bytes.
 func weight(key responseKey, of cachedResponse) int {
-	return 256 + len(key.id) + len(of.etag) + len(of.content)
+	return 256 + len(key.id) + len(of.etag) + len(of.id) + len(of.content)
 }

@@ -10,7 +10,7 @@ func TestResponseCacheIsBounded(t *testing.T) {
 	s := newResponseCache()
 	for i := range 200 {
 		key := responseKey{"type", fmt.Sprint(i % 150), "version"}
-		s.put(key, cachedResponse{fmt.Sprint(i), make([]byte, responseCacheBytes/100)})
+		s.put(key, cachedResponse{fmt.Sprint(i), "/id", make([]byte, responseCacheBytes/100)})
 		if got := s.get(key); got.etag != fmt.Sprint(i) {
 			t.Fatalf("%q is the newest response, want %d", got.etag, i)
 		}

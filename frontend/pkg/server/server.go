@@ -140,7 +140,7 @@ func New(c Config) *Server {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.runLayers(r.Context(), &request{http: r, w: &response{ResponseWriter: w}}, s.layers)
+	s.runLayers(r.Context(), &request{http: r, w: &response{ResponseWriter: w, head: r.Method == http.MethodHead}}, s.layers)
 }
 
 func (s *Server) runLayers(ctx context.Context, rq *request, layers []layer) {

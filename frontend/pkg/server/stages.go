@@ -263,7 +263,7 @@ func readSubscription(s *Server, ctx context.Context, rq *request) error {
 	case hub.Registered:
 		return nil
 	case hub.Warned, hub.Suspended:
-		if rq.http.Method == http.MethodGet || rq.http.Method == http.MethodDelete {
+		if !rq.writes() || rq.http.Method == http.MethodDelete {
 			return nil
 		}
 		return apierror.New(apierror.SubscriptionConflict, "The request is not allowed while the subscription is %s.", state).WithTarget(target)

@@ -118,7 +118,9 @@ func (s *Server) getSubscription(ctx context.Context, rq *request) error {
 	if item == nil || item.Removed != nil {
 		return apierror.New(apierror.SubscriptionNotFound, "The subscription %s was not found.", rq.param(subscriptionParam))
 	}
-	rq.w.Header().Set("ETag", item.ETag)
+	if unchanged, err := rq.notModified(item.ETag); unchanged || err != nil {
+		return err
+	}
 	return rq.w.json(http.StatusOK, item.Value.Subscription)
 }
 
