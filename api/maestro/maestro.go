@@ -122,6 +122,38 @@ const (
 	RemovedReplaced = "Replaced"
 )
 
+// ConditionRefused is a condition type that hcpmesh's agent adds to a manifest that the API server of the management cluster refuses
+// permanently: applying the same manifest again cannot succeed until a person changes the manifest or the management cluster. It is True,
+// with a reason below, while the manifest's condition Applied is False for the same generation. RefusalMessage formats its message. Other
+// servers and agents do not know it; their reasons of the condition Applied stay as published.
+const ConditionRefused = "Refused"
+
+// Reasons of ConditionRefused.
+const (
+	// RefusedInvalid: the object violates the schema or a rule of its kind.
+	RefusedInvalid = "Invalid"
+	// RefusedMalformed: the request cannot be read, for example because a field has another type or is unknown.
+	RefusedMalformed = "Malformed"
+	// RefusedByPolicy: a ValidatingAdmissionPolicy or an admission webhook denies the object.
+	RefusedByPolicy = "DeniedByPolicy"
+	// RefusedUnknownKind: the API server does not serve the kind.
+	RefusedUnknownKind = "UnknownKind"
+	// RefusedTooLarge: the object exceeds the size that the API server accepts.
+	RefusedTooLarge = "TooLarge"
+)
+
+// RefusalMessage returns the message of ConditionRefused. Its first line has the paths of the refused fields, separated by spaces. The rest
+// is the API server's message.
+func RefusalMessage(fields []string, text string) string {
+	return strings.Join(fields, " ") + "\n" + text
+}
+
+// ParseRefusal returns the parts of a message that RefusalMessage has formatted.
+func ParseRefusal(message string) (fields []string, text string) {
+	line, text, _ := strings.Cut(message, "\n")
+	return strings.Fields(line), text
+}
+
 // Reasons of ConditionDelivered.
 const (
 	DeliveredTooLarge       = "TooLarge"

@@ -135,13 +135,13 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		return false, nil
 	}
 	validator := secretOpener{auth.NewFactory(config, c.kube, works, a.o.Consumer, c.mapper).NewExecutorValidator(ctx, false), a.o.Consumer, a.o.SecretKeys}
-	apply := manifestcontroller.NewManifestWorkController(c.dynamic, c.kube, c.extensions, hub, works, lister,
+	apply := manifestcontroller.NewManifestWorkController(observedClient{c.dynamic}, c.kube, c.extensions, hub, works, lister,
 		appliedClient, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
 	removals.apply = func(work string, after time.Duration) { apply.SyncContext().Queue().AddAfter(work, after) }
 	removals.status = func(work string) { status.SyncContext().Queue().Add(work) }
 	register := &applier{finalizer: finalizer, lister: lister, applied: removals}
 	return []runner{
-		{controller: apply, wrap: removals.reportAfter(retryApply(locks.guard(register.prepare), lister, apply.SyncContext().Queue))},
+		{controller: apply, syncContext: withAttempt, wrap: removals.reportAfter(retryApply(locks.guard(register.prepare), lister, apply.SyncContext().Queue))},
 		{controller: status, wrap: locks.guard(ifExists)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
 			wrap: locks.guard(beforeFinalizing)},

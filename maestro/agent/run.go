@@ -26,6 +26,8 @@ type runner struct {
 	synced     []cache.InformerSynced
 	// wrap is called instead of each sync and may call it; nil syncs unconditionally.
 	wrap func(ctx context.Context, key string, sync func() error) error
+	// syncContext returns the context of one sync; nil passes the context of the runner.
+	syncContext func(context.Context) context.Context
 	// backoff limits the rate of retries of a failed sync.
 	backoff workqueue.TypedRateLimiter[string]
 	log     *slog.Logger
@@ -62,6 +64,9 @@ func (r runner) run(ctx context.Context) {
 
 func (r runner) process(ctx context.Context, key string) {
 	queue := r.controller.SyncContext().Queue()
+	if r.syncContext != nil {
+		ctx = r.syncContext(ctx)
+	}
 	sync := func() error { return r.controller.Sync(ctx, r.controller.SyncContext(), key) }
 	var err error
 	if r.wrap == nil {

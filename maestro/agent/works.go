@@ -234,7 +234,7 @@ func (w *works) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface,
 }
 
 // Patch implements ManifestWorkInterface. The controllers set the status and, at the end of a deletion, remove the finalizer.
-func (w *works) Patch(_ context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*workv1.ManifestWork, error) {
+func (w *works) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*workv1.ManifestWork, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, ok := w.byName[name]
@@ -251,6 +251,7 @@ func (w *works) Patch(_ context.Context, name string, kind types.PatchType, data
 	if utils.IsStatusPatch(subresources) {
 		changed := last.DeepCopy()
 		changed.Status = next.Status
+		attemptOf(ctx).report(changed.Status.ResourceStatus.Manifests, changed.Generation)
 		w.put(changed, watch.Modified)
 		w.changed(name)
 		return changed.DeepCopy(), nil
