@@ -1,6 +1,46 @@
 // Package clustercondition names the conditions of clusters that Cluster Service reports and other services interpret.
 package clustercondition
 
+import (
+	"regexp"
+	"strings"
+)
+
+// Applied is False with the reason ApplyRefused if the API server of the management cluster permanently refuses the desired state: a person
+// must change the desired state or the management cluster. RefusedMessage formats its message. Node pools and external authentications have
+// the condition too.
+const (
+	Applied      = "Applied"
+	ApplyRefused = "ApplyRefused"
+)
+
+// RefusedMessage returns the message of ApplyRefused. Properties are the ARM properties of the resource that the API server refuses; there
+// are none if no property of the resource is the cause.
+func RefusedMessage(properties []string, text string) string {
+	if len(properties) == 0 {
+		return text
+	}
+	return strings.Join(properties, ", ") + ": " + text
+}
+
+// refusedProperty matches an ARM property in a message of ApplyRefused.
+var refusedProperty = regexp.MustCompile(`^(name|location|properties(\.[a-zA-Z]+|\[[a-z0-9-]+\])*)$`)
+
+// RefusedProperties returns the properties in a message of ApplyRefused.
+func RefusedProperties(message string) []string {
+	list, _, found := strings.Cut(message, ": ")
+	if !found {
+		return nil
+	}
+	properties := strings.Split(list, ", ")
+	for _, p := range properties {
+		if !refusedProperty.MatchString(p) {
+			return nil
+		}
+	}
+	return properties
+}
+
 // IdentitiesRead is False with the reason IdentityNotFound if user-assigned identities of a cluster do not exist. Its message
 // then contains the ARM property path of each. Otherwise the cluster does not have the condition.
 const (

@@ -21,7 +21,8 @@ var workDrifts = map[string]struct {
 	"Removed":      {"management-cluster", true, "Another client removed it. The agent applies it again: 'hcpctl explain {cluster}'."},
 	"BeingRemoved": {"management-cluster", false, "Another client deletes it. The agent applies it again when it is gone: 'hcpctl explain {cluster}'."},
 	"Replaced":     {"management-cluster", false, "The control plane was rebuilt without its data. An SRE must decide: 'hcpctl explain {cluster}'."},
-	"NotApplied":   {"management-cluster", true, "The management cluster rejects the manifests. The agent retries: 'hcpctl explain {cluster}'."},
+	"ApplyRefused": {"management-cluster", false, "The management cluster permanently refuses the manifests. A person must act: 'hcpctl explain {cluster}'."},
+	"NotApplied":   {"management-cluster", true, "The management cluster does not accept the manifests. The agent retries: 'hcpctl explain {cluster}'."},
 }
 
 // addWorkDrift adds the works that differ from Maestro and from the management clusters.

@@ -125,7 +125,8 @@ type Work struct {
 	Missing bool `protobuf:"varint,17,opt,name=missing,proto3" json:"missing,omitempty"`
 	// How the layers below Cluster Service differ from the work, empty if they do not: Refused (Maestro rejects it),
 	// Unpublished (publishing fails), Removed, BeingRemoved (by another client than the agent), Replaced (by a HostedCluster
-	// that no SRE accepted), NotApplied (the management cluster rejects it).
+	// that no SRE accepted), ApplyRefused (the API server of the management cluster permanently refuses it), NotApplied (applying
+	// it fails, and a retry can succeed).
 	Drift string `protobuf:"bytes,18,opt,name=drift,proto3" json:"drift,omitempty"`
 	// The ARM resource ID of the cluster; set only in lists of works with drift.
 	ClusterResourceId string `protobuf:"bytes,19,opt,name=cluster_resource_id,json=clusterResourceId,proto3" json:"cluster_resource_id,omitempty"`

@@ -39,7 +39,10 @@ const (
 	CodeRevocationFailed     = "RevocationFailed"
 	// CodeControlPlaneLost is the removal of a control plane together with its data.
 	CodeControlPlaneLost = "ControlPlaneLost"
-	codeMultipleErrors   = "MultipleErrorsOccurred"
+	// CodeDesiredStateRefused is a desired state that the API server of the management cluster refuses permanently. The frontend should
+	// have refused it, so the fault is the service's.
+	CodeDesiredStateRefused = "DesiredStateRefused"
+	codeMultipleErrors      = "MultipleErrorsOccurred"
 )
 
 // internalMessage is the message for a fault of the service.
@@ -201,6 +204,27 @@ func ControlPlaneLost(report *clusterservice.Report) *database.OperationError {
 	return failure
 }
 
+// The messages of CodeDesiredStateRefused, for a property that the customer can choose otherwise and without one.
+const (
+	refusedPropertyMessage = "The service cannot apply this value, and repeating the request does not help. Choose another value; if the property cannot be changed, delete the resource and create it again. Until then the resource keeps what was applied before. The engineers of the service are notified."
+	refusedMessage         = "The service cannot apply the requested state, and repeating the request does not help. The resource keeps what was applied before. The fault is in the service and not in the request. The engineers of the service are notified."
+)
+
+// desiredStateRefused returns the error for a permanent refusal, with one target for each refused property.
+func desiredStateRefused(message string) database.OperationError {
+	var details []database.OperationError
+	for _, property := range clustercondition.RefusedProperties(message) {
+		details = append(details, database.OperationError{Code: CodeDesiredStateRefused, Message: refusedPropertyMessage, Target: property})
+	}
+	switch len(details) {
+	case 0:
+		return database.OperationError{Code: CodeDesiredStateRefused, Message: refusedMessage}
+	case 1:
+		return details[0]
+	}
+	return database.OperationError{Code: codeMultipleErrors, Message: fmt.Sprintf("%d errors occurred", len(details)), Details: details}
+}
+
 // FromReport returns the error of a resource that Cluster Service reports as failed. Its cause is the first condition that
 // explains the failure.
 func FromReport(report *clusterservice.Report) *database.OperationError {
@@ -210,7 +234,10 @@ func FromReport(report *clusterservice.Report) *database.OperationError {
 				continue
 			}
 			failure := row.failure
-			if failure.Code == "" {
+			switch {
+			case condition.Type == clustercondition.Applied && condition.Reason == clustercondition.ApplyRefused:
+				failure = desiredStateRefused(condition.Message)
+			case failure.Code == "":
 				failure = internalFailure()
 			}
 			failure.Cause = clip(fmt.Sprintf("%s=%s %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message))

@@ -105,6 +105,25 @@ func TestFromReport(t *testing.T) {
 			[]hub.Condition{condition("Placed", "True", "Placed", "Placed on provision shard mgmt-1."), condition("Applied", "False", "Refused", "refused: the bundle has 612352 bytes")},
 			&database.OperationError{Code: "InternalServerError", Message: internalMessage, Cause: "Applied=False Refused: refused: the bundle has 612352 bytes"},
 		},
+		"a property is refused": {
+			"the customer can choose another value",
+			[]hub.Condition{condition("Applied", "False", "ApplyRefused", "properties.taints[2].key: NodePool x: spec.taints[2].key: Invalid value"), condition("Available", "False", "x", "x")},
+			&database.OperationError{Code: "DesiredStateRefused", Message: refusedPropertyMessage, Target: "properties.taints[2].key",
+				Cause: "Applied=False ApplyRefused: properties.taints[2].key: NodePool x: spec.taints[2].key: Invalid value"},
+		},
+		"several properties are refused": {
+			"each has an error",
+			[]hub.Condition{condition("Applied", "False", "ApplyRefused", "properties.replicas, properties.platform.vmSize: NodePool x: no")},
+			&database.OperationError{Code: "MultipleErrorsOccurred", Message: "2 errors occurred", Details: []database.OperationError{
+				{Code: "DesiredStateRefused", Message: refusedPropertyMessage, Target: "properties.replicas"},
+				{Code: "DesiredStateRefused", Message: refusedPropertyMessage, Target: "properties.platform.vmSize"}},
+				Cause: "Applied=False ApplyRefused: properties.replicas, properties.platform.vmSize: NodePool x: no"},
+		},
+		"no property is refused": {
+			"only the service can act on it",
+			[]hub.Condition{condition("Applied", "False", "ApplyRefused", "HostedCluster x: spec.release.image: Invalid value")},
+			&database.OperationError{Code: "DesiredStateRefused", Message: refusedMessage, Cause: "Applied=False ApplyRefused: HostedCluster x: spec.release.image: Invalid value"},
+		},
 		"the configuration is invalid": {
 			"it is the customer's, and more specific than the others",
 			[]hub.Condition{condition("Degraded", "True", "InvalidConfiguration", "x"), condition("Valid", "False", "InvalidConfiguration", `Get "https://issuer": dial tcp: no such host`)},
@@ -141,7 +160,7 @@ var key = regexp.MustCompile(`\[[^\]]*\]`)
 // messages returns all messages for rejections and reports.
 func messages() []string {
 	all := slices.Concat(slices.Collect(maps.Values(kindMessages)), slices.Collect(maps.Values(propertyMessages)),
-		[]string{internalMessage, Deleting().Message, "The cluster of the resource is being deleted."})
+		[]string{internalMessage, refusedMessage, refusedPropertyMessage, Deleting().Message, "The cluster of the resource is being deleted."})
 	for _, row := range conditionFailures {
 		all = append(all, row.failure.Message)
 	}
@@ -227,6 +246,7 @@ func FuzzFromRejection(f *testing.F) {
 // planes, the customer sees only messages of this package.
 func FuzzFromReport(f *testing.F) {
 	f.Add("Applied", "False", "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000")
+	f.Add("Applied", "False", "ApplyRefused", "properties.taints[0].key, location: NodePool x: spec.taints[0].key: Invalid value")
 	f.Add("Valid", "False", "InvalidConfiguration", `Get "https://issuer/.well-known/openid-configuration": x509: certificate signed by unknown authority`)
 	f.Add("Issued", "False", "WrongCertificate", "x509: malformed certificate")
 	f.Add("Degraded", "True", "", "ocm-0123456789abcdef/demo: deployment kube-apiserver is not available")

@@ -87,7 +87,7 @@ type System struct {
 	receiver  *delivery.Receiver
 	expirer   *expirer.Expirer
 	agents    *delivery.Agents
-	lost      *delivery.LostControlPlanes
+	awaited   *delivery.AwaitedActions
 	renewer   *renewer.Renewer
 	resealer  *resealer.Resealer
 	deletions *deletionmonitor.Monitor
@@ -115,7 +115,7 @@ func NewSystem(o SystemOptions) *System {
 		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
 	s.placer = placer.New(placer.Options{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
 	s.agents = &delivery.Agents{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
-	s.lost = &delivery.LostControlPlanes{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
+	s.awaited = &delivery.AwaitedActions{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
 	s.upgrader = upgrader.New(upgrader.Options{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
 		Interval: o.Upgrade, Metrics: o.Metrics, Log: o.Log})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
@@ -172,7 +172,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.resealer.Run, s.agents.Run, s.lost.Run, s.deletions.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.resealer.Run, s.agents.Run, s.awaited.Run, s.deletions.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	if s.azure != nil {

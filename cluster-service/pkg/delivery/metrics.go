@@ -20,6 +20,7 @@ type Metrics struct {
 	pending   prometheus.Gauge
 	removals  *prometheus.CounterVec
 	lost      prometheus.Gauge
+	refused   prometheus.Gauge
 	// heartbeats, capacity and clusters have one series per provision shard, the first only after the agent's first heartbeat.
 	// states has one series per provision shard and state. shown are the exported shards.
 	heartbeats, capacity, clusters, states *prometheus.GaugeVec
@@ -37,12 +38,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		pending:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_maestro_statuses_pending", Help: "Works whose newest status is not stored yet."}),
 		removals:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_objects_removed_total", Help: "Applied objects that another client removed from a management cluster, by kind and provision shard. The replica that receives the report counts it."}, []string{"kind", "shard"}),
 		lost:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_control_planes_lost", Help: "Installed clusters whose control plane was removed, and for which an SRE must decide whether its successor is accepted. Every replica counts all of them."}),
+		refused:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_works_refused", Help: "Works that Maestro or the API server of a management cluster refuses permanently: a person must change the desired state or the management cluster. Every replica counts all of them."}),
 		heartbeats: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_agent_last_heartbeat_seconds", Help: "Time of the last heartbeat of the agent of each provision shard, as Unix time. Every replica exports all of them."}, []string{"shard"}),
 		capacity:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_capacity", Help: "Most clusters that each provision shard accepts. Every replica exports all of them."}, []string{"shard"}),
 		clusters:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_clusters", Help: "Clusters on each provision shard, with those in creation and deletion. Every replica exports all of them."}, []string{"shard"}),
 		states:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_state", Help: "1 for the state of each provision shard for new clusters and 0 for its other states. Every replica exports all of them."}, []string{"shard", "state"}),
 	}
-	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending, m.removals, m.lost, m.heartbeats, m.capacity, m.clusters, m.states)
+	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending, m.removals, m.lost, m.refused, m.heartbeats, m.capacity, m.clusters, m.states)
 	return m
 }
 

@@ -46,6 +46,8 @@ type NodeVersion struct {
 type Observed struct {
 	// Applied is the agent's condition on whether all manifests are applied.
 	Applied Condition `json:"applied,omitzero"`
+	// Refusal is the permanent refusal of a manifest; nil if a retry can succeed, and for agents that do not report it.
+	Refusal *Refusal `json:"refusal,omitempty"`
 	// Deleted is true when the management cluster has none of the manifests any more.
 	Deleted bool `json:"deleted,omitempty"`
 	// UID is the identity of the main object.
@@ -162,6 +164,7 @@ func (o *Observed) readManifest(manifest *workv1.ManifestCondition, ofHostedClus
 		if c.Type == workv1.ManifestApplied && c.Status == metav1.ConditionFalse && o.Applied.Status == string(metav1.ConditionFalse) {
 			m := manifest.ResourceMeta
 			o.Applied.Message = clip(fmt.Sprintf("%s %s: %s", m.Kind, m.Name, c.Message))
+			o.readRefusal(manifest, c.ObservedGeneration)
 		}
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
 )
 
 // Credential is the row of a break-glass credential. A credential is requested once and has no generations.
@@ -183,7 +184,7 @@ func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation, canRen
 		succeed(t.revokedBefore(v))
 	case work == nil:
 		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING
-	case work.Refused, work.Observed.Condition(feedback.SignerClassValid).Status == "False":
+	case work.permanentlyRefused(), work.Observed.Condition(feedback.SignerClassValid).Status == "False":
 		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED)
 	case work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True":
 		if succeed(t.takesAway(v.Class)) {
@@ -197,7 +198,7 @@ func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation, canRen
 		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
 	}
 	if work != nil {
-		conditions := []condition{appliedCondition(work)}
+		conditions := []condition{appliedCondition(work, armproperty.Service)}
 		for _, name := range feedback.RevocationConditions {
 			conditions = append(conditions, observedCondition(name, &work.Observed))
 		}
@@ -264,8 +265,8 @@ func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	}
 	failed, denied := seen.Condition(feedback.CertificateFailed), seen.Condition(feedback.CertificateDenied)
 	switch {
-	case work.Refused:
-		fail("Refused", work.Error)
+	case work.permanentlyRefused():
+		fail("Refused", work.refusalText())
 	case failed.Status == "True":
 		fail(failed.Reason, failed.Message)
 	case denied.Status == "True":
@@ -289,7 +290,7 @@ func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	case seen.Certificate != "":
 		issued.message = "Waiting for the API server's serving certificate authority and URL."
 	}
-	s.Conditions = setConditions(s.Conditions, now, 0, appliedCondition(work), issued)
+	s.Conditions = setConditions(s.Conditions, now, 0, appliedCondition(work, armproperty.Service), issued)
 }
 
 // ParseRequest parses a certificate signing request: exactly one PEM block with a valid signature.

@@ -7,6 +7,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
 )
 
 // Region holds the settings of the region that the state machine depends on.
@@ -225,11 +226,11 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && !seen.Namespace.BeingDeleted() && r.azureReady(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
-	// A change of its external authentication or another rendering is being rolled out. That does not change the phase of
-	// the cluster.
+	// A change of its external authentication or another rendering is being rolled out, or the management cluster refuses it.
+	// That does not change the phase of the cluster.
 	case wasReady && s.ObservedGeneration >= c.Generation && !work.Refused:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
-	case work.Refused:
+	case work.Refused, t.clusterWork(work).Refusal() != nil:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
 	// The upgrade that the generation requires was aborted or failed.
 	case wasReady && owed && len(t.ActiveUpgrades()) == 0:
@@ -253,7 +254,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	}
 	before := s.Conditions
 	s.Conditions = setConditions(before, now, work.Generation, append([]condition{
-		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(work)}, observed...)...)
+		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(t.clusterWork(work), armproperty.Cluster)}, observed...)...)
 	s.Conditions = append(s.Conditions, t.customerConditions(now, before, work)...)
 	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
 	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)
@@ -262,7 +263,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	}
 	// Until the identities are read there is no HostedCluster that another layer could wait for.
 	if t.Work(HostedCluster, "") != nil || t.Azure == nil {
-		layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), controlPlane)
+		layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(t.clusterWork(work)), controlPlane)
 	}
 	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
 }
@@ -289,10 +290,13 @@ func activeVersions(seen *feedback.Observed, old []string) []string {
 	return versions
 }
 
-func appliedCondition(w *Work) condition {
+// appliedCondition returns the condition Applied of the resource of a work.
+func appliedCondition(w *Work, resource armproperty.Resource) condition {
 	switch {
 	case w.Refused:
 		return condition{"Applied", "False", "Refused", w.Error}
+	case w.Refusal() != nil:
+		return refusedCondition(w, resource)
 	case w.Applied():
 		return condition{"Applied", "True", "AppliedManifestWorkComplete", "The desired state is applied on the management cluster."}
 	case w.Observed.Applied.Status == "False":
@@ -332,6 +336,8 @@ func managementClusterLayer(w *Work) layer {
 	switch {
 	case w.Applied():
 		return layer{LayerManagementCluster, "Applied", "The desired state is applied on the management cluster."}
+	case w.Refusal() != nil:
+		return layer{LayerManagementCluster, "Refused", w.refusalText()}
 	case w.Observed.Applied.Status == "False":
 		return layer{LayerManagementCluster, "ApplyFailing", w.Observed.Applied.Message}
 	case w.Observed.Missing:
@@ -457,16 +463,18 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 		s.ObservedGeneration = work.Generation
 	case work.Refused:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
-	// The number of nodes may change, and another rendering may be rolled out. A pool that reached its generation stays
-	// ready until a newer one is requested.
+	// The number of nodes may change, and another rendering may be rolled out or refused. A pool that reached its generation
+	// stays ready until a newer one is requested.
 	case wasReady && s.ObservedGeneration >= p.Generation:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+	case work.Refusal() != nil:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
 	case wasReady:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
 	default:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING
 	}
-	s.Conditions = setConditions(s.Conditions, now, work.Generation, appliedCondition(work),
+	s.Conditions = setConditions(s.Conditions, now, work.Generation, appliedCondition(work, armproperty.NodePool),
 		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
 		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen), observedCondition(feedback.UpdatingConfig, seen),
 		observedCondition(feedback.VersionSkew, seen))

@@ -10,7 +10,9 @@ const (
 	DriftBeingRemoved = "BeingRemoved"
 	// DriftReplaced: the HostedCluster or its control-plane namespace is not the one that the cluster was installed with.
 	DriftReplaced = "Replaced"
-	// DriftNotApplied: the management cluster rejects the objects.
+	// DriftApplyRefused: the API server of the management cluster permanently refuses the objects.
+	DriftApplyRefused = "ApplyRefused"
+	// DriftNotApplied: the objects could not be applied, and a retry can succeed.
 	DriftNotApplied = "NotApplied"
 )
 
@@ -28,6 +30,8 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 		return DriftRefused
 	case lost == ControlPlaneReplaced:
 		return DriftReplaced
+	case w.Refusal() != nil:
+		return DriftApplyRefused
 	case w.Observed.Missing, lost == ControlPlaneRemoved:
 		return DriftRemoved
 	case w.Observed.BeingRemoved(), lost == ControlPlaneBeingRemoved:

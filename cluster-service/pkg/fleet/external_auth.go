@@ -8,6 +8,8 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
 // ExternalAuth is the row of an external authentication. It has no work of its own, because it is part of its cluster's
@@ -105,7 +107,9 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 			s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET
 		}
 	case s.ObservedGeneration == a.Generation:
-		// Another change of the cluster is being rolled out; the phase stays.
+		// Another change of the cluster is being rolled out or refused; the phase stays.
+	case work.Refusal() != nil:
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED
 	case s.ObservedGeneration > 0:
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING
 	default:
@@ -113,7 +117,7 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 	}
 	problem := issuerProblemOf(a, seen)
 	s.Conditions = setConditions(s.Conditions, now, a.Generation, externalAuthAvailable(s, problem), externalAuthProgressing(s), externalAuthDegraded(s, work, invalid, problem),
-		appliedCondition(work), validCondition(took, invalid), secretsCondition(s))
+		appliedCondition(work, armproperty.ExternalAuth), validCondition(took, invalid), secretsCondition(s))
 	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid, problem))
 }
@@ -158,6 +162,8 @@ func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedba
 		return condition{"Degraded", "False", "AsExpected", "No problem is reported."}
 	case work.Refused:
 		return condition{"Degraded", "True", "Refused", work.Error}
+	case work.Refusal() != nil:
+		return condition{"Degraded", "True", clustercondition.ApplyRefused, "The service cannot apply the configuration. The control plane keeps the previous one."}
 	}
 	return condition{"Degraded", "True", invalid.Reason, invalid.Message}
 }
@@ -200,7 +206,9 @@ func externalAuthLayer(s *csv1.ExternalAuthStatus, valid feedback.Condition, pro
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
 		return layer{LayerControlPlane, "AwaitingSecret", awaitedMessage(s)}
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED:
-		return layer{LayerControlPlane, "Invalid", valid.Message}
+		if valid.Status == "False" {
+			return layer{LayerControlPlane, "Invalid", valid.Message}
+		}
 	}
 	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane to apply the configuration."}
 }

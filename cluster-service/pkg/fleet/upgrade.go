@@ -256,8 +256,8 @@ func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again b
 		return true
 	case work == nil:
 		return false
-	case work.Refused:
-		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport permanently rejects release "+s.GetToVersion()+": "+work.Error)
+	case work.permanentlyRefused():
+		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, work.refuser()+" permanently rejects release "+s.GetToVersion()+": "+work.refusalText())
 		return false
 	}
 	seen := &work.Observed
@@ -381,8 +381,8 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 	work := t.Work(NodePoolWork, p.UID)
 	switch {
 	case work == nil:
-	case work.Refused:
-		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport permanently rejects release "+s.GetToVersion()+" of node pool "+s.GetNodePool()+": "+work.Error)
+	case work.permanentlyRefused():
+		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, work.refuser()+" permanently rejects release "+s.GetToVersion()+" of node pool "+s.GetNodePool()+": "+work.refusalText())
 	case IsNewer(s.GetToVersion(), p.Release.Version):
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool was returned to version "+p.Release.Version+".")
 	case poolArrived(p, work):

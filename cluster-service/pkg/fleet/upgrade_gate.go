@@ -113,7 +113,7 @@ func judgeReady(t *ClusterAggregate) judgement {
 	switch {
 	case work == nil || t.Cluster.Status.GetObservedGeneration() == 0:
 		j.message = "Waiting for the cluster to be installed."
-	case work.Refused, heldBack(work):
+	case work.permanentlyRefused(), heldBack(work):
 		j.passed = true
 		j.message = "The control plane did not start the rollout of " + t.Cluster.Release.Version + " and accepts a newer release."
 	case !rolledOut(t.Cluster.Release, &work.Observed):

@@ -335,6 +335,10 @@ func TestEndedUpgradeHasNoPlannedSteps(t *testing.T) {
 			work := w.Work(fleet.HostedCluster, "")
 			work.Refused, work.Error = true, "no such image"
 		}, csv1.UpgradeState_UPGRADE_STATE_FAILED, "no such image"},
+		"Not applied": {"the management cluster permanently refuses it", func(w *world, _ *fleet.Upgrade) {
+			work := w.Work(fleet.HostedCluster, "")
+			refuse(work, work.Desired, "spec.release.image")
+		}, csv1.UpgradeState_UPGRADE_STATE_FAILED, "is invalid"},
 		"Pools gone": {"no node pool has to follow", func(w *world, _ *fleet.Upgrade) {
 			w.report(fleet.HostedCluster, "", true)
 			for _, p := range w.Pools {

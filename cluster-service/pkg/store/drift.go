@@ -38,3 +38,13 @@ func scanWorkDrift(row pgx.CollectableRow) (WorkDrift, error) {
 	}
 	return d, err
 }
+
+// PermanentlyRefusedWorks returns the number of works that Maestro or a management cluster refuses until a person acts. It uses the index of
+// works that differ from the layers below.
+func (s *Store) PermanentlyRefusedWorks(ctx context.Context) (count int, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM works WHERE drift <> '' AND drift IN ($1, $2)", fleet.DriftRefused, fleet.DriftApplyRefused).Scan(&count)
+	if err != nil {
+		return 0, fmt.Errorf("counting refused works: %w", err)
+	}
+	return count, nil
+}

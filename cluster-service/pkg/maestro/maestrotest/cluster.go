@@ -13,6 +13,8 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"k8s.io/client-go/util/jsonpath"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
 // Object is a Kubernetes object.
@@ -121,10 +123,17 @@ func (s *Server) report(r *Resource, calls int, reconcile Reconciler) (again boo
 		if missing {
 			available = "False"
 		}
-		manifest := map[string]any{"conditions": []any{condition, map[string]any{"type": "Available", "status": available}}, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
+		conditions := []any{map[string]any{"type": "Available", "status": available}}
+		refused := s.refusal(object, r.Version)
+		if refused != nil {
+			conditions, condition = append(conditions, refused...), notApplied("AppliedManifestWorkFailed", r.Version)
+		} else {
+			conditions = append(conditions, map[string]any{"type": "Applied", "status": "True", "reason": "AppliedManifestComplete", "observedGeneration": r.Version})
+		}
+		manifest := map[string]any{"conditions": conditions, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
 			"kind": object["kind"], "name": id.Name, "namespace": id.Namespace}}
-		if missing {
-			// Agents keep the last values of an object that does not exist.
+		if missing || refused != nil {
+			// Agents keep the last values of an object that does not exist, and the API server keeps the last accepted object.
 			manifest["statusFeedback"] = map[string]any{"values": r.values[id]}
 		} else if rules := config.FeedbackRules; len(rules) > 0 {
 			again = reconcile(object, calls) || again
@@ -148,6 +157,24 @@ func (s *Server) report(r *Resource, calls int, reconcile Reconciler) (again boo
 	r.sequence++
 	s.broadcast(r)
 	return again
+}
+
+// notApplied returns the condition Applied of what is not applied.
+func notApplied(reason string, version int64) Object {
+	return Object{"type": "Applied", "status": "False", "reason": reason, "observedGeneration": version}
+}
+
+// refusal returns the conditions of an object that the rules of its kind refuse, as hcpmesh's agent reports them; nil if they accept it.
+func (s *Server) refusal(object Object, version int64) []any {
+	if s.refuse == nil {
+		return nil
+	}
+	field, message := s.refuse(object)
+	if message == "" {
+		return nil
+	}
+	return []any{notApplied("AppliedManifestFailed", version), Object{"type": maestroapi.ConditionRefused, "status": "True", "reason": maestroapi.RefusedInvalid,
+		"message": maestroapi.RefusalMessage([]string{field}, message), "observedGeneration": version}}
 }
 
 // evaluate reads a JSON path as the work agent does. It returns raw JSON for values that are not text, numbers or booleans.

@@ -78,6 +78,8 @@ type Server struct {
 	stopped chan struct{}
 	// held are the deletions that are not confirmed, by the name of the bundle.
 	held map[string]*hold
+	// refuse returns the message with which the API servers permanently refuse an object, and the refused field.
+	refuse func(object Object) (field, message string)
 }
 
 // hold delays the confirmation of a deletion: until its finalizers are removed if it has any, and until Release otherwise.
@@ -128,6 +130,14 @@ func (s *Server) Fault(fault func(action string, r *Resource) (before, after err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
+}
+
+// Refuse sets the rules of the kinds on all management clusters: refuse returns the field and the message for an object that is permanently
+// refused, and empty strings for all others. A nil refuse accepts all objects. Bundles are applied with the new rules at their next change.
+func (s *Server) Refuse(refuse func(object Object) (field, message string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
 }
 
 // Resources returns the stored bundles by ID.
