@@ -20,6 +20,8 @@ type Entry struct {
 	Default string
 	// ReadOnly is set for fields that are written and never read, Implied for fields that are neither written nor read.
 	ReadOnly, Implied bool
+	// NotStored is set for fields whose value in responses is not that of the last body: it is observed, or absent.
+	NotStored bool
 	// AtMost is the most entries of a list or a map that a body can set; 0 for all other fields.
 	AtMost int
 	// Notes list further properties, such as "immutable at this version".
@@ -64,6 +66,7 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.defaultIfNull {
 			entry.Notes = append(entry.Notes, "default if a PATCH has null")
 		}
+		entry.NotStored = field.shown != nil || field.notShown
 		if field.shown != nil {
 			entry.Notes = append(entry.Notes, "in responses from the reported status")
 		}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"testing"
@@ -70,15 +71,28 @@ func TestClusterLifecycle(t *testing.T) {
 	})
 
 	t.Run("tags", func(t *testing.T) {
-		if _, err := c.Patch(ctx, id, armresources.GenericResource{Tags: map[string]*string{"made-by": to.Ptr("e2e"), "team": to.Ptr("blue")}}); err != nil {
-			t.Fatal(err)
-		}
-		got, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Tags["team"] == nil || *got.Tags["team"] != "blue" {
-			t.Errorf("tags %v", got.Tags)
+		// A PATCH merges tags: those that it does not have stay, and null removes one.
+		for _, step := range []struct {
+			patch map[string]*string
+			want  map[string]string
+		}{
+			{map[string]*string{"team": to.Ptr("blue")}, map[string]string{"made-by": "e2e", "team": "blue"}},
+			{map[string]*string{"team": nil}, map[string]string{"made-by": "e2e"}},
+		} {
+			if _, err := c.Patch(ctx, id, armresources.GenericResource{Tags: step.patch}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tags := map[string]string{}
+			for name, value := range got.Tags {
+				tags[name] = *value
+			}
+			if !maps.Equal(tags, step.want) {
+				t.Errorf("tags %v, want %v", tags, step.want)
+			}
 		}
 	})
 

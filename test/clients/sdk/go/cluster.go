@@ -226,6 +226,16 @@ func (d *day) updateCluster(ctx context.Context) error {
 	if len(same.Tags) != 2 || *same.Properties.NodeDrainTimeoutMinutes != 45 {
 		return fmt.Errorf("unexpected result of writing back: %s", body)
 	}
+
+	// The service merges the tags of a PATCH. Null removes one.
+	poller, err = d.clusters.BeginUpdate(ctx, d.task.ResourceGroup, "typed", sdk.HcpOpenShiftClusterUpdate{Tags: map[string]*string{"mood": nil}}, nil)
+	result, body, err = finish(ctx, poller, err)
+	if err != nil {
+		return fmt.Errorf("removing a tag: %w", err)
+	}
+	if len(result.Tags) != 1 || *result.Tags["made-by"] != "sdk" {
+		return fmt.Errorf("unexpected result of removing a tag: %s", body)
+	}
 	return nil
 }
 

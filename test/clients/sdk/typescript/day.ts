@@ -203,6 +203,10 @@ export class Day {
     this.#created("typed", same);
     assert.deepEqual(same.tags, tags);
     assert.equal(same.properties!.nodeDrainTimeoutMinutes, 45);
+
+    // The service merges the tags of a PATCH.
+    const merged = await (await this.#clusters.beginUpdate(this.#group, "typed", { tags: { mood: "better" } })).pollUntilDone();
+    assert.deepEqual(merged.tags, { ...tags, mood: "better" });
   }
 
   async #manageNodePools(): Promise<void> {

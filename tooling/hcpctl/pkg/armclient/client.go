@@ -137,6 +137,12 @@ func (c *Client) ExternalAuthID(cluster, name string) string {
 // Do sends a request through the pipeline and decodes the response. It adds the api-version of the resource provider to a path
 // without one.
 func (c *Client) Do(ctx context.Context, method, path string, body any) (Resource, error) {
+	decoded, _, err := c.do(ctx, method, path, body)
+	return decoded, err
+}
+
+// do is Do, which also returns the header of the response.
+func (c *Client) do(ctx context.Context, method, path string, body any) (Resource, http.Header, error) {
 	if !strings.Contains(path, "api-version=") {
 		path += "?api-version=" + APIVersion
 	}
@@ -146,34 +152,40 @@ func (c *Client) Do(ctx context.Context, method, path string, body any) (Resourc
 	}
 	request, err := runtime.NewRequest(ctx, method, target)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if body != nil {
 		if err := runtime.MarshalAsJSON(request, body); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	response, err := c.pipeline.Do(request)
 	if err != nil {
-		return nil, Explain(err)
+		return nil, nil, Explain(err)
 	}
 	if !runtime.HasStatusCode(response, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent) {
-		return nil, Explain(runtime.NewResponseError(response))
+		return nil, nil, Explain(runtime.NewResponseError(response))
 	}
 	data, err := runtime.Payload(response)
 	if err != nil || len(data) == 0 {
-		return nil, err
+		return nil, response.Header, err
 	}
 	var decoded Resource
 	if err := json.Unmarshal(data, &decoded); err != nil {
-		return nil, fmt.Errorf("reading the response of ARM: %w", err)
+		return nil, nil, fmt.Errorf("reading the response of ARM: %w", err)
 	}
-	return decoded, nil
+	return decoded, response.Header, nil
 }
 
 // Get returns a resource by its ID.
 func (c *Client) Get(ctx context.Context, id string) (Resource, error) {
 	return c.Do(ctx, http.MethodGet, id, nil)
+}
+
+// GetWithETag returns a resource by its ID, and its ETag; empty if the service has none.
+func (c *Client) GetWithETag(ctx context.Context, id string) (Resource, string, error) {
+	resource, header, err := c.do(ctx, http.MethodGet, id, nil)
+	return resource, header.Get("ETag"), err
 }
 
 // List returns all pages of a list.
@@ -255,14 +267,18 @@ func (c *Client) Put(ctx context.Context, id string, body Resource) (Operation, 
 	return operation[armresources.ClientCreateOrUpdateByIDResponse]{poller, response}, nil
 }
 
-// Patch starts to update a resource.
-func (c *Client) Patch(ctx context.Context, id string, body Resource) (Operation, error) {
+// Patch starts to update a resource with a merge patch (RFC 7396). With an ETag, the request is accepted only if the resource still has it.
+func (c *Client) Patch(ctx context.Context, id string, body Resource, etag string) (Operation, error) {
 	generic, err := asGeneric(body)
 	if err != nil {
 		return nil, err
 	}
 	var response *http.Response
-	poller, err := c.resources.BeginUpdateByID(policy.WithCaptureResponse(ctx, &response), id, APIVersion, generic, nil)
+	ctx = policy.WithCaptureResponse(ctx, &response)
+	if etag != "" {
+		ctx = policy.WithHTTPHeader(ctx, http.Header{"If-Match": {etag}})
+	}
+	poller, err := c.resources.BeginUpdateByID(ctx, id, APIVersion, generic, nil)
 	if err != nil {
 		return nil, Explain(err)
 	}
@@ -397,6 +413,12 @@ func (c *Client) Ensure(ctx context.Context, location string) error {
 func IsNotFound(err error) bool {
 	var failed *Failed
 	return errors.As(err, &failed) && failed.Status == http.StatusNotFound
+}
+
+// IsPreconditionFailed reports whether ARM responded that the condition of a request does not hold.
+func IsPreconditionFailed(err error) bool {
+	var failed *Failed
+	return errors.As(err, &failed) && failed.Status == http.StatusPreconditionFailed
 }
 
 // Failed is an error response of ARM.

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
@@ -32,14 +31,14 @@ func (e *environment) cluster() *cobra.Command {
 
 func (e *environment) clusterCreate() *cobra.Command {
 	var version, channel string
-	var tags []string
+	var tags tagFlag
 	c := e.create(clusters(), func(names []string, location string) (armclient.Resource, error) {
 		return clusterTemplate(e.arm.Subscription, e.arm.Group, names[0], location, version, channel), nil
-	}, func(body armclient.Resource) (err error) {
-		if len(tags) > 0 {
-			body["tags"], err = parseTags(tags)
+	}, func(body armclient.Resource) error {
+		if len(tags.changes) > 0 {
+			body["tags"] = tags.patch(nil)
 		}
-		return err
+		return nil
 	})
 	c.Long = `Create a cluster and wait for the operation to complete.
 
@@ -47,7 +46,7 @@ Without --file the cluster has the defaults of the api-version, and subnets and 
 not check that they exist in Azure. With --file the body of the request is the file, in YAML or JSON.`
 	c.Flags().StringVar(&version, "version", "4.20", "OpenShift `version` as MAJOR.MINOR")
 	c.Flags().StringVar(&channel, "channel-group", "stable", "channel `group`")
-	c.Flags().StringArrayVar(&tags, "tag", nil, "tag as `KEY=VALUE`; repeatable")
+	c.Flags().Var(&tags, "tag", "tag as `KEY=VALUE`; repeatable")
 	return c
 }
 
@@ -72,38 +71,12 @@ func (e *environment) clusterList() *cobra.Command {
 }
 
 func (e *environment) clusterUpdate() *cobra.Command {
-	var tags []string
-	c := e.operate(clusters(), clusters().of("update")+" --tag KEY=VALUE", "Update the tags of a cluster",
-		func(ctx context.Context, client *armclient.Client, id string, _ []string) (armclient.Operation, error) {
-			changed, err := parseTags(tags)
-			if err != nil {
-				return nil, err
-			}
-			// ARM replaces all tags, so the request contains the unchanged ones as well.
-			current, err := client.Get(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			merged := map[string]any{}
-			if before, ok := current["tags"].(map[string]any); ok {
-				merged = before
-			}
-			for key, value := range changed {
-				if value == nil {
-					delete(merged, key)
-					continue
-				}
-				merged[key] = value
-			}
-			return client.Patch(ctx, id, armclient.Resource{"tags": merged})
-		})
-	c.Flags().StringArrayVar(&tags, "tag", nil, "tag as `KEY=VALUE`, or KEY- to remove it; repeatable")
-	c.PreRunE = func(*cobra.Command, []string) error {
-		if len(tags) == 0 {
-			return errors.New("--tag is required")
-		}
-		return nil
-	}
+	tags := tagFlag{removes: true}
+	c := e.update(clusters(), "update", "Update the tags of a cluster", func(current armclient.Resource) (armclient.Resource, error) {
+		return armclient.Resource{"tags": tags.patch(current)}, nil
+	})
+	c.Flags().Var(&tags, "tag", "tag as `KEY=VALUE`, or KEY- to remove it; repeatable")
+	_ = c.MarkFlagRequired("tag")
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	armwire "github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/diskspace"
 )
@@ -51,11 +53,17 @@ type azure struct {
 	polls     map[string]int
 	// results of actions, by their paths.
 	results map[string]any
+	// versions counts the writes of each resource. Its ETag contains them.
+	versions map[string]int
+	// patches are the bodies of accepted PATCH requests.
+	patches []map[string]any
+	// before is called before each request; may be nil.
+	before func(r *http.Request)
 }
 
 func newAzure(t *testing.T) *azure {
 	t.Helper()
-	a := &azure{dir: t.TempDir(), resources: map[string]map[string]any{}, polls: map[string]int{}, results: map[string]any{}}
+	a := &azure{dir: t.TempDir(), resources: map[string]map[string]any{}, polls: map[string]int{}, results: map[string]any{}, versions: map[string]int{}}
 	a.Server = httptest.NewTLSServer(http.HandlerFunc(a.serve))
 	t.Cleanup(a.Close)
 	for name, data := range map[string][]byte{
@@ -73,6 +81,9 @@ func (a *azure) serve(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := strings.ToLower(r.URL.Path)
+	if a.before != nil {
+		a.before(r)
+	}
 	switch {
 	case strings.HasSuffix(id, "/token"):
 		reply(w, http.StatusOK, map[string]any{"access_token": "token", "expires_in": 3600})
@@ -96,6 +107,8 @@ func (a *azure) serve(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		reply(w, http.StatusOK, map[string]any{"value": values})
+	case !a.meets(r, id):
+		problem(w, http.StatusPreconditionFailed, "PreconditionFailed", "The condition of the request does not hold.")
 	case r.Method == http.MethodPut:
 		a.put(w, r, id)
 	case a.resources[id] == nil:
@@ -103,9 +116,42 @@ func (a *azure) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		a.resources[id]["properties"].(map[string]any)["provisioningState"] = "Deleting"
 		a.begin(w, id, http.StatusAccepted, nil)
+	case r.Method == http.MethodPatch:
+		a.patch(w, r, id)
 	default:
+		w.Header().Set("ETag", a.etag(id))
 		reply(w, http.StatusOK, a.resources[id])
 	}
+}
+
+func (a *azure) etag(id string) string { return fmt.Sprintf(`"%d"`, a.versions[id]) }
+
+// meets reports whether the conditions of a request hold.
+func (a *azure) meets(r *http.Request, id string) bool {
+	exists := a.resources[id] != nil
+	match := r.Header.Get("If-Match")
+	return (match == "" || exists && match == a.etag(id)) && (r.Header.Get("If-None-Match") != "*" || !exists)
+}
+
+// patch merges a body into a resource, as the frontend does: JSON merge patch, and names of tags have no case.
+func (a *azure) patch(w http.ResponseWriter, r *http.Request, id string) {
+	var body map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		problem(w, http.StatusBadRequest, "InvalidRequestContent", err.Error())
+		return
+	}
+	stored, _ := a.resources[id]["tags"].(map[string]any)
+	tags, _ := body["tags"].(map[string]any)
+	for name := range tags {
+		if spelling, ok := keyFold(stored, name); ok && spelling != name {
+			stored[name] = stored[spelling]
+			delete(stored, spelling)
+		}
+	}
+	a.patches = append(a.patches, body)
+	a.resources[id] = armwire.MergePatch(a.resources[id], body)
+	a.versions[id]++
+	a.begin(w, id, http.StatusAccepted, a.resources[id])
 }
 
 func (a *azure) put(w http.ResponseWriter, r *http.Request, id string) {
@@ -126,6 +172,7 @@ func (a *azure) put(w http.ResponseWriter, r *http.Request, id string) {
 	properties, _ := resource["properties"].(map[string]any)
 	properties["provisioningState"] = "Accepted"
 	a.resources[id] = resource
+	a.versions[id]++
 	a.begin(w, id, http.StatusCreated, resource)
 }
 

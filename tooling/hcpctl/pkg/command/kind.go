@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/shape"
+	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
@@ -14,11 +17,15 @@ import (
 type kind struct {
 	// noun names one resource of the kind in messages.
 	noun string
+	// command is the name of the command whose subcommands manage the kind.
+	command string
 	// names are the positional arguments: the name of the cluster, if any, then the name of the resource.
 	names []string
 	id    func(client *armclient.Client, names []string) string
 	// list lists the resources below all names but the last.
-	list   func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error)
+	list func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error)
+	// fields lists the fields of the resource's wire form.
+	fields func() []shape.Entry
 	header []string
 	row    func(armclient.Resource) []string
 	// detail returns the lines below the row of a single resource; may be nil.
@@ -27,10 +34,13 @@ type kind struct {
 
 func clusters() kind {
 	return kind{
-		noun: "cluster", names: []string{"NAME"},
+		noun: "cluster", command: "cluster", names: []string{"NAME"},
 		id: func(client *armclient.Client, names []string) string { return client.ClusterID(names[0]) },
 		list: func(ctx context.Context, client *armclient.Client, _ []string) ([]armclient.Resource, error) {
 			return client.Clusters(ctx, false)
+		},
+		fields: func() []shape.Entry {
+			return shape.Bind[hub.Cluster, hub.ClusterStatus](v20260901preview.API().Cluster).Entries()
 		},
 		header: []string{"NAME", "RESOURCE GROUP", "LOCATION", "VERSION", "STATE", "API"},
 		row: func(r armclient.Resource) []string {
@@ -45,10 +55,13 @@ func clusters() kind {
 
 func nodePools() kind {
 	return kind{
-		noun: "node pool", names: []string{"CLUSTER", "NAME"},
+		noun: "node pool", command: "nodepool", names: []string{"CLUSTER", "NAME"},
 		id: func(client *armclient.Client, names []string) string { return client.NodePoolID(names[0], names[1]) },
 		list: func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error) {
 			return client.List(ctx, client.ClusterID(names[0])+"/nodePools")
+		},
+		fields: func() []shape.Entry {
+			return shape.Bind[hub.NodePool, hub.NodePoolStatus](v20260901preview.API().NodePool).Entries()
 		},
 		header: []string{"NAME", "VERSION", "VM SIZE", "NODES", "STATE"},
 		row: func(r armclient.Resource) []string {
@@ -66,12 +79,15 @@ func nodePools() kind {
 
 func externalAuths() kind {
 	return kind{
-		noun: "external authentication", names: []string{"CLUSTER", "NAME"},
+		noun: "external authentication", command: "externalauth", names: []string{"CLUSTER", "NAME"},
 		id: func(client *armclient.Client, names []string) string {
 			return client.ExternalAuthID(names[0], names[1])
 		},
 		list: func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error) {
 			return client.List(ctx, client.ClusterID(names[0])+"/externalAuths")
+		},
+		fields: func() []shape.Entry {
+			return shape.Bind[hub.ExternalAuth, hub.ExternalAuthStatus](v20260901preview.API().ExternalAuth).Entries()
 		},
 		header: []string{"NAME", "ISSUER", "AUDIENCES", "USERNAME CLAIM", "STATE"},
 		row: func(r armclient.Resource) []string {
@@ -99,6 +115,14 @@ func (k kind) of(verb string) string {
 	return verb
 }
 
+// withList adds the command that lists the resources of the kind to the error of a resource that does not exist.
+func (k kind) withList(names []string, err error) error {
+	if !armclient.IsNotFound(err) {
+		return err
+	}
+	return fmt.Errorf("%w\nlist existing ones with `hcpctl %s`", err, strings.Join(append([]string{k.command, "list"}, names[:len(names)-1]...), " "))
+}
+
 // print prints resources as a table, or all as JSON or YAML.
 func (e *environment) print(k kind, all any, resources ...armclient.Resource) error {
 	return e.printAs(all, func() error {
@@ -119,11 +143,8 @@ func (e *environment) get(k kind) *cobra.Command {
 				return err
 			}
 			resource, err := client.Get(c.Context(), k.id(client, names))
-			if armclient.IsNotFound(err) {
-				return fmt.Errorf("%w\nlist existing ones with `%s list%s`", err, c.Parent().CommandPath(), strings.Join(append([]string{""}, names[:len(names)-1]...), " "))
-			}
 			if err != nil {
-				return err
+				return k.withList(names, err)
 			}
 			if err := e.print(k, resource, resource); err != nil || k.detail == nil || e.output != "table" {
 				return err

@@ -43,8 +43,8 @@ func (e *environment) nodePoolScale() *cobra.Command {
 	var replicas, low, high int32
 	var asSRE bool
 	k := nodePools()
-	customer := e.operate(k, k.of("scale"), "", func(ctx context.Context, client *armclient.Client, id string, _ []string) (armclient.Operation, error) {
-		return client.Patch(ctx, id, armclient.Resource{"properties": map[string]any{"replicas": replicas}})
+	customer := e.update(k, "scale", "", func(armclient.Resource) (armclient.Resource, error) {
+		return armclient.Resource{"properties": map[string]any{"replicas": replicas}}, nil
 	})
 	c := &cobra.Command{
 		Use: k.of("scale"), Short: "Set the number of nodes of a node pool", Args: cobra.ExactArgs(2), ValidArgsFunction: customer.ValidArgsFunction,

@@ -80,23 +80,6 @@ func readBody(path string) (armclient.Resource, error) {
 	return body, nil
 }
 
-// parseTags parses KEY=VALUE. KEY- removes a tag.
-func parseTags(pairs []string) (map[string]any, error) {
-	tags := map[string]any{}
-	for _, pair := range pairs {
-		key, value, ok := strings.Cut(pair, "=")
-		switch {
-		case ok && key != "":
-			tags[key] = value
-		case strings.HasSuffix(pair, "-") && len(pair) > 1:
-			tags[strings.TrimSuffix(pair, "-")] = nil
-		default:
-			return nil, fmt.Errorf("invalid tag %q: must be KEY=VALUE, or KEY- to remove a tag", pair)
-		}
-	}
-	return tags, nil
-}
-
 // clusterTemplate returns a cluster with defaults. All resources that it refers to are named after it, because each may be
 // used by one cluster only.
 func clusterTemplate(subscription, group, name, location, version, channel string) armclient.Resource {
