@@ -33,7 +33,7 @@ With a command, run it with a kubeconfig of the session in KUBECONFIG, and end t
 
     hcpctl access open CLUSTER --reason TEXT --ticket ID -- kubectl get pods -A
 
-With --file, write the kubeconfig; the session ends when its certificate expires, after at most 15 minutes. The kubeconfig contains no secret:
+With --file, add a context to a kubeconfig, which keeps its others; --overwrite replaces the whole file. The session ends when its certificate expires, after at most 15 minutes. The kubeconfig contains no secret:
 kubectl calls 'hcpctl access token', and the gateway accepts only your token. The mode read permits to read everything but secrets, and logs
 of pods. It has no commands in pods and no port forwarding. The mode admin permits everything. With --reason and --ticket the command creates
 an elevation for the cluster, waits for its approval if the access policy requires one, and ends it with the session.`,
@@ -83,12 +83,13 @@ func wholeRegion([]string) (cluster string) { return "" }
 // sessionCommand completes a command that opens a session for the object that its first arguments name. objectArgs is their number, 0 or 1. clusterOf returns the
 // cluster that the elevation is limited to; empty means the whole region.
 func (e *environment) sessionCommand(open openSession, clusterOf func(args []string) (cluster string), objectArgs int, c *cobra.Command) *cobra.Command {
-	var mode, file string
+	var mode string
+	var target kubeconfigTarget
 	var duration time.Duration
 	var why justification
 	c.PreRunE = func(_ *cobra.Command, args []string) error {
 		switch {
-		case (file == "") == (len(args) == objectArgs):
+		case (target.file == "") == (len(args) == objectArgs):
 			return errors.New("either --file or a command after -- is required")
 		case adminv1.AccessMode(mode).Level() == "":
 			return fmt.Errorf("--mode: %q is not supported; supported modes: %v", mode, adminv1.AccessModes())
@@ -105,10 +106,10 @@ func (e *environment) sessionCommand(open openSession, clusterOf func(args []str
 			return err
 		}
 		asked := adminv1.AccessSessionRequest{Mode: adminv1.AccessMode(mode), Duration: duration.String()}
-		err = e.withSession(c.Context(), client, open, args[:objectArgs], args[objectArgs:], file, asked)
+		err = e.withSession(c.Context(), client, open, args[:objectArgs], args[objectArgs:], target, asked)
 		switch {
 		case elevation == nil:
-		case err != nil || file == "":
+		case err != nil || target.file == "":
 			ending, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), sessionEndTimeout)
 			defer cancel()
 			e.endElevation(ending, client, elevation)
@@ -118,7 +119,7 @@ func (e *environment) sessionCommand(open openSession, clusterOf func(args []str
 		return err
 	}
 	c.Flags().StringVar(&mode, "mode", string(adminv1.AccessRead), "`mode` of the session: read or admin")
-	c.Flags().StringVarP(&file, "file", "f", "", "output `file` of the kubeconfig")
+	target.add(c, "output `file` of the kubeconfig")
 	c.Flags().DurationVar(&duration, "for", 15*time.Minute, "`duration` of the session, 10m to 15m")
 	why.add(c)
 	return e.addAdminFlags(c)
@@ -135,7 +136,7 @@ func named(open func(client *adminclient.Client, ctx context.Context, name strin
 }
 
 // withSession opens a session for an object, and writes its kubeconfig to a file, or runs a command with it and ends the session.
-func (e *environment) withSession(ctx context.Context, client *adminclient.Client, open openSession, object, program []string, file string, asked adminv1.AccessSessionRequest) error {
+func (e *environment) withSession(ctx context.Context, client *adminclient.Client, open openSession, object, program []string, target kubeconfigTarget, asked adminv1.AccessSessionRequest) error {
 	opening, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
 	session, err := open(client, opening, object, asked)
@@ -147,8 +148,9 @@ func (e *environment) withSession(ctx context.Context, client *adminclient.Clien
 		return err
 	}
 	fmt.Fprintf(e.err, "session %s is open until %s\n", session.ID, session.ExpirationTime.Local().Format(time.TimeOnly))
-	if file != "" {
-		return e.writeSecret(file, kubeconfig)
+	if target.file != "" {
+		name := cmp.Or(session.Cluster.UID, session.Shard)
+		return e.writeKubeconfig(ctx, target, name, name, kubeconfig)
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionEndTimeout)

@@ -32,7 +32,8 @@ func (e *environment) breakGlass() *cobra.Command {
 }
 
 func (e *environment) breakGlassRequest() *cobra.Command {
-	var file, text string
+	var target kubeconfigTarget
+	var text string
 	var level adminv1.Level
 	var duration time.Duration
 	var why justification
@@ -46,9 +47,12 @@ The private key is created locally and stored in a file next to the kubeconfig, 
 access to the cluster for at most 15 minutes: so long lasts a certificate. kubectl renews it by calling hcpctl, which needs your
 identity and your elevation. The access ends when 'hcpctl access end' ends the elevation, when the elevation expires, or when its class
 is revoked. If 'hcpctl break-glass revoke --credential' revokes it, it ends at most 15 minutes later. With --reason and --ticket the command creates an elevation for
-the cluster that lasts long enough, and does not end it. If the access policy requires an approval, the command waits for it.`,
+the cluster that lasts long enough, and does not end it. If the access policy requires an approval, the command waits for it.
+
+` + mergeHelp + ` FILE.access has one access, so a kubeconfig holds the break-glass access to
+one cluster.`,
 		PreRunE: func(*cobra.Command, []string) error {
-			if file == "" {
+			if target.file == "" {
 				return errors.New("--file is required: the access is stored next to it")
 			}
 			if level = adminv1.Level(text); level.Role() == "" {
@@ -64,6 +68,12 @@ the cluster that lasts long enough, and does not end it. If the access policy re
 			if err != nil {
 				return err
 			}
+			file := accessFile(target.file)
+			if !target.overwrite {
+				if err := checkAccessFile(c.Context(), client, file, args[0]); err != nil {
+					return err
+				}
+			}
 			me, err := client.Me(c.Context())
 			if err != nil {
 				return err
@@ -77,7 +87,7 @@ the cluster that lasts long enough, and does not end it. If the access policy re
 				return err
 			}
 			access := &credential.Access{Cluster: args[0], Level: level, Request: string(request), Key: string(key)}
-			issued, err := e.requestAccess(c.Context(), client, accessFile(file), access)
+			issued, err := e.requestAccess(c.Context(), client, file, access)
 			switch {
 			case elevation == nil:
 			case err != nil:
@@ -88,15 +98,15 @@ the cluster that lasts long enough, and does not end it. If the access policy re
 			if err != nil {
 				return err
 			}
-			kubeconfig, err := e.pluginKubeconfig(accessFile(file), access, issued)
+			kubeconfig, err := e.pluginKubeconfig(file, access, issued)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(e.err, "credential %s expires at %s; kubectl renews it with hcpctl while your elevation lasts\n", access.Credential, access.Expires.Format(time.RFC3339))
-			return e.writeSecret(file, kubeconfig)
+			return e.writeKubeconfig(c.Context(), target, access.Cluster, access.Cluster, kubeconfig)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only; required")
+	target.add(c, "output `file`, readable by its owner only; required")
 	c.Flags().StringVar(&text, "level", string(adminv1.LevelReader), "`level` of the access: reader or admin")
 	_ = c.RegisterFlagCompletionFunc("level", cobra.FixedCompletions([]string{string(adminv1.LevelReader), string(adminv1.LevelAdmin)}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().DurationVar(&duration, "for", time.Hour, "`duration` of the access, 10m to 7h45m")

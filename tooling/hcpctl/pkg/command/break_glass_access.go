@@ -2,7 +2,9 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +21,26 @@ const renewBefore = 7*time.Minute + 30*time.Second
 
 // accessFile returns the name of the file of an access.
 func accessFile(kubeconfig string) string { return kubeconfig + ".access" }
+
+// checkAccessFile returns an error if a file has the access to another cluster than the one with an identifier. The context of that cluster
+// would stop working if the file were replaced.
+func checkAccessFile(ctx context.Context, client *adminclient.Client, file, cluster string) error {
+	access, err := credential.ReadAccess(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w; choose another --file, or replace it with --overwrite", err)
+	}
+	requested, err := client.Cluster(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if requested.UID != access.Cluster {
+		return fmt.Errorf("%s has the access to cluster %s; choose another --file, or replace it with --overwrite", file, access.Cluster)
+	}
+	return nil
+}
 
 func (e *environment) breakGlassCertificate() *cobra.Command {
 	var file string
@@ -93,7 +115,10 @@ func (e *environment) requestAccess(ctx context.Context, client *adminclient.Cli
 	if err != nil {
 		return nil, err
 	}
-	return issued, e.writeSecret(file, content)
+	if err := writeSecret(file, content); err != nil {
+		return nil, fmt.Errorf("writing the access: %w", err)
+	}
+	return issued, nil
 }
 
 // pluginKubeconfig returns the kubeconfig of an access. Its clients call this program.

@@ -94,7 +94,7 @@ func (e *environment) clusterWatch() *cobra.Command {
 }
 
 func (e *environment) clusterKubeconfig() *cobra.Command {
-	var file string
+	var target kubeconfigTarget
 	c := &cobra.Command{
 		Use:   "kubeconfig NAME",
 		Short: "Print the administrator kubeconfig of a cluster of the local region",
@@ -102,7 +102,9 @@ func (e *environment) clusterKubeconfig() *cobra.Command {
 
 This command bypasses Azure Resource Manager: it reads the kubeconfig from the management cluster, so it works only with a
 local region. The kubeconfig is a secret that gives full access to the cluster. Customers use
-'hcpctl cluster credential request' instead.`,
+'hcpctl cluster credential request' instead.
+
+` + mergeHelp,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := e.client()
@@ -124,9 +126,9 @@ local region. The kubeconfig is a secret that gives full access to the cluster. 
 			if kubeconfig, err = credential.WithProxy(kubeconfig, endpoints.Proxy); err != nil {
 				return err
 			}
-			return e.writeSecret(file, kubeconfig)
+			return e.writeKubeconfig(c.Context(), target, args[0], client.ClusterID(args[0]), kubeconfig)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
+	target.add(c, "output `file`, readable by its owner only (default: standard output)")
 	return c
 }

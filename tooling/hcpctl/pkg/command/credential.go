@@ -1,7 +1,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/internal/durable"
@@ -15,14 +17,16 @@ func (e *environment) clusterCredential() *cobra.Command {
 }
 
 func (e *environment) credentialRequest() *cobra.Command {
-	var file string
+	var target kubeconfigTarget
 	c := &cobra.Command{
 		Use:   "request NAME",
 		Short: "Request an administrator credential and write its kubeconfig",
 		Long: `Request an administrator credential for a cluster and write its kubeconfig.
 
 The private key is created locally and stored only in the kubeconfig; the request contains a certificate signing request. The
-kubeconfig is a secret that gives full access to the cluster until the credential expires or is revoked.`,
+kubeconfig is a secret that gives full access to the cluster until the credential expires or is revoked.
+
+` + mergeHelp,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
 		RunE: func(c *cobra.Command, names []string) error {
 			client, err := e.client()
@@ -49,10 +53,10 @@ kubeconfig is a secret that gives full access to the cluster until the credentia
 				return err
 			}
 			fmt.Fprintf(e.err, "cluster %s: credential expires at %s\n", names[0], issued.ExpirationTimestamp)
-			return e.writeSecret(file, kubeconfig)
+			return e.writeKubeconfig(c.Context(), target, names[0], client.ClusterID(names[0]), kubeconfig)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "output `file`, readable by its owner only (default: standard output)")
+	target.add(c, "output `file`, readable by its owner only (default: standard output)")
 	return c
 }
 
@@ -92,15 +96,49 @@ func (e *environment) act(ctx context.Context, client *armclient.Client, cluster
 	return e.await(ctx, client, operation, id, "cluster "+cluster)
 }
 
-// writeSecret writes to a file that only its owner can read, or to the standard output if file is empty.
-func (e *environment) writeSecret(file string, content []byte) error {
-	if file == "" {
-		_, err := e.out.Write(content)
+// writeSecret writes to a file that only its owner can read.
+func writeSecret(file string, content []byte) error {
+	// A new file takes the place of an existing one, which may be readable by others, or be a symbolic link.
+	return durable.Replace(file, content, 0o600)
+}
+
+// mergeHelp is the part of the help of commands that write a kubeconfig.
+const mergeHelp = `An existing kubeconfig keeps its other contexts; the one of an earlier command for the same cluster is replaced, and the new one becomes the
+current context. --overwrite replaces the whole file.`
+
+// kubeconfigTarget holds the flags of commands that write a kubeconfig.
+type kubeconfigTarget struct {
+	file, context string
+	overwrite     bool
+}
+
+func (t *kubeconfigTarget) add(c *cobra.Command, usage string) {
+	c.Flags().StringVarP(&t.file, "file", "f", "", usage)
+	c.Flags().StringVar(&t.context, "context", "", "`name` of the context in the kubeconfig (default: the cluster or the shard)")
+	c.Flags().BoolVar(&t.overwrite, "overwrite", false, "replace the whole file instead of adding a context to it")
+	check := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if t.overwrite && t.file == "" {
+			return errors.New("--overwrite requires --file")
+		}
+		if check != nil {
+			return check(c, args)
+		}
+		return nil
+	}
+}
+
+// writeKubeconfig adds the current context of a kubeconfig to the file of the flags, or prints it if there is none. name is the default name of
+// the context, and object identifies what the access is for.
+func (e *environment) writeKubeconfig(ctx context.Context, target kubeconfigTarget, name, object string, kubeconfig []byte) error {
+	k := credential.Kubeconfig{Path: target.file, Context: cmp.Or(target.context, name), Object: object, Overwrite: target.overwrite}
+	if target.file != "" {
+		return k.Write(ctx, kubeconfig)
+	}
+	content, err := k.Encode(kubeconfig)
+	if err != nil {
 		return err
 	}
-	// A new file takes the place of an existing one, which may be readable by others, or be a symbolic link.
-	if err := durable.Replace(file, content, 0o600); err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
-	}
-	return nil
+	_, err = e.out.Write(content)
+	return err
 }

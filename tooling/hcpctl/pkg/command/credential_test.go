@@ -5,13 +5,21 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
 // act simulates signing: the issued certificate is the certificate signing request.
@@ -29,7 +37,9 @@ func (a *azure) act(w http.ResponseWriter, r *http.Request, id string) {
 		}
 		kubeconfig, _ := yaml.Marshal(map[string]any{
 			"apiVersion": "v1", "kind": "Config", "current-context": "c",
-			"users": []any{map[string]any{"name": "u", "user": map[string]any{"client-certificate-data": []byte(body.CertificateSigningRequest)}}},
+			"clusters": []any{map[string]any{"name": "k", "cluster": map[string]any{"server": "https://api.example"}}},
+			"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "k", "user": "u"}}},
+			"users":    []any{map[string]any{"name": "u", "user": map[string]any{"client-certificate-data": []byte(body.CertificateSigningRequest)}}},
 		})
 		a.results[id] = map[string]any{"kubeconfig": string(kubeconfig), "expirationTimestamp": "2026-03-03T10:00:00Z"}
 	}
@@ -49,7 +59,7 @@ func TestSecretFileHasOwnPermissions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (&environment{}).writeSecret(file, []byte("secret")); err != nil {
+	if err := writeSecret(file, []byte("secret")); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -59,7 +69,7 @@ func TestSecretFileHasOwnPermissions(t *testing.T) {
 	if err := os.Symlink(elsewhere, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&environment{}).writeSecret(link, []byte("secret")); err != nil {
+	if err := writeSecret(link, []byte("secret")); err != nil {
 		t.Fatal(err)
 	}
 	if content, err := os.ReadFile(elsewhere); err != nil || string(content) != "before" {
@@ -99,7 +109,7 @@ func TestTheKeyOfACredentialStaysHere(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(data, &kubeconfig); err != nil || len(kubeconfig.Users) != 1 || kubeconfig.CurrentContext != "c" {
+	if err := yaml.Unmarshal(data, &kubeconfig); err != nil || len(kubeconfig.Users) != 1 || kubeconfig.CurrentContext != "a" {
 		t.Fatalf("%v: %s", err, data)
 	}
 	block, _ := pem.Decode(kubeconfig.Users[0].User.Certificate)
@@ -129,5 +139,83 @@ func TestTheKeyOfACredentialStaysHere(t *testing.T) {
 	_, progress = mustRun(t, a, "cluster", "credential", "revoke", "a")
 	if !strings.Contains(progress, "done") {
 		t.Errorf("progress of the revocation: %q", progress)
+	}
+}
+
+// TestCredentialIsAddedToKubeconfig writes the credentials of two clusters to a kubeconfig that has another context.
+func TestCredentialIsAddedToKubeconfig(t *testing.T) {
+	a := newAzure(t)
+	file := filepath.Join(t.TempDir(), "config")
+	other := `{"apiVersion": "v1", "kind": "Config", "current-context": "work", "contexts": [{"name": "work", "context": {"cluster": "w", "user": "w"}}],
+		"clusters": [{"name": "w", "cluster": {"server": "https://work.example"}}], "users": [{"name": "w", "user": {"token": "t"}}]}`
+	if err := os.WriteFile(file, []byte(other), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, a, "cluster", "create", "a")
+	mustRun(t, a, "cluster", "create", "b")
+	for _, step := range []struct {
+		args    []string
+		current string
+		want    []string
+	}{
+		{[]string{"a"}, "a", []string{"a", "work"}},
+		{[]string{"b"}, "b", []string{"a", "b", "work"}},
+		{[]string{"a"}, "a", []string{"a", "b", "work"}},
+		{[]string{"b", "--context", "other"}, "other", []string{"a", "b", "other", "work"}},
+		{[]string{"b", "--overwrite"}, "b", []string{"b"}},
+	} {
+		mustRun(t, a, append([]string{"cluster", "credential", "request", "-f", file}, step.args...)...)
+		config, err := clientcmd.LoadFromFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Sorted(maps.Keys(config.Contexts)); !slices.Equal(got, step.want) || config.CurrentContext != step.current {
+			t.Errorf("%v: the contexts are %v, the current one is %q; want %v and %q", step.args, got, config.CurrentContext, step.want, step.current)
+		}
+		for name, context := range config.Contexts {
+			if config.Clusters[context.Cluster] == nil || config.AuthInfos[context.AuthInfo] == nil {
+				t.Errorf("%v: the context %s has no cluster or no user", step.args, name)
+			}
+		}
+	}
+}
+
+// TestKubeconfigCommandsMerge checks that each command that writes a kubeconfig has the flags to name the context and to overwrite the file.
+func TestKubeconfigCommandsMerge(t *testing.T) {
+	for _, path := range []string{"cluster kubeconfig", "cluster credential request", "access open", "mc access", "sc access", "break-glass request"} {
+		c, _, err := New(io.Discard, io.Discard).Find(strings.Fields(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range []string{"file", "context", "overwrite"} {
+			if c.Flags().Lookup(flag) == nil {
+				t.Errorf("hcpctl %s has no flag --%s", path, flag)
+			}
+		}
+	}
+}
+
+// TestAccessOfOtherClusterIsKept requests break-glass access to a second cluster with the file of the first one.
+func TestAccessOfOtherClusterIsKept(t *testing.T) {
+	a := newSREs(t)
+	a.shown["/me"] = adminv1.Identity{Name: "ada", ObjectID: "object"}
+	a.issue("certificate", time.Now().Add(15*time.Minute))
+	file := filepath.Join(t.TempDir(), "config")
+	if _, err := a.hcpctl(t, "break-glass", "request", "demo", "-f", file); err != nil {
+		t.Fatal(err)
+	}
+	first, err := credential.ReadAccess(accessFile(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.shown["/clusters/demo"], a.shown["/clusters/two"] = adminv1.Cluster{UID: first.Cluster}, adminv1.Cluster{UID: "another"}
+	a.asked = nil
+	if _, err := a.hcpctl(t, "break-glass", "request", "two", "-f", file); err == nil || !strings.Contains(err.Error(), first.Cluster) || len(a.asked) != 0 {
+		t.Errorf("another cluster: %v; admin was asked %q", err, a.asked)
+	}
+	for _, args := range [][]string{{"demo"}, {"two", "--overwrite"}} {
+		if _, err := a.hcpctl(t, append([]string{"break-glass", "request", "-f", file}, args...)...); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }
