@@ -4,7 +4,6 @@ package adminclient
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // timeout limits one request.
@@ -78,15 +77,12 @@ func (e *Error) NotFound() bool {
 
 // New returns a client. It does not connect.
 func New(options Options) (*Client, error) {
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
-	if options.CAFile != "" {
-		var err error
-		if tlsConfig, err = armclient.TrustOnly(options.CAFile); err != nil {
-			return nil, err
-		}
+	connections, err := transport.New(options.CAFile)
+	if err != nil {
+		return nil, err
 	}
 	options.Endpoint = strings.TrimSuffix(options.Endpoint, "/")
-	client := &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment}}
+	client := &http.Client{Timeout: timeout, Transport: connections}
 	credential, err := newCredential(options, client)
 	if err != nil {
 		return nil, err

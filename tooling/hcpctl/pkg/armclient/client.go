@@ -4,14 +4,12 @@ package armclient
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // APIVersion is the api-version of the resource provider. The others are those of ARM.
@@ -56,15 +55,13 @@ type Resource map[string]any
 
 // New returns a client. It does not connect.
 func New(options Options) (*Client, error) {
-	tlsConfig, err := TrustOnly(options.CAFile)
+	connections, err := transport.New(options.CAFile)
 	if err != nil {
 		return nil, err
 	}
 	options.Endpoint = strings.TrimSuffix(options.Endpoint, "/")
-	transport := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true,
-	}}
-	credential, err := NewCredential(options.Endpoint, options.CredentialsFile, "", transport)
+	client := &http.Client{Transport: connections}
+	credential, err := NewCredential(options.Endpoint, options.CredentialsFile, "", client)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +72,7 @@ func New(options Options) (*Client, error) {
 				cloud.ResourceManager: {Endpoint: options.Endpoint, Audience: "https://management.azure.com"},
 			},
 		},
-		Transport: refusing{transport},
+		Transport: refusing{client},
 		Retry:     policy.RetryOptions{MaxRetries: 5, RetryDelay: 300 * time.Millisecond, MaxRetryDelay: 3 * time.Second},
 	}}
 	core, err := arm.NewClient("hcpctl", "v0.0.0", credential, settings)
@@ -89,26 +86,12 @@ func New(options Options) (*Client, error) {
 	return &Client{options: options, pipeline: core.Pipeline(), resources: generic}, nil
 }
 
-// TrustOnly returns a TLS configuration that trusts only the certificates in a file.
-func TrustOnly(file string) (*tls.Config, error) {
-	authority, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate authority: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s has no certificate", file)
-	}
-	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
-}
-
 // refusing disables retries of connections that could not be established.
 type refusing struct{ client *http.Client }
 
 func (r refusing) Do(request *http.Request) (*http.Response, error) {
 	response, err := r.client.Do(request)
-	var failed *url.Error
-	if errors.As(err, &failed) && strings.Contains(failed.Err.Error(), "connection refused") {
+	if failed, ok := errors.AsType[*net.OpError](err); ok && (failed.Op == "dial" || failed.Op == "proxyconnect") {
 		return nil, unreachable(err)
 	}
 	return response, err

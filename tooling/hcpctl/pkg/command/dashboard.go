@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/picture"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // dashboardPeriod is the period of a dashboard if no flag sets its beginning.
@@ -282,7 +283,7 @@ func (e *environment) page(ctx context.Context, d *dashboard.Dashboard, o *dashb
 			return nil, errors.New("the local region has no Prometheus: start it with `hcpctl region up --with observability`, or set --prometheus")
 		}
 	}
-	client, err := api.NewClient(api.Config{Address: address})
+	client, err := api.NewClient(api.Config{Address: address, RoundTripper: transport.System()})
 	if err != nil {
 		return nil, err
 	}

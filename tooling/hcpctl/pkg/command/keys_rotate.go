@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // keysRotateOptions are the flags of `hcpctl keys rotate`.
@@ -115,7 +116,7 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 	if o.needed < 0 {
 		return nil, errors.New("--former-needed: must not be negative")
 	}
-	r := &keyrotation.Rotation{Kind: kind, Keyset: o.keyset, PublicKeyset: o.public, Shard: o.shard, NoWait: o.noWait, HTTP: &http.Client{}, Now: time.Now,
+	r := &keyrotation.Rotation{Kind: kind, Keyset: o.keyset, PublicKeyset: o.public, Shard: o.shard, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
 		Note: func(text string) { fmt.Fprintln(e.err, text) }}
 	if o.publish != "" {
 		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r.Keyset, r.PublicKeyset) }

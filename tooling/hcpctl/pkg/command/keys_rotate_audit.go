@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // rotateAudit replaces the key with which a service signs audit checkpoints.
@@ -21,7 +22,7 @@ func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) erro
 	case o.keyset != "" && o.public == "":
 		return errors.New("--public-keyset: required with --keyset")
 	}
-	r := &keyrotation.AuditRotation{Key: o.keyset, Public: o.public, NoWait: o.noWait, HTTP: &http.Client{}, Now: time.Now,
+	r := &keyrotation.AuditRotation{Key: o.keyset, Public: o.public, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
 		Note: func(text string) { fmt.Fprintln(e.err, text) }}
 	if o.publish != "" {
 		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r.Key, r.Public) }

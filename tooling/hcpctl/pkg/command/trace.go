@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 	"github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/spans"
 )
 
@@ -98,7 +99,9 @@ func readTraces(ctx context.Context, target string) ([]*spans.Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--store: %w", err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	client := &http.Client{Transport: transport.System()}
+	defer client.CloseIdleConnections()
+	response, err := client.Do(request)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return nil, err

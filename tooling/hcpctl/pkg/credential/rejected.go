@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // rejectedTimeout limits the question whether an API server rejects a certificate.
@@ -21,19 +23,19 @@ func (a *Access) Rejected(ctx context.Context) bool {
 	}
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM([]byte(a.Authority))
-	proxy := http.ProxyFromEnvironment
+	connections := transport.System()
+	connections.DisableKeepAlives = true
+	connections.TLSClientConfig.RootCAs = authorities
+	// Certificates would leave out a certificate whose authority the server does not name, which is the one to ask about.
+	connections.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 	if a.Proxy != "" {
 		location, err := url.Parse(a.Proxy)
 		if err != nil {
 			return false
 		}
-		proxy = http.ProxyURL(location)
+		connections.Proxy = http.ProxyURL(location)
 	}
-	transport := &http.Transport{Proxy: proxy, DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12,
-			// Certificates would leave out a certificate whose authority the server does not name, which is the one to ask about.
-			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }}}
-	client := &http.Client{Transport: transport, Timeout: rejectedTimeout}
+	client := &http.Client{Transport: connections, Timeout: rejectedTimeout}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Server+"/version", nil)
 	if err != nil {
 		return false

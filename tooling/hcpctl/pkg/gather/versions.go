@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // versionTimeout limits the request to one process.
@@ -15,7 +17,7 @@ const versionTimeout = 2 * time.Second
 
 // Versions returns the version and readiness of processes. addresses maps names to addresses of health endpoints.
 func Versions(ctx context.Context, addresses map[string]string) (versions any, failures []error) {
-	client := &http.Client{Timeout: versionTimeout}
+	client := &http.Client{Timeout: versionTimeout, Transport: transport.System()}
 	defer client.CloseIdleConnections()
 	found := map[string]any{}
 	var mu sync.Mutex

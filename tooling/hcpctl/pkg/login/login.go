@@ -19,7 +19,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 const (
@@ -74,14 +74,11 @@ func NewClient(application Application) (*Client, error) {
 			return nil, fmt.Errorf("--%s is required to sign in", required.flag)
 		}
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
-	if application.CAFile != "" {
-		var err error
-		if transport.TLSClientConfig, err = armclient.TrustOnly(application.CAFile); err != nil {
-			return nil, err
-		}
+	connections, err := transport.New(application.CAFile)
+	if err != nil {
+		return nil, err
 	}
-	client := &http.Client{Timeout: requestTimeout, Transport: transport}
+	client := &http.Client{Timeout: requestTimeout, Transport: connections}
 	verifier, err := authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: application.Issuer, ClientID: application.ClientID, Client: client})
 	if err != nil {
 		return nil, fmt.Errorf("--issuer: %w", err)
