@@ -67,7 +67,7 @@ func (a *attempt) removeZone(ctx context.Context) error {
 	case isNotFound(err):
 	case err != nil:
 		return err
-	case uid == "": // the zone belongs to whom its group belongs to
+	case uid == "": // the owner of the group is that of the zone
 		groups, name, err := a.managedGroup()
 		if err != nil {
 			return err
