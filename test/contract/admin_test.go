@@ -39,6 +39,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // expectedFailures lists the cases whose operation fails in this region, with the reason.
@@ -73,11 +74,12 @@ func TestCasesOfAdmin(t *testing.T) {
 	slices.SortStableFunc(cases, func(a, b httpcase.Case) int { return rank(a.Name) - rank(b.Name) })
 	variables := h.setUp()
 	defer h.tearDown()
-	trusted, err := armclient.TrustOnly(h.region.Endpoints().CAFile)
+	connections, err := transport.New(h.region.Endpoints().CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := &engineers{next: &http.Transport{TLSClientConfig: trusted, MaxIdleConnsPerHost: 4}, tokens: h.tokens()}
+	connections.MaxIdleConnsPerHost = 4
+	tokens := &engineers{next: connections, tokens: h.tokens()}
 	record := servertest.New(tokens)
 	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, RetryInterval: pause,
 		Headers: [][2]string{{"Content-Type", "application/json"}}}
@@ -168,9 +170,9 @@ func (h *adminFixture) must(err error) {
 func (h *adminFixture) tokens() map[string]string {
 	h.t.Helper()
 	e := h.region.Endpoints()
-	trusted, err := armclient.TrustOnly(e.CAFile)
+	connections, err := transport.New(e.CAFile)
 	h.must(err)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusted}}
+	client := &http.Client{Transport: connections}
 	tokens := map[string]string{}
 	for _, name := range []string{"oncall", "approver", "operator", "reader", "guest"} {
 		source, err := armclient.NewCredential(e.ARM, e.EngineersFile, name, client)
