@@ -147,7 +147,7 @@ func (s casingScene) message(r documentedRoute) message {
 		"{externalAuth}", "Auth", "{operationId}", s.operation, "hcpOpenShiftVersions/{version}", "hcpOpenShiftVersions/4.20.8-candidate", "{version}", "4.20",
 		"{deployment}", "Deployment").Replace(r.path)
 	m := message{method: r.method, segments: strings.Split(path[1:], "/"), query: [][2]string{{"api-version", v20260901preview.Version}}}
-	if r.method == http.MethodGet {
+	if last := m.segments[len(m.segments)-1]; r.method == http.MethodGet && (last == "hcpOpenShiftClusters" || last == "nodePools" || last == "externalAuths") {
 		m.query = append(m.query, [2]string{"$skipToken", ""}, [2]string{"$top", "2"})
 	}
 	m.headers = [][2]string{{armheader.ClientRequestID, "123"}, {armheader.ReturnClientRequestID, "true"}, {"X-Forwarded-Proto", "https"}, {"Content-Type", "application/json; charset=utf-8"}, {"Content-Encoding", "identity"}}

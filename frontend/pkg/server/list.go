@@ -110,7 +110,7 @@ func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceT
 	return rq.w.json(http.StatusOK, answer)
 }
 
-// writeList responds with a list that the process holds in memory. It has one page and ignores paging.
+// writeList responds with a list that the process holds in memory. It has one page.
 func (rq *request) writeList(values []any) error {
 	var answer page
 	for _, value := range values {
@@ -130,11 +130,13 @@ type pageRequest struct {
 	limit    int
 }
 
-// The query options of lists. Others are ignored, as in the published service.
+// The query options of the lists of stored resources.
 const (
 	topOption       = "$top"
 	skipTokenOption = "$skipToken"
 )
+
+func pagingOptions() []string { return []string{topOption, skipTokenOption} }
 
 // parsePaging returns the page that the query selects. As in the published service, $top counts only together with
 // $skipToken, and a value that is not a positive number is ignored.

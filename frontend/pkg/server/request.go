@@ -29,8 +29,10 @@ import (
 type request struct {
 	http *http.Request
 	w    *response
-	// query is the parsed query string.
+	// query is the parsed query string, without the parameters that are malformed.
 	query url.Values
+	// malformedQuery is set if a parameter is malformed.
+	malformedQuery bool
 
 	match match
 
@@ -92,7 +94,9 @@ func (rq *request) identify(routes []*route) {
 		asciifold.Equal(header.Get(armheader.ReturnClientRequestID), "true") {
 		answer.Set(armheader.ClientRequestID, clientRequestID)
 	}
-	rq.query, _ = url.ParseQuery(rq.http.URL.RawQuery)
+	var err error
+	rq.query, err = url.ParseQuery(rq.http.URL.RawQuery)
+	rq.malformedQuery = err != nil
 }
 
 func (rq *request) param(p param) string { return rq.match.params[p] }

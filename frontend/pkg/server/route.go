@@ -63,6 +63,9 @@ type route struct {
 	preflights bool
 	// preflight is set on the PUT of resources that a deployment may contain.
 	preflight preflightCheck
+	// lists is set on the routes of lists, and options are the OData query options that the list supports.
+	lists   bool
+	options []string
 
 	// parts are the pattern's segments. params has the parameter of each segment, or -1 for a literal one.
 	parts  []string
@@ -85,22 +88,22 @@ func routes() []*route {
 	all := []*route{
 		{method: http.MethodGet, pattern: locations + "/hcpOperationStatuses/{operationId}", handle: (*Server).getOperationStatus},
 		{method: http.MethodGet, pattern: locations + "/hcpOperationResults/{operationId}", handle: (*Server).getOperationResult},
-		{method: http.MethodGet, pattern: subscription + clusters, handle: list(clusterType{})},
-		{method: http.MethodGet, pattern: resourceGroup + clusters, handle: list(clusterType{})},
-		{method: http.MethodGet, pattern: cluster + "/nodePools", handle: list(nodePoolType{})},
+		{method: http.MethodGet, pattern: subscription + clusters, lists: true, options: pagingOptions(), handle: list(clusterType{})},
+		{method: http.MethodGet, pattern: resourceGroup + clusters, lists: true, options: pagingOptions(), handle: list(clusterType{})},
+		{method: http.MethodGet, pattern: cluster + "/nodePools", lists: true, options: pagingOptions(), handle: list(nodePoolType{})},
 
 		{method: http.MethodGet, pattern: subscription, versioning: noVersion, lifecycle: true, handle: (*Server).getSubscription},
 		{method: http.MethodPut, pattern: subscription, versioning: noVersion, lifecycle: true, handle: (*Server).putSubscription},
-		{method: http.MethodGet, pattern: provider + "/operations", versioning: noVersion, handle: (*Server).listOperations},
+		{method: http.MethodGet, pattern: provider + "/operations", versioning: noVersion, lists: true, handle: (*Server).listOperations},
 		{method: http.MethodGet, pattern: "/healthz", versioning: noVersion, health: true, handle: (*Server).serveHealth},
 		{method: http.MethodGet, pattern: "/readyz", versioning: noVersion, health: true, handle: (*Server).serveHealth},
 
 		{method: http.MethodPost, pattern: cluster + "/requestAdminCredential", handle: (*Server).requestAdminCredential},
 		{method: http.MethodPost, pattern: cluster + "/revokeCredentials", handle: (*Server).revokeCredentials},
-		{method: http.MethodGet, pattern: cluster + "/externalAuths", handle: list(externalAuthType{})},
-		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions", handle: (*Server).listOpenShiftVersions},
+		{method: http.MethodGet, pattern: cluster + "/externalAuths", lists: true, options: pagingOptions(), handle: list(externalAuthType{})},
+		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions", lists: true, handle: (*Server).listOpenShiftVersions},
 		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).getOpenShiftVersion},
-		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", handle: (*Server).listOperatorIdentityRoleSets},
+		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", lists: true, handle: (*Server).listOperatorIdentityRoleSets},
 		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets/{version}", handle: (*Server).getOperatorIdentityRoleSet},
 		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: noVersion, preflights: true, handle: (*Server).preflight},
 		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: noVersion, preflights: true, handle: (*Server).preflight},
@@ -125,6 +128,8 @@ type match struct {
 	route *route
 	// pattern is the pattern of the path; empty if the API does not have the path.
 	pattern string
+	// allowed are the methods of the path, if the API has the path, but not with the method.
+	allowed []string
 	params  [paramCount]string
 }
 
@@ -155,9 +160,10 @@ func find(routes []*route, method string, u *url.URL) (found match) {
 		}
 		found.pattern = r.pattern
 		if r.method != method {
+			found.allowed = append(found.allowed, r.method)
 			continue
 		}
-		found.route = r
+		found.route, found.allowed = r, nil
 		for i, p := range r.params {
 			if p >= 0 {
 				found.params[p] = parts[i]

@@ -36,6 +36,7 @@ func stages() []stage {
 		readSystemData,
 		checkResourceID,
 		readVersion,
+		checkOptions,
 		readSubscription,
 	}
 }
@@ -59,12 +60,22 @@ func authenticate(s *Server, ctx context.Context, rq *request) error {
 	return nil
 }
 
-// checkRoute rejects unknown paths and wrong methods with the same error, as the published service does.
+// checkRoute rejects unknown paths with 404, and wrong methods of known paths with 405 and the allowed ones.
 func checkRoute(_ *Server, _ context.Context, rq *request) error {
-	if rq.match.route == nil {
-		return apierror.New(apierror.NotFound, "The API has no route for this method and path.")
+	if rq.match.route != nil {
+		return nil
 	}
-	return nil
+	allowed := rq.match.allowed
+	if len(allowed) == 0 {
+		return apierror.New(apierror.NotFound, "The API has no route for this path.")
+	}
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	methods := strings.Join(allowed, ", ")
+	rq.w.Header().Set("Allow", methods) // RFC 9110, section 15.5.6
+	return apierror.New(apierror.MethodNotAllowed, "The path does not have this method; it has %s.", methods)
 }
 
 // maxBody is the largest request body, which is ARM's own limit.
@@ -229,6 +240,29 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 	var ok bool
 	if rq.version, ok = s.versions[asciifold.Lower(name)]; !ok {
 		return refuse(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.FormatValue(name))
+	}
+	return nil
+}
+
+// checkOptions rejects OData query options that a list does not support. A list that ignored $filter would return resources that
+// the client did not ask for.
+func checkOptions(_ *Server, _ context.Context, rq *request) error {
+	route := rq.match.route
+	if !route.lists {
+		return nil
+	}
+	if rq.malformedQuery {
+		return apierror.New(apierror.InvalidParameter, "The query string is malformed.").WithTarget("query")
+	}
+	supported := "The list supports no query options."
+	if len(route.options) > 0 {
+		supported = "The list supports " + strings.Join(route.options, " and ") + "."
+	}
+	for _, name := range slices.Sorted(maps.Keys(rq.query)) {
+		isName := func(option string) bool { return asciifold.Equal(option, name) }
+		if strings.HasPrefix(name, "$") && !slices.ContainsFunc(route.options, isName) {
+			return apierror.New(apierror.InvalidParameter, "The query option %s is not supported. %s", wire.FormatValue(name), supported).WithTarget(rq.printable(name))
+		}
 	}
 	return nil
 }
