@@ -45,6 +45,8 @@ const (
 	ExplanationRequestRejected = "RequestRejected"
 	// ExplanationManifestsRejected means that Maestro rejected the manifests permanently.
 	ExplanationManifestsRejected = "ManifestsRejected"
+	// ExplanationApplyRefused means that the API server of the management cluster refuses the manifests permanently.
+	ExplanationApplyRefused = "ApplyRefused"
 	// ExplanationInvalid means that the control plane rejected the resource.
 	ExplanationInvalid = "Invalid"
 	// ExplanationFailed means that Cluster Service does not retry until the resource changes.

@@ -316,6 +316,7 @@ var withoutDrill = map[string]string{
 	"OperationsBurnSlow":               "no fault is known with which several operations fail within minutes: deadlines are hours",
 	"ServingCertificateExpires":        "the vault of the Azure emulator issues certificates for a year",
 	"ServingCertificateRenewalOverdue": "certificates are renewed after months",
+	"WorksRefused":                     "a drill does not change the kinds of a management cluster; TestStricterKindIsReportedAsPermanent and TestPermanentRefusalFailsUntilChanged cause its condition",
 }
 
 // stuckAfter makes steps of deletions count as stuck soon, on the scale of the drills.

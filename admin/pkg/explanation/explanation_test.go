@@ -164,6 +164,40 @@ func clusterDeletion(facts deletion.Facts, began time.Duration) []deletion.Graph
 	return []deletion.Graph{{Kind: deletion.KindCluster, ResourceID: clusterID, StartTime: facts.StartTime, OperationID: deleteID, Steps: facts.Steps(now)}}
 }
 
+// refusePool adds a node pool whose last change the management cluster permanently refuses.
+func (f *facts) refusePool(properties string) {
+	const refused = "NodePool demo-workers: NodePool.hypershift.openshift.io \"demo-workers\" is invalid: spec.nodeLabels: Invalid value"
+	p := pool("workers", func(p *csv1.NodePool) {
+		p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
+		p.Status.Progress[2] = layer("management-cluster", "Refused", refused, 3*time.Minute)
+		p.Status.Conditions = []*csv1.Condition{condition("Applied", "False", "ApplyRefused", properties+refused, 3*time.Minute)}
+	})
+	failed := terminal(updateID, "Update", p.ResourceId, "Failed", 3*time.Minute, 3*time.Minute-2*time.Second)
+	failed.code, failed.message = "DesiredStateRefused", "The service cannot apply this value"
+	f.nodePools, f.operations = []*csv1.NodePool{p}, append(f.operations, failed)
+	f.records = append(f.records, newRecord(p.ResourceId, 2, "Failed"))
+}
+
+// TestPermanentRefusalNamesWhoActs: a person must act, and no sentence promises that waiting helps, however long it lasts.
+func TestPermanentRefusalNamesWhoActs(t *testing.T) {
+	for properties, want := range map[string]adminv1.Party{"properties.labels: ": adminv1.PartyCustomer, "": adminv1.PartySRE} {
+		for _, later := range []time.Duration{0, time.Minute, 24 * time.Hour} {
+			f := createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) { f.refusePool(properties) })
+			f.now = now.Add(later)
+			explained := f.explain()
+			item := explained.Items[0]
+			if item.Code != adminv1.ExplanationApplyRefused || item.Responsible != want || item.Layer != "management-cluster" {
+				t.Errorf("%q after %s: %+v", properties, later, item)
+			}
+			for _, promise := range []string{"No action is needed", "automatically", "keeps retrying"} {
+				if strings.Contains(explained.Text(), promise) {
+					t.Errorf("%q after %s: the text has %q", properties, later, promise)
+				}
+			}
+		}
+	}
+}
+
 func TestSituations(t *testing.T) {
 	const id = "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"
 	published := layer("maestro", "Published", "Maestro accepted the desired state.", 4*time.Minute)
@@ -204,6 +238,11 @@ func TestSituations(t *testing.T) {
 			f.operations = []operation{terminal(createID, "Create", clusterID, "Failed", 30*time.Minute, 30*time.Minute-2*time.Second)}
 			f.operations[0].code, f.operations[0].message = "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000"
 		}),
+		"property-refused": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) { f.refusePool("properties.labels: ") }),
+		"apply-refused":    createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) { f.refusePool("") }),
+		"rendering-refused": createdYesterday(cluster(func(c *csv1.Cluster) {
+			c.Status.Progress[2] = layer("management-cluster", "Refused", "HostedCluster demo: spec.etcd.managed.storage.type: Unsupported value", 3*time.Hour)
+		})),
 		"maestro-unavailable": beingCreated(6*time.Minute, installing(6*time.Minute,
 			layer("maestro", "Retrying", "Publishing to Maestro failed and is retried: publishing: Unavailable: connection error: dial tcp 10.0.4.7:8090: connect: connection refused", 6*time.Minute),
 			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 6*time.Minute),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
 const (
@@ -133,6 +134,8 @@ func (s *subject) failed() adminv1.ExplanationItem {
 		item.Evidence = report("Maestro", message, "")
 		action("Action for an SRE: inform the maintainers of Cluster Service. This is a fault of the rendering and not of the customer, unless the request was very large.")
 		item.Actions = append(item.Actions, sentence(adminv1.SentenceOutcome, "The same manifests are not sent again; any change of the resource is sent immediately."))
+	case layer == layerManagementCluster && state == stateRefused:
+		item = s.applyRefused(message, since)
 	case valid.GetStatus() == "False":
 		since = asTime(valid.GetLastTransitionTime())
 		item = s.item(adminv1.ExplanationInvalid, adminv1.PartyCustomer, fmt.Sprintf("%s is invalid: the control plane has rejected it %s.", s.title(), s.since(since)), since)
@@ -149,6 +152,32 @@ func (s *subject) failed() adminv1.ExplanationItem {
 	}
 	return item
 }
+
+// stateRefused is the state of a layer that refuses the manifests permanently.
+const stateRefused = "Refused"
+
+// waitingDoesNotHelp is the outcome of a permanent refusal.
+const waitingDoesNotHelp = "Waiting and repeating the request do not help: {shard} keeps what it accepted last until a person changes the {noun} or {shard}."
+
+// applyRefused returns the item of a resource whose manifests the management cluster permanently refuses. The customer must act if a property
+// can be chosen otherwise, and an SRE in all other cases.
+func (s *subject) applyRefused(message string, since time.Time) adminv1.ExplanationItem {
+	responsible, action := adminv1.PartySRE, checkRefusal
+	if properties := clustercondition.RefusedProperties(s.condition(clustercondition.Applied).GetMessage()); len(properties) > 0 {
+		responsible = adminv1.PartyCustomer
+		action = "Action for the customer: choose another value of " + join(properties) + ", or delete the {noun} and create it again."
+	}
+	item := s.item(adminv1.ExplanationApplyRefused, responsible, s.fill(s.title()+" cannot reach its desired state: {shard} has permanently refused its manifests "+s.since(since)+"."), since)
+	item.Evidence = report(s.fill("The API server of {shard}"), message, "")
+	item.Actions = []adminv1.Sentence{sentence(adminv1.SentenceAction, s.fill(action)), sentence(adminv1.SentenceOutcome, s.fill(waitingDoesNotHelp))}
+	if responsible == adminv1.PartyCustomer {
+		item.Actions = append(item.Actions, sentence(adminv1.SentenceOutcome, "The alert WorksRefused notifies the engineers: the service should have rejected the request."))
+	}
+	return item
+}
+
+// checkRefusal is the action of a refusal that no property of the customer causes.
+const checkRefusal = "Action for an SRE: compare the kinds and policies of {shard} with those of other management clusters, and inform the maintainers of Cluster Service."
 
 // failedOperation returns the item of a resource that waits for nothing although its last operation failed.
 func (s *subject) failedOperation() (adminv1.ExplanationItem, bool) {

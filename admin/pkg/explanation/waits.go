@@ -132,6 +132,11 @@ var waits = map[[2]string]wait{
 		awaits: "the agent of {shard} to apply objects again that another client removed", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "find out what keeps the agent of {shard} from applying them, and who removed them",
 	},
+	// A newer rendering of a resource that has reached its generation is refused. A resource that has not is failed; see applyRefused.
+	{layerManagementCluster, stateRefused}: {
+		summary: "{shard} has permanently refused the newest manifests of {subject} {since}. It keeps the manifests before.", reporter: "The API server of {shard}", responsible: adminv1.PartySRE,
+		action: strings.TrimSuffix(strings.TrimPrefix(checkRefusal, "Action for an SRE: "), "."), command: mustGather, outcome: waitingDoesNotHelp,
+	},
 	{layerManagementCluster, "ApplyFailing"}: {
 		awaits: "{shard} to accept its manifests", reporter: "The agent", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "remove the cause: the API server of the management cluster rejects the rendered manifests",

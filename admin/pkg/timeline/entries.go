@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 )
 
 // addOperations adds the operations of the customer in ARM.
@@ -74,6 +75,13 @@ func condition(change *clusterservicev1.ConditionChange) string {
 	}
 	if now.GetMessage() != "" {
 		summary += " It says: " + now.GetMessage()
+	}
+	if now.GetType() == clustercondition.Applied && now.GetStatus() == "False" && now.GetReason() == clustercondition.ApplyRefused {
+		party := "an SRE"
+		if len(clustercondition.RefusedProperties(now.GetMessage())) > 0 {
+			party = "the customer"
+		}
+		summary = strings.TrimSuffix(summary, ".") + ". This is permanent: " + party + " must act."
 	}
 	return summary
 }

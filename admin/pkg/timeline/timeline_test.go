@@ -205,3 +205,21 @@ func TestPartialTimeline(t *testing.T) {
 		t.Errorf("%d entries and %d omitted ones", len(got.Entries), got.Omitted)
 	}
 }
+
+// TestPermanentRefusalNamesWhoActs: only the entry of a permanent refusal states that a person must act.
+func TestPermanentRefusalNamesWhoActs(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason, message, want string
+	}{
+		"property":  {"ApplyRefused", "properties.labels: NodePool x: is invalid", "This is permanent: the customer must act."},
+		"rendering": {"ApplyRefused", "NodePool x: is invalid", "This is permanent: an SRE must act."},
+		"temporary": {"AppliedManifestWorkFailed", "NodePool x: etcd has no leader", ""},
+	} {
+		change := &clusterservicev1.ClusterChange{Time: timestamppb.New(at(1)), ResourceId: cluster, Change: &clusterservicev1.ClusterChange_Condition{Condition: &clusterservicev1.ConditionChange{
+			Before: "False", Condition: &clusterservicev1.Condition{Type: "Applied", Status: "False", Reason: c.reason, Message: c.message}}}}
+		got := timeline.Of(timeline.Sources{Dump: &adminv1.Dump{TakenAt: at(60)}, Changes: []*clusterservicev1.ClusterChange{change}}, at(1), at(1)).Entries
+		if len(got) != 1 || strings.Contains(got[0].Summary, "permanent") != (c.want != "") || !strings.Contains(got[0].Summary, c.want) {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
+	}
+}
