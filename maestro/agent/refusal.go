@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	workv1 "open-cluster-management.io/api/work/v1"
 
@@ -161,8 +160,9 @@ func (a *attempt) of(m workv1.ManifestResourceMeta) refusal {
 	return a.refused[objectKey{schema.GroupResource{Group: m.Group, Resource: m.Resource}, m.Namespace, m.Name}]
 }
 
-// observedClient is a client of the management cluster that records the outcome of each change in the attempt of its context. It removes
-// the values of Secrets from errors.
+// observedClient is a client of the management cluster that records the outcome of each request with a whole manifest in the attempt of its
+// context. It removes the values of Secrets from errors. Patches of owner references do not contain the manifest: their outcome says nothing
+// about it.
 type observedClient struct{ dynamic.Interface }
 
 // Resource implements dynamic.Interface.
@@ -198,12 +198,6 @@ func (o observedObjects) Create(ctx context.Context, object *unstructured.Unstru
 func (o observedObjects) Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error) {
 	updated, err := o.ResourceInterface.Update(ctx, object, options, subresources...)
 	return updated, o.observe(ctx, object.GetName(), err)
-}
-
-// Patch implements dynamic.ResourceInterface.
-func (o observedObjects) Patch(ctx context.Context, name string, pt types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error) {
-	patched, err := o.ResourceInterface.Patch(ctx, name, pt, data, options, subresources...)
-	return patched, o.observe(ctx, name, err)
 }
 
 // Apply implements dynamic.ResourceInterface.
