@@ -83,6 +83,34 @@ func TestPublishedFault_OversizedMessageBlocksOthers(t *testing.T) {
 	agent.until("spec.update_request", rejected.ID, 1)
 }
 
+// TestBrokerLimitPostponesOne announces a lower Maximum Packet Size than that of Event Grid (MQTT 5, section 3.2.2.3.6). A message above it is not sent, and its
+// source knows the reason; others are delivered. When a broker accepts it, it is delivered.
+func TestBrokerLimitPostponesOne(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.Tune = func(c *app.Config) { c.MaxResend, c.Resend = 2*time.Second, time.Second }
+	restart := func(limit uint32) {
+		address := r.BrokerAddress
+		_ = r.Broker.Close()
+		r.MaxPacketBytes = limit
+		r.StartBroker(address)
+	}
+	restart(256 << 10)
+	_, consumer, agent, cs := r.withFakeAgent()
+	rejected, healthy := newBundle(consumer, strings.Repeat("x", 300<<10)), newBundle(consumer, strings.Repeat("x", 200<<10))
+	cs.must("create", rejected)
+	cs.must("create", healthy)
+	agent.until("spec.create_request", healthy.ID, 1)
+	st := cs.until(rejected.ID, "reported as not delivered", func(st statusEvent) bool {
+		return meta.IsStatusConditionFalse(st.Conditions, "Delivered")
+	})
+	if c := meta.FindStatusCondition(st.Conditions, "Delivered"); c.Reason != "TooLarge" || !strings.Contains(c.Message, "the limit is 262144") {
+		t.Errorf("the condition is %+v", c)
+	}
+	restart(0)
+	agent.until("spec.create_request", rejected.ID, 1)
+}
+
 // A message that makes the broker close the connection for another reason is postponed after some attempts.
 func TestPublishedFault_RejectedMessageBlocksOthers(t *testing.T) {
 	t.Parallel()

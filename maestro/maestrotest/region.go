@@ -41,6 +41,8 @@ type Region struct {
 	// Broker is the running broker, and BrokerAddress its host:port.
 	Broker        *broker.Broker
 	BrokerAddress string
+	// MaxPacketBytes is the limit of packets that brokers announce which are started later; 0 means that of Event Grid.
+	MaxPacketBytes uint32
 	// Rules authorize the clients of the servers: those of a region, RESTClient and OtherSource.
 	Rules []mesh.Rule
 	// Tune changes the configuration of servers before they start; nil changes nothing.
@@ -142,7 +144,7 @@ func (r *Region) StartBroker(address string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.Broker, err = broker.Start(listener, broker.Options{TLS: identity.TLS(), Log: r.Log}); err != nil {
+	if r.Broker, err = broker.Start(listener, broker.Options{TLS: identity.TLS(), MaxPacketBytes: r.MaxPacketBytes, Log: r.Log}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.BrokerAddress = r.Broker.Addr()

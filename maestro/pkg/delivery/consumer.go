@@ -250,6 +250,8 @@ func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error 
 		c.dispatcher.metrics.sent.WithLabelValues(string(action)).Inc()
 		delete(c.breaks, r.ID)
 		return nil
+	case errors.Is(err, mqttlink.ErrBrokerLimit):
+		return c.postpone(ctx, delivery, maestroapi.DeliveredTooLarge, err.Error(), c.dispatcher.o.MaxResend)
 	case errors.Is(err, mqttlink.ErrTooLarge):
 		return c.park(ctx, delivery, maestroapi.DeliveredTooLarge, err.Error())
 	case errors.Is(err, mqttlink.ErrDown) || ctx.Err() != nil:

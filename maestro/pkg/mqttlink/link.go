@@ -28,7 +28,7 @@ import (
 )
 
 // MaxMessageBytes bounds a message with its properties. Event Grid accepts packets of 512 KiB; the difference is for the
-// headers of the packet.
+// headers of the packet. A broker can announce a lower limit.
 const MaxMessageBytes = 500 << 10
 
 var (
@@ -36,6 +36,8 @@ var (
 	ErrDown = errors.New("the MQTT connection is down")
 	// ErrTooLarge means that the message exceeds MaxMessageBytes. Nothing was sent, and a retry has the same result.
 	ErrTooLarge = errors.New("the message is larger than the broker accepts")
+	// ErrBrokerLimit is an ErrTooLarge for the limit that the broker of the connection announces. A retry can succeed when the broker has another one.
+	ErrBrokerLimit = fmt.Errorf("%w by its own limit", ErrTooLarge)
 	// ErrRefused means that the broker rejected the message with a reason code.
 	ErrRefused = errors.New("the broker rejected the message")
 )
@@ -72,6 +74,8 @@ type Link struct {
 
 	mu     sync.RWMutex
 	client *paho.Client
+	// maxMessage is the limit of the current connection in bytes, at most MaxMessageBytes.
+	maxMessage int
 	// pinger sends pings over the current connection.
 	pinger *pinger
 	// alive is the context of the current connection.
@@ -205,7 +209,8 @@ func (l *Link) runConnection(parent context.Context) (up time.Duration, err erro
 	})
 	handshake, cancelHandshake := context.WithTimeout(ctx, 10*time.Second)
 	defer cancelHandshake()
-	if err := l.startSession(handshake, client); err != nil {
+	maxMessage, err := l.startSession(handshake, client)
+	if err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -220,7 +225,7 @@ func (l *Link) runConnection(parent context.Context) (up time.Duration, err erro
 	defer dead()
 	l.connects.Add(1)
 	l.mu.Lock()
-	l.client, l.alive, l.pinger = client, alive, pings
+	l.client, l.alive, l.pinger, l.maxMessage = client, alive, pings, maxMessage
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -244,19 +249,32 @@ func (l *Link) runConnection(parent context.Context) (up time.Duration, err erro
 	return time.Since(began), err
 }
 
-// startSession starts a clean session.
-func (l *Link) startSession(ctx context.Context, client *paho.Client) error {
+// startSession starts a clean session and returns the limit of its messages in bytes. The client of the library keeps the broker's Receive Maximum and
+// Server Keep Alive (MQTT 5, section 3.2.2.3).
+func (l *Link) startSession(ctx context.Context, client *paho.Client) (maxMessage int, err error) {
 	ack, err := client.Connect(ctx, &paho.Connect{
 		ClientID: l.o.ClientID, KeepAlive: uint16(l.o.KeepAlive / time.Second), CleanStart: true,
 	})
 	if err != nil {
-		return fmt.Errorf("starting the MQTT session: %w", err)
+		return 0, fmt.Errorf("starting the MQTT session: %w", err)
 	}
 	if ack.ReasonCode != 0 {
-		return fmt.Errorf("starting the MQTT session: the broker returned reason %#x", ack.ReasonCode)
+		return 0, fmt.Errorf("starting the MQTT session: the broker returned reason %#x", ack.ReasonCode)
 	}
-	return nil
+	maxMessage = MaxMessageBytes
+	if p := ack.Properties; p != nil {
+		if p.MaximumQoS != nil && *p.MaximumQoS < qualityOfService {
+			return 0, fmt.Errorf("starting the MQTT session: the broker has no acknowledged messages: its Maximum QoS is %d", *p.MaximumQoS)
+		}
+		if p.MaximumPacketSize != nil {
+			maxMessage = int(min(MaxMessageBytes, *p.MaximumPacketSize))
+		}
+	}
+	return maxMessage, nil
 }
+
+// qualityOfService is that of all messages and subscriptions: the broker acknowledges each message.
+const qualityOfService = 1
 
 func (l *Link) subscribe(ctx context.Context, client *paho.Client) error {
 	if len(l.o.Subscribe) == 0 {
@@ -264,7 +282,7 @@ func (l *Link) subscribe(ctx context.Context, client *paho.Client) error {
 	}
 	subscribe := &paho.Subscribe{}
 	for _, filter := range l.o.Subscribe {
-		subscribe.Subscriptions = append(subscribe.Subscriptions, paho.SubscribeOptions{Topic: filter, QoS: 1})
+		subscribe.Subscriptions = append(subscribe.Subscriptions, paho.SubscribeOptions{Topic: filter, QoS: qualityOfService})
 	}
 	if _, err := client.Subscribe(ctx, subscribe); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
@@ -300,7 +318,7 @@ func Decode(ctx context.Context, p *paho.Publish) (*cloudevents.Event, error) {
 
 // Message encodes an event as a message for a topic.
 func Message(ctx context.Context, topic string, evt *cloudevents.Event) (*paho.Publish, error) {
-	msg := &paho.Publish{QoS: 1, Topic: topic}
+	msg := &paho.Publish{QoS: qualityOfService, Topic: topic}
 	if err := cloudeventsmqtt.WritePubMessage(ctx, (*binding.EventMessage)(evt), msg); err != nil {
 		return nil, fmt.Errorf("encoding event %s: %w", evt.ID(), err)
 	}
@@ -325,14 +343,18 @@ func (l *Link) Publish(ctx context.Context, topic string, evt *cloudevents.Event
 	if err != nil {
 		return err
 	}
-	if size := Size(msg); size > MaxMessageBytes {
+	size := Size(msg)
+	if size > MaxMessageBytes {
 		return fmt.Errorf("%w: %d bytes with its properties, the limit is %d", ErrTooLarge, size, MaxMessageBytes)
 	}
 	l.mu.RLock()
-	client, alive := l.client, l.alive
+	client, alive, maxMessage := l.client, l.alive, l.maxMessage
 	l.mu.RUnlock()
-	if client == nil {
+	switch {
+	case client == nil:
 		return ErrDown
+	case size > maxMessage: // MQTT-3.2.2-15: the client must not send it
+		return fmt.Errorf("%w: %d bytes with its properties, the limit is %d", ErrBrokerLimit, size, maxMessage)
 	}
 	// No acknowledgement arrives after the connection has broken.
 	ctx, cancel := context.WithCancel(ctx)

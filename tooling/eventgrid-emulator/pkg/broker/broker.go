@@ -58,7 +58,9 @@ type Options struct {
 	MaxSessions int
 	// Refused records the connections and topics that no rule allows a verified workload; nil means that they are only logged.
 	Refused func(context.Context, mesh.Refusal)
-	Log     *slog.Logger
+	// MaxPacketBytes is a limit of packets other than that of Event Grid; 0 means MaxPacketBytes.
+	MaxPacketBytes uint32
+	Log            *slog.Logger
 }
 
 // Broker is a running MQTT broker. It is safe for concurrent use.
@@ -88,7 +90,7 @@ func Start(network net.Listener, o Options) (*Broker, error) {
 	o.Source = cmp.Or(o.Source, "maestro")
 
 	capabilities := mqtt.NewDefaultServerCapabilities()
-	capabilities.MaximumPacketSize = MaxPacketBytes
+	capabilities.MaximumPacketSize = cmp.Or(o.MaxPacketBytes, MaxPacketBytes)
 	capabilities.MaximumQos = maxQoS
 	capabilities.RetainAvailable = 0
 	capabilities.SubIDAvailable = 0
@@ -112,7 +114,7 @@ func Start(network net.Listener, o Options) (*Broker, error) {
 		addr: network.Addr(),
 	}
 	b.hook = &eventGridHook{
-		permissions: newPermissions(o), maxSessions: o.MaxSessions, log: o.Log, sessions: b.server.Clients, disconnect: b.server.DisconnectClient,
+		permissions: newPermissions(o), maxSessions: o.MaxSessions, maxPacket: capabilities.MaximumPacketSize, log: o.Log, sessions: b.server.Clients, disconnect: b.server.DisconnectClient,
 		connections: newConnections(),
 	}
 	if err := b.server.AddHook(b.hook, nil); err != nil {
@@ -218,8 +220,10 @@ func (b *Broker) Stats() Stats {
 // eventGridHook implements the rules of Event Grid as a hook of the engine.
 type eventGridHook struct {
 	mqtt.HookBase
-	permissions     *permissions
-	maxSessions     int
+	permissions *permissions
+	maxSessions int
+	// maxPacket is the limit of packets in bytes.
+	maxPacket       uint32
 	log             *slog.Logger
 	sessions        *mqtt.Clients
 	rejected        atomic.Int64
@@ -239,7 +243,7 @@ func (*eventGridHook) ID() string { return "event-grid" }
 // Provides implements mqtt.Hook.
 func (*eventGridHook) Provides(b byte) bool {
 	switch b {
-	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablish, mqtt.OnSessionEstablished, mqtt.OnDisconnect, mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPublishDropped:
+	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablish, mqtt.OnSessionEstablished, mqtt.OnDisconnect, mqtt.OnACLCheck, mqtt.OnPacketEncode, mqtt.OnPublish, mqtt.OnPublishDropped:
 		return true
 	}
 	return false
@@ -272,6 +276,14 @@ func (h *eventGridHook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 		cl.State.Keepalive, cl.State.ServerKeepalive = maxKeepAliveSec, true
 	}
 	return nil
+}
+
+// OnPacketEncode announces the limit of packets, which the engine enforces only (MQTT 5, section 3.2.2.3.6).
+func (h *eventGridHook) OnPacketEncode(_ *mqtt.Client, pk packets.Packet) packets.Packet {
+	if pk.FixedHeader.Type == packets.Connack {
+		pk.Properties.MaximumPacketSize = h.maxPacket
+	}
+	return pk
 }
 
 // OnSessionEstablish closes the previous connection of a client and waits for its end.
