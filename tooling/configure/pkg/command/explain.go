@@ -45,7 +45,7 @@ values of the outer layers that it overrides. Without TARGET, show its value and
 func printMeaning(out io.Writer, configuration *deployment.Configuration, key string) error {
 	p := configuration.Schema.Lookup(document.Split(key)...)
 	if p == nil || key == "" {
-		return fmt.Errorf("%s: the schema has no such key", key)
+		return fmt.Errorf("%w: %s: the schema has no such key", document.ErrUnknownKey, key)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {

@@ -109,7 +109,7 @@ func (c *Configuration) Merge(target layer.Target) (*document.Node, document.Pro
 // Render returns the configuration of a region or stamp, or the problems of its layers, its values and its rules.
 func (c *Configuration) Render(target layer.Target) (*document.Node, error) {
 	if target.Level() < layer.Region {
-		return nil, fmt.Errorf("%s is not a region or a stamp: use CLOUD/ENVIRONMENT/REGION[/STAMP]", target)
+		return nil, fmt.Errorf("%w: %s is not a region or a stamp: use CLOUD/ENVIRONMENT/REGION[/STAMP]", layer.ErrUnknown, target)
 	}
 	if _, err := c.Tree.Layers(target); err != nil {
 		return nil, err

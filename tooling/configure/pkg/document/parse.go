@@ -188,6 +188,9 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
+// ErrUnknownKey means that the schema has no such key.
+var ErrUnknownKey = errors.New("unknown key")
+
 // Split returns the keys of a path.
 func Split(path string) []string {
 	if path == "" {

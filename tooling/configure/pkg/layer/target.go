@@ -208,7 +208,7 @@ func (t *Tree) At(level int, within Target) []Target {
 	return found
 }
 
-// ErrUnknown means that a target has no layer of its own.
+// ErrUnknown means that a target has no layer of its own, or that it has another level than the command needs.
 var ErrUnknown = errors.New("unknown target")
 
 // Layers returns the layers of a target from the outermost to the innermost.

@@ -236,14 +236,15 @@ func (o operation[T]) Finish(ctx context.Context) error {
 	return Explain(err)
 }
 
-// Put starts to create or replace a resource.
-func (c *Client) Put(ctx context.Context, id string, body Resource) (Operation, error) {
+// Create starts to create a resource. The request is accepted only if the resource does not exist.
+func (c *Client) Create(ctx context.Context, id string, body Resource) (Operation, error) {
 	generic, err := asGeneric(body)
 	if err != nil {
 		return nil, err
 	}
 	var response *http.Response
-	poller, err := c.resources.BeginCreateOrUpdateByID(policy.WithCaptureResponse(ctx, &response), id, APIVersion, generic, nil)
+	ctx = policy.WithHTTPHeader(policy.WithCaptureResponse(ctx, &response), http.Header{"If-None-Match": {"*"}})
+	poller, err := c.resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, generic, nil)
 	if err != nil {
 		return nil, Explain(err)
 	}
@@ -268,12 +269,15 @@ func (c *Client) Patch(ctx context.Context, id string, body Resource, etag strin
 	return operation[armresources.ClientUpdateByIDResponse]{poller, response}, nil
 }
 
-// Delete starts to delete a resource.
+// Delete starts to delete a resource. ARM accepts the deletion of a resource that does not exist; Delete returns an error for it.
 func (c *Client) Delete(ctx context.Context, id string) (Operation, error) {
 	var response *http.Response
 	poller, err := c.resources.BeginDeleteByID(policy.WithCaptureResponse(ctx, &response), id, APIVersion, nil)
 	if err != nil {
 		return nil, Explain(err)
+	}
+	if response.StatusCode == http.StatusNoContent {
+		return nil, &Failed{Status: http.StatusNotFound, Code: "ResourceNotFound", Message: id + " does not exist."}
 	}
 	return operation[armresources.ClientDeleteByIDResponse]{poller, response}, nil
 }

@@ -50,7 +50,18 @@ func NewCredential(authority, path, name string, client *http.Client) (azcore.To
 		}
 		names = append(names, short)
 	}
-	return nil, fmt.Errorf("%s has no credentials of %q; it has those of %s", path, name, strings.Join(names, ", "))
+	return nil, &UnknownCredential{Name: name, File: path, Known: names}
+}
+
+// UnknownCredential reports that a credentials file has no client with a name.
+type UnknownCredential struct {
+	Name, File string
+	Known      []string
+}
+
+// Error implements error.
+func (u *UnknownCredential) Error() string {
+	return fmt.Sprintf("%s has no credentials of %q; it has those of %s", u.File, u.Name, strings.Join(u.Known, ", "))
 }
 
 // GetToken implements azcore.TokenCredential.

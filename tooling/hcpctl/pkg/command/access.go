@@ -35,6 +35,7 @@ states what needs the approval of another engineer. An approved request is activ
 With --emergency nobody has to approve, and a ticket validator that is away does not matter. An alert pages, and another engineer must review the elevation when it is over.`,
 	}
 	c.Flags().StringVar(&class, "class", string(adminv1.Operate), "`class` of actions: operate, recover or break-glass")
+	oneOf(c, "class", string(adminv1.Operate), string(adminv1.Recover), string(adminv1.BreakGlassAccess))
 	c.Flags().StringVar(&asked.Cluster, "cluster", "", "`identifier` of the cluster that it is limited to (default: the whole region)")
 	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
 	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
@@ -134,6 +135,7 @@ func (e *environment) accessList() *cobra.Command {
 		})
 	c.Flags().BoolVarP(&all, "all", "A", false, "include elevations that are over")
 	c.Flags().StringVar(&state, "state", "", "only those in a `state`: Requested, Approved, Denied, Active or Ended")
+	oneOf(c, "state", string(adminv1.ElevationRequested), string(adminv1.ElevationApproved), string(adminv1.ElevationDenied), string(adminv1.ElevationActive), string(adminv1.ElevationEnded))
 	c.Flags().BoolVar(&filter.Unreviewed, "unreviewed", false, "only emergencies that nobody has reviewed")
 	limit.add(c, 100)
 	e.addOutputFlag(c)

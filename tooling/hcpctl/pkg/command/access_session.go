@@ -23,7 +23,7 @@ const sessionEndTimeout = 30 * time.Second
 
 func (e *environment) accessOpen() *cobra.Command {
 	return e.sessionCommand(named((*adminclient.Client).OpenAccessSession), func(args []string) (cluster string) { return args[0] }, 1, &cobra.Command{
-		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: objectBeforeCommand(1), ValidArgsFunction: e.completeFleet,
 		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A
   hcpctl access open demo --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl exec -it POD -- sh`,
 		Long: `Open a session for the API server of a cluster at the session gateway. The mode read requires the role operator, the mode admin the
@@ -47,7 +47,7 @@ func (e *environment) managementCluster() *cobra.Command {
 
 func (e *environment) managementClusterAccess() *cobra.Command {
 	return e.sessionCommand(named((*adminclient.Client).OpenShardSession), wholeRegion, 1, &cobra.Command{
-		Use: "access SHARD [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a management cluster", Args: cobra.MinimumNArgs(1),
+		Use: "access SHARD [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a management cluster", Args: objectBeforeCommand(1),
 		Example: `  hcpctl mc access mgmt-1 --reason "works are not applied" --ticket INC-42 -- kubectl get hostedclusters -A
   hcpctl mc access mgmt-1 --mode admin --reason "an operator hangs" --ticket INC-42 -- kubectl -n hypershift delete pod POD`,
 		Long: `Open a session for the API server of the management cluster of a provision shard at the session gateway. The command works like
@@ -67,7 +67,7 @@ func (e *environment) serviceClusterAccess() *cobra.Command {
 		return client.OpenServiceClusterSession(ctx, asked)
 	}
 	return e.sessionCommand(open, wholeRegion, 0, &cobra.Command{
-		Use: "access [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of the service cluster", Args: cobra.ArbitraryArgs,
+		Use: "access [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of the service cluster", Args: objectBeforeCommand(0),
 		Example: `  hcpctl sc access --reason "the backend restarts" --ticket INC-42 -- kubectl -n backend get pods
   hcpctl sc access --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl -n backend delete pod POD`,
 		Long: `Open a session for the API server of the service cluster of the region at the session gateway. The command works like 'hcpctl mc access':
@@ -123,6 +123,17 @@ func (e *environment) sessionCommand(open openSession, clusterOf func(args []str
 	c.Flags().DurationVar(&duration, "for", 15*time.Minute, "`duration` of the session, 10m to 15m")
 	why.add(c)
 	return e.addAdminFlags(c)
+}
+
+// objectBeforeCommand returns the check of the arguments of a command that runs another one: a number of arguments before `--`.
+func objectBeforeCommand(objects int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if dash := c.ArgsLenAtDash(); dash >= 0 {
+			args = args[:dash]
+			return cobra.ExactArgs(objects)(c, args)
+		}
+		return cobra.MinimumNArgs(objects)(c, args)
+	}
 }
 
 // openSession requests a session for the object that arguments name, and waits until it is ready.

@@ -62,7 +62,7 @@ func (e *environment) withElevation(ctx context.Context, client *adminclient.Cli
 func (e *environment) elevateFor(ctx context.Context, client *adminclient.Client, class adminv1.AccessClass, cluster string, why justification, duration time.Duration) (*adminv1.Elevation, error) {
 	switch {
 	case why.reason == "" && why.emergency:
-		return nil, errors.New("--emergency requires --reason and --ticket")
+		return nil, invalid("--emergency requires --reason and --ticket")
 	case why.reason == "":
 		return nil, nil
 	}

@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -39,14 +38,14 @@ func (e *environment) adminClient() (*adminclient.Client, error) { return e.conn
 func (e *environment) connectSelected(options adminclient.Options) (*adminclient.Client, error) {
 	if options.Audience != "" {
 		if options.Endpoint == "" {
-			return nil, errors.New("--admin-endpoint is required with --admin-audience")
+			return nil, invalid("--admin-endpoint is required with --admin-audience")
 		}
 		signedIn, err := e.selectLogin(&options, "")
 		switch {
 		case err != nil:
 			return nil, err
 		case !signedIn && options.Engineer != "":
-			return nil, fmt.Errorf("--as selects an engineer of a local region or of `hcpctl login`: there is no login of %q for %s. Without --as you act as the person who is signed in to the Azure CLI", options.Engineer, options.Audience)
+			return nil, invalid("--as selects an engineer of a local region or of `hcpctl login`: there is no login of %q for %s. Without --as you act as the person who is signed in to the Azure CLI", options.Engineer, options.Audience)
 		}
 		return adminclient.New(options)
 	}
@@ -95,12 +94,12 @@ type listLimit struct{ most int }
 
 func (l *listLimit) add(c *cobra.Command, most int) {
 	c.Flags().IntVar(&l.most, "limit", most, "maximum `number` of items, newest first")
-	c.PreRunE = func(*cobra.Command, []string) error {
+	alsoCheck(c, func(*cobra.Command, []string) error {
 		if l.most < 1 {
 			return fmt.Errorf("--limit: %d is less than 1", l.most)
 		}
 		return nil
-	}
+	})
 }
 
 // printTruncated prints a hint if a list is longer than the limit.
@@ -202,12 +201,7 @@ bundles with the status that the agent reports. Secrets are removed.`,
 		ValidArgsFunction: e.completeFleet,
 	}
 	c.Flags().StringVarP(&format, "output", "o", "yaml", "output `format`: yaml or json")
-	c.PreRunE = func(*cobra.Command, []string) error {
-		if format != "yaml" && format != "json" {
-			return fmt.Errorf("--output: %q is not one of yaml, json", format)
-		}
-		return nil
-	}
+	oneOf(c, "output", "yaml", "json")
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		dump, err := client.Dump(ctx, args[0])
 		if err != nil {

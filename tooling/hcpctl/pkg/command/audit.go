@@ -79,16 +79,15 @@ Exit codes: 0 if all chains are valid, 1 if a chain was changed or is not confir
 	flags.StringVar(&folders.Keys, "keys", "", "`folder` with the public keys of each service, SERVICE.pem (default: the local region)")
 	flags.StringArrayVar(&folders.Queues, "queue", nil, "`folder` of a writer's queue; may be repeated (default: the local region)")
 	e.addOutputFlag(c)
-	before := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
+	alsoCheck(c, func(*cobra.Command, []string) error {
 		if folders.Sink != "" && (folders.Witness == "" || folders.Keys == "") {
 			return errors.New("--sink requires --witness and --keys")
 		}
 		if folders.Sink == "" && (folders.Witness != "" || folders.Keys != "" || len(folders.Queues) > 0) {
 			return errors.New("--witness, --keys and --queue require --sink")
 		}
-		return before(c, args)
-	}
+		return nil
+	})
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if folders.Sink == "" {
 			dir, err := e.stateFolder()

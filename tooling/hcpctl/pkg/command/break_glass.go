@@ -193,6 +193,7 @@ expires, at most 15 minutes after it was signed. Revoke the class if that is too
 		return client.Act(ctx, args[0], "credentials/revoke", adminv1.RevokeRequest{Class: class})
 	}, func(operation *adminv1.Operation) error { return show(operation) })
 	c.Flags().StringVar(&class, "class", "sre", "`class` of the credentials: sre or customer")
+	oneOf(c, "class", "sre", "customer")
 	c.Flags().StringVar(&uid, "credential", "", "`UID` of the only credential to revoke")
 	c.MarkFlagsMutuallyExclusive("class", "credential")
 	return c

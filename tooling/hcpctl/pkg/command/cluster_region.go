@@ -31,18 +31,9 @@ func (e *environment) addRegionList(c *cobra.Command) *cobra.Command {
 	flags.StringVar(&l.filter.Shard, "shard", "", "with --region: only clusters on this provision `shard`")
 	flags.StringVar(&l.filter.Version, "version", "", "with --region: only clusters that have this `version` or are being changed to it, for example 4.19 or 4.19.3")
 	flags.StringSliceVar(&l.filter.Phases, "phase", nil, "with --region, without --not-ready: only clusters in this `phase` of Cluster Service, for example Installing; repeatable")
-	output := c.PreRunE
 	l.limit.add(c, 500)
 	flags.Lookup("limit").Usage = "with --region: maximum `number` of clusters"
-	limit := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		for _, valid := range []func(*cobra.Command, []string) error{output, limit, func(c *cobra.Command, _ []string) error { return l.validate(c) }} {
-			if err := valid(c, args); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	alsoCheck(c, func(c *cobra.Command, _ []string) error { return l.validate(c) })
 	list := c.RunE
 	e.addAdminFlags(c)
 	c.Long = `List the clusters of a resource group.
@@ -73,6 +64,9 @@ func (l *regionList) validate(c *cobra.Command) error {
 		{"region", l.filter.Shard != "", "shard"},
 		{"region", l.filter.Version != "", "version"},
 		{"region", len(l.filter.Phases) > 0, "phase"},
+		{"region", c.Flags().Changed("as"), "as"},
+		{"region", c.Flags().Changed("admin-endpoint"), "admin-endpoint"},
+		{"region", c.Flags().Changed("admin-audience"), "admin-audience"},
 		{"not-ready", c.Flags().Changed("older-than"), "older-than"},
 		{"not-ready", len(l.filter.Concerns) > 0, "concern"},
 	} {

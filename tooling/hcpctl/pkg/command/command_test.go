@@ -93,12 +93,16 @@ func (a *azure) serve(w http.ResponseWriter, r *http.Request) {
 		a.poll(w, strings.TrimPrefix(id, "/operations"))
 	case strings.HasPrefix(id, "/results/"):
 		reply(w, http.StatusOK, a.results[strings.TrimPrefix(id, "/results")])
+	case r.Method == http.MethodPost && a.resources[id[:strings.LastIndexByte(id, '/')]] == nil:
+		problem(w, http.StatusNotFound, "ResourceNotFound", "The Resource was not found.")
 	case r.Method == http.MethodPost:
 		a.act(w, r, id)
 	case strings.HasSuffix(id, "/hcpopenshiftversions"):
 		reply(w, http.StatusOK, map[string]any{"value": []any{map[string]any{
 			"name": "4.21.3", "properties": map[string]any{"channelGroup": "stable", "enabled": true, "endOfLifeTimestamp": "2027-06-30T00:00:00Z"},
 		}}})
+	case r.Method == http.MethodGet && strings.Count(id, "/") == 9 && a.resources[clusterOf(id)] == nil:
+		problem(w, http.StatusNotFound, "ResourceNotFound", "The cluster was not found.")
 	case strings.HasSuffix(id, "/hcpopenshiftclusters"), strings.HasSuffix(id, "/nodepools"), strings.HasSuffix(id, "/externalauths"):
 		values := []any{}
 		for _, name := range []string{"a", "b", "workers", "entra"} { // in a stable order
@@ -109,8 +113,12 @@ func (a *azure) serve(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"value": values})
 	case !a.meets(r, id):
 		problem(w, http.StatusPreconditionFailed, "PreconditionFailed", "The condition of the request does not hold.")
+	case r.Method == http.MethodPut && strings.Count(id, "/") > strings.Count(clusterOf(id), "/") && a.resources[clusterOf(id)] == nil:
+		problem(w, http.StatusNotFound, "ParentResourceNotFound", "The cluster was not found.")
 	case r.Method == http.MethodPut:
 		a.put(w, r, id)
+	case a.resources[id] == nil && r.Method == http.MethodDelete:
+		w.WriteHeader(http.StatusNoContent)
 	case a.resources[id] == nil:
 		problem(w, http.StatusNotFound, "ResourceNotFound", "The Resource was not found.")
 	case r.Method == http.MethodDelete:
@@ -122,6 +130,12 @@ func (a *azure) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", a.etag(id))
 		reply(w, http.StatusOK, a.resources[id])
 	}
+}
+
+// clusterOf returns the ID of the cluster of a resource.
+func clusterOf(id string) string {
+	segments := strings.Split(id, "/")
+	return strings.Join(segments[:min(len(segments), 9)], "/")
 }
 
 func (a *azure) etag(id string) string { return fmt.Sprintf(`"%d"`, a.versions[id]) }
@@ -150,6 +164,7 @@ func (a *azure) patch(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	a.patches = append(a.patches, body)
 	a.resources[id] = armwire.MergePatch(a.resources[id], body)
+	a.resources[id]["properties"].(map[string]any)["provisioningState"] = "Accepted"
 	a.versions[id]++
 	a.begin(w, id, http.StatusAccepted, a.resources[id])
 }

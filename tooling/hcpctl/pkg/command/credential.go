@@ -93,7 +93,7 @@ func (e *environment) act(ctx context.Context, client *armclient.Client, cluster
 	if err != nil {
 		return err
 	}
-	return e.await(ctx, client, operation, id, "cluster "+cluster)
+	return e.await(ctx, client, operation, id, "cluster "+cluster, e.commandLine("cluster", "watch", cluster))
 }
 
 // writeSecret writes to a file that only its owner can read.
@@ -116,16 +116,12 @@ func (t *kubeconfigTarget) add(c *cobra.Command, usage string) {
 	c.Flags().StringVarP(&t.file, "file", "f", "", usage)
 	c.Flags().StringVar(&t.context, "context", "", "`name` of the context in the kubeconfig (default: the cluster or the shard)")
 	c.Flags().BoolVar(&t.overwrite, "overwrite", false, "replace the whole file instead of adding a context to it")
-	check := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
+	alsoCheck(c, func(*cobra.Command, []string) error {
 		if t.overwrite && t.file == "" {
 			return errors.New("--overwrite requires --file")
 		}
-		if check != nil {
-			return check(c, args)
-		}
 		return nil
-	}
+	})
 }
 
 // writeKubeconfig adds the current context of a kubeconfig to the file of the flags, or prints it if there is none. name is the default name of

@@ -226,15 +226,7 @@ func (o *dashboardOptions) addFlags(c *cobra.Command) {
 	o.period.addFlags(c, "an hour before the end")
 	c.Flags().StringVar(&o.prometheus, "prometheus", "", "`URL` of the API of Prometheus (default: the local region)")
 	c.Flags().StringArrayVar(&o.variables, "variable", nil, "only series with a `name=value` of a variable of the dashboard; can be repeated")
-	before := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if before != nil {
-			if err := before(c, args); err != nil {
-				return err
-			}
-		}
-		return o.check(time.Now())
-	}
+	alsoCheck(c, func(*cobra.Command, []string) error { return o.check(time.Now()) })
 }
 
 // check returns an error for invalid flags. Otherwise it sets the period and the variables.

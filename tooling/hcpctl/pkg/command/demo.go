@@ -87,9 +87,9 @@ func (e *environment) ensure(c *cobra.Command, client *armclient.Client, id, wha
 	if !armclient.IsNotFound(err) {
 		return err
 	}
-	operation, err := client.Put(c.Context(), id, body)
+	operation, err := client.Create(c.Context(), id, body)
 	if err != nil {
 		return fmt.Errorf("creating the %s: %w", what, err)
 	}
-	return e.await(c.Context(), client, operation, id, what)
+	return e.await(c.Context(), client, operation, id, what, e.commandLine("cluster", "get", demoCluster))
 }

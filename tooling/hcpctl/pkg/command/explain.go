@@ -46,13 +46,7 @@ Admin computes the explanation; with -o json or yaml it has stable codes for pro
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "output `format`: text, json or yaml")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
-	c.PreRunE = func(*cobra.Command, []string) error {
-		if !slices.Contains([]string{"text", "json", "yaml"}, output) {
-			return fmt.Errorf("--output: %q is not one of text, json, yaml", output)
-		}
-		return nil
-	}
+	oneOf(c, "output", "text", "json", "yaml")
 	return e.addAdminFlags(c)
 }
 

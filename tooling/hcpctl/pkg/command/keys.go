@@ -2,7 +2,10 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -30,8 +33,20 @@ func byHand(keyset string, change func() error) error {
 	return change()
 }
 
+// ofFile makes a command fail with exitNotFound if the file of its first argument does not exist.
+func ofFile(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if _, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) {
+			return &notFound{fmt.Sprintf("there is no keyset %s", args[0])}
+		}
+		return run(c, args)
+	}
+	return c
+}
+
 func (e *environment) keysList() *cobra.Command {
-	return &cobra.Command{
+	return ofFile(&cobra.Command{
 		Use: "list FILE", Short: "List the keys of a keyset, without their content", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			keys, err := keyfile.List(args[0])
@@ -44,11 +59,11 @@ func (e *environment) keysList() *cobra.Command {
 			}
 			return display.Table(e.out, []string{"ID", "TYPE", "PRIMARY", "ENABLED"}, rows)
 		},
-	}
+	})
 }
 
 func (e *environment) keysAdd() *cobra.Command {
-	return &cobra.Command{
+	return ofFile(&cobra.Command{
 		Use: "add FILE", Short: "Add a key that does not seal or sign yet, and print its ID", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var id uint32
@@ -59,11 +74,11 @@ func (e *environment) keysAdd() *cobra.Command {
 			fmt.Fprintf(e.err, "when all processes have read the keyset: hcpctl keys promote %s %d\n", args[0], id)
 			return nil
 		},
-	}
+	})
 }
 
 func (e *environment) keysPromote() *cobra.Command {
-	return &cobra.Command{
+	return ofFile(&cobra.Command{
 		Use: "promote FILE ID", Short: "Make a key the primary key, which seals or signs", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyID(args[1])
@@ -72,11 +87,11 @@ func (e *environment) keysPromote() *cobra.Command {
 			}
 			return byHand(args[0], func() error { return keyfile.Promote(args[0], id) })
 		},
-	}
+	})
 }
 
 func (e *environment) keysRemove() *cobra.Command {
-	return &cobra.Command{
+	return ofFile(&cobra.Command{
 		Use: "remove FILE ID", Short: "Remove a key that is not needed any more",
 		Long: `Remove a key that is not the primary key. Nothing opens or verifies what it sealed or signed after that: make sure that nothing needs it.`,
 		Args: cobra.ExactArgs(2),
@@ -87,20 +102,20 @@ func (e *environment) keysRemove() *cobra.Command {
 			}
 			return byHand(args[0], func() error { return keyfile.Remove(args[0], id) })
 		},
-	}
+	})
 }
 
 func (e *environment) keysPublic() *cobra.Command {
-	return &cobra.Command{
+	return ofFile(&cobra.Command{
 		Use: "public FILE PUBLIC-FILE", Short: "Write the public keyset that belongs to a private one", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return keyfile.WritePublic(args[0], args[1]) },
-	}
+	})
 }
 
 func keyID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("ID: %q is not the ID of a key: see `hcpctl keys list`", text)
+		return 0, invalid("ID: %q is not the ID of a key: see `hcpctl keys list`", text)
 	}
 	return uint32(id), nil
 }

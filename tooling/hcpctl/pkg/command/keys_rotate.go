@@ -35,7 +35,7 @@ func (e *environment) keysRotate() *cobra.Command {
 	}
 	kinds = append(kinds, keyrotation.Audit, etcdKind)
 	c := &cobra.Command{
-		Use: "rotate KIND", Short: "Replace the key of a keyset by a new one while the processes run", Args: cobra.ExactArgs(1), ValidArgs: kinds,
+		Use: "rotate KIND", Short: "Replace the key of a keyset by a new one while the processes run", Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs), ValidArgs: kinds,
 		Long: `Replace the key of a keyset by a new one while the processes that use it run.
 
 KIND is one of ` + strings.Join(kinds, ", ") + `.
@@ -57,16 +57,16 @@ that stores the files where the replicas read them with --publish.`,
 				return e.rotateEtcd(c, o)
 			}
 			if o.controlPlane != "" {
-				return fmt.Errorf("--control-plane: the kind %s has no key of a control plane", args[0])
+				return invalid("--control-plane: the kind %s has no key of a control plane", args[0])
 			}
 			if args[0] == keyrotation.Audit {
 				if c.Flags().Changed("former-needed") {
-					return errors.New("--former-needed: checkpoints that the former key signed stay valid")
+					return invalid("--former-needed: checkpoints that the former key signed stay valid")
 				}
 				return e.rotateAudit(c.Context(), o)
 			}
 			if o.service != "" {
-				return fmt.Errorf("--service: the kind %s has one keyset in a region", args[0])
+				return invalid("--service: the kind %s has one keyset in a region", args[0])
 			}
 			r, err := e.rotationOf(args[0], o)
 			if err != nil {
@@ -74,7 +74,7 @@ that stores the files where the replicas read them with --publish.`,
 			}
 			if c.Flags().Changed("former-needed") {
 				if r.Kind.Needed == 0 {
-					return fmt.Errorf("--former-needed: the kind %s reports when nothing needs the former key", r.Kind.Name)
+					return invalid("--former-needed: the kind %s reports when nothing needs the former key", r.Kind.Name)
 				}
 				r.Kind.Needed = o.needed
 			}
@@ -109,12 +109,12 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 	}
 	if kind.PerShard != (o.shard != "") {
 		if kind.PerShard {
-			return nil, fmt.Errorf("--shard: required for the kind %s", name)
+			return nil, invalid("--shard: required for the kind %s", name)
 		}
-		return nil, fmt.Errorf("--shard: the kind %s has one keyset in a region", name)
+		return nil, invalid("--shard: the kind %s has one keyset in a region", name)
 	}
 	if o.needed < 0 {
-		return nil, errors.New("--former-needed: must not be negative")
+		return nil, invalid("--former-needed: must not be negative")
 	}
 	r := &keyrotation.Rotation{Kind: kind, Keyset: o.keyset, PublicKeyset: o.public, Shard: o.shard, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
 		Note: func(text string) { fmt.Fprintln(e.err, text) }}
@@ -125,7 +125,7 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 		return r, e.rotateLocal(r, o)
 	}
 	if r.Replicas, err = o.replicasByService(); err == nil && len(kind.Verifiers) > 0 && len(r.Replicas[kind.Verifiers[0]]) == 0 {
-		err = fmt.Errorf("--replica: the metrics of all replicas of %s are required: they verify what the keys sign", kind.Verifiers[0])
+		err = invalid("--replica: the metrics of all replicas of %s are required: they verify what the keys sign", kind.Verifiers[0])
 	}
 	return r, err
 }
@@ -136,7 +136,7 @@ func (o keysRotateOptions) replicasByService() (map[string][]string, error) {
 	for _, replica := range o.replicas {
 		service, url, ok := strings.Cut(replica, "=")
 		if !ok || !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
-			return nil, fmt.Errorf("--replica: %q is not SERVICE=URL", replica)
+			return nil, invalid("--replica: %q is not SERVICE=URL", replica)
 		}
 		replicas[service] = append(replicas[service], url)
 	}
@@ -180,7 +180,7 @@ func metricsURL(endpoints local.Endpoints, process string) string {
 // localKeys returns the state folder and the endpoints of the local region.
 func (e *environment) localKeys(o keysRotateOptions) (dir string, endpoints local.Endpoints, err error) {
 	if o.public != "" || o.publish != "" || len(o.replicas) > 0 {
-		return "", endpoints, errors.New("--keyset: required with --public-keyset, --publish and --replica")
+		return "", endpoints, invalid("--keyset: required with --public-keyset, --publish and --replica")
 	}
 	if dir, err = e.stateFolder(); err != nil {
 		return "", endpoints, err

@@ -16,11 +16,11 @@ import (
 func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) error {
 	switch {
 	case o.service == "":
-		return errors.New("--service: required for the kind audit")
+		return invalid("--service: required for the kind audit")
 	case o.shard != "":
-		return errors.New("--shard: the kind audit has a key for each service")
+		return invalid("--shard: the kind audit has a key for each service")
 	case o.keyset != "" && o.public == "":
-		return errors.New("--public-keyset: required with --keyset")
+		return invalid("--public-keyset: required with --keyset")
 	}
 	r := &keyrotation.AuditRotation{Key: o.keyset, Public: o.public, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
 		Note: func(text string) { fmt.Fprintln(e.err, text) }}
@@ -51,7 +51,7 @@ func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) erro
 		}
 		for service := range replicas {
 			if service != o.service {
-				return fmt.Errorf("--replica: %s does not sign with the key of %s", service, o.service)
+				return invalid("--replica: %s does not sign with the key of %s", service, o.service)
 			}
 		}
 		r.Replicas = replicas[o.service]

@@ -60,6 +60,12 @@ func TestAuditKeyOutsideOfRegionIsRotated(t *testing.T) {
 
 // TestFlagsOfAuditRotation checks that flags which do not fit together are refused, with the name of the flag.
 func TestFlagsOfAuditRotation(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"k", "p"} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for arguments, want := range map[string]string{
 		"audit":                                "--service",
 		"audit --service admin --shard mgmt-1": "--shard",

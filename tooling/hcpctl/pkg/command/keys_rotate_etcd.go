@@ -37,14 +37,14 @@ const controlPlaneLabel = "hypershift.openshift.io/hosted-control-plane=true"
 func (e *environment) rotateEtcd(c *cobra.Command, o keysRotateOptions) error {
 	for _, flag := range []string{"service", "keyset", "public-keyset", "replica", "publish", "former-needed", "no-wait"} {
 		if c.Flags().Changed(flag) {
-			return fmt.Errorf("--%s: the kind %s does not use it", flag, etcdKind)
+			return invalid("--%s: the kind %s does not use it", flag, etcdKind)
 		}
 	}
 	if o.shard == "" {
-		return fmt.Errorf("--shard: required for the kind %s", etcdKind)
+		return invalid("--shard: required for the kind %s", etcdKind)
 	}
 	if o.controlPlane == "" && c.Flags().Changed("control-plane") {
-		return errors.New("--control-plane: must not be empty")
+		return invalid("--control-plane: must not be empty")
 	}
 	dir, endpoints, err := e.localKeys(o)
 	if err != nil {
@@ -53,7 +53,7 @@ func (e *environment) rotateEtcd(c *cobra.Command, o keysRotateOptions) error {
 	// The engineer's, so that the audit records of the management cluster have the engineer's name.
 	kubeconfig, ok := endpoints.EngineerKubeconfigs[o.shard]
 	if !ok {
-		return fmt.Errorf("--shard: %q is not a management cluster of the region", o.shard)
+		return invalid("--shard: %q is not a management cluster of the region", o.shard)
 	}
 	management, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -154,7 +154,7 @@ func unknownControlPlane(ctx context.Context, client corev1client.NamespaceInter
 		known = append(known, namespace.Name)
 	}
 	slices.Sort(known)
-	return fmt.Errorf("--control-plane: %q is not the namespace of a control plane with a hosted API server: use one of [%s]", namespace, strings.Join(known, " "))
+	return invalid("--control-plane: %q is not the namespace of a control plane with a hosted API server: use one of [%s]", namespace, strings.Join(known, " "))
 }
 
 // serverOf returns the API server of a client configuration.

@@ -19,6 +19,10 @@ type kind struct {
 	noun string
 	// command is the name of the command whose subcommands manage the kind.
 	command string
+	// progress is the subcommand that shows how far an operation is.
+	progress string
+	// change states how an existing resource is changed.
+	change string
 	// names are the positional arguments: the name of the cluster, if any, then the name of the resource.
 	names []string
 	id    func(client *armclient.Client, names []string) string
@@ -34,7 +38,7 @@ type kind struct {
 
 func clusters() kind {
 	return kind{
-		noun: "cluster", command: "cluster", names: []string{"NAME"},
+		noun: "cluster", command: "cluster", progress: "watch", change: "change it with `hcpctl cluster update`", names: []string{"NAME"},
 		id: func(client *armclient.Client, names []string) string { return client.ClusterID(names[0]) },
 		list: func(ctx context.Context, client *armclient.Client, _ []string) ([]armclient.Resource, error) {
 			return client.Clusters(ctx, false)
@@ -55,7 +59,7 @@ func clusters() kind {
 
 func nodePools() kind {
 	return kind{
-		noun: "node pool", command: "nodepool", names: []string{"CLUSTER", "NAME"},
+		noun: "node pool", command: "nodepool", progress: "get", change: "change its size with `hcpctl nodepool scale`", names: []string{"CLUSTER", "NAME"},
 		id: func(client *armclient.Client, names []string) string { return client.NodePoolID(names[0], names[1]) },
 		list: func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error) {
 			return client.List(ctx, client.ClusterID(names[0])+"/nodePools")
@@ -79,7 +83,7 @@ func nodePools() kind {
 
 func externalAuths() kind {
 	return kind{
-		noun: "external authentication", command: "externalauth", names: []string{"CLUSTER", "NAME"},
+		noun: "external authentication", command: "externalauth", progress: "get", change: "delete it first with `hcpctl externalauth delete`", names: []string{"CLUSTER", "NAME"},
 		id: func(client *armclient.Client, names []string) string {
 			return client.ExternalAuthID(names[0], names[1])
 		},
@@ -204,7 +208,7 @@ func (e *environment) operate(k kind, use, short string, begin begin) *cobra.Com
 			if noWait {
 				return e.printAccepted(operation)
 			}
-			return e.await(c.Context(), client, operation, id, k.noun+" "+names[len(names)-1])
+			return e.await(c.Context(), client, operation, id, k.noun+" "+names[len(names)-1], e.commandLine(append([]string{k.command, k.progress}, names...)...))
 		},
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return once the request is accepted")
@@ -243,14 +247,19 @@ func (e *environment) create(k kind, template func(names []string, location stri
 					return nil, err
 				}
 			}
-			return client.Put(ctx, id, body)
+			operation, err := client.Create(ctx, id, body)
+			if armclient.IsPreconditionFailed(err) {
+				return nil, fmt.Errorf("the %s %s exists and was not changed; %s", k.noun, names[len(names)-1], k.change)
+			}
+			return operation, err
 		})
 	c.Flags().StringVarP(&file, "file", "f", "", "`file` with the resource in YAML or JSON; replaces the other flags")
 	return c
 }
 
 func (e *environment) delete(k kind, short string) *cobra.Command {
-	return e.operate(k, k.of("delete"), short, func(ctx context.Context, client *armclient.Client, id string, _ []string) (armclient.Operation, error) {
-		return client.Delete(ctx, id)
+	return e.operate(k, k.of("delete"), short, func(ctx context.Context, client *armclient.Client, id string, names []string) (armclient.Operation, error) {
+		operation, err := client.Delete(ctx, id)
+		return operation, k.withList(names, err)
 	})
 }

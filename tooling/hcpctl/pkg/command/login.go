@@ -43,7 +43,7 @@ func (f *loginFlags) complete(e *environment) (login.Application, error) {
 		return application, nil
 	}
 	if application.Audience != "" {
-		return login.Application{}, errors.New("--issuer is required with --admin-audience")
+		return login.Application{}, invalid("--issuer is required with --admin-audience")
 	}
 	endpoints, err := e.endpoints()
 	if err != nil {
@@ -111,7 +111,7 @@ command to run.`,
 func decodeChallenge(challenge string) (string, error) {
 	claims, err := base64.StdEncoding.DecodeString(challenge)
 	if err != nil {
-		return "", errors.New("--claims-challenge: not base64; copy the value from the message of the command")
+		return "", invalid("--claims-challenge: not base64; copy the value from the message of the command")
 	}
 	return string(claims), nil
 }

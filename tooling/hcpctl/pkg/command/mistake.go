@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
@@ -34,6 +38,7 @@ const (
 // ExitCode returns the exit code for the error of a command; 0 for nil.
 func ExitCode(err error) int {
 	var wrong *usageError
+	var input *invalidInput
 	var arm *armclient.Failed
 	var admin *adminclient.Error
 	var nowhere *armclient.Unreachable
@@ -42,14 +47,15 @@ func ExitCode(err error) int {
 	var unread *unreadable
 	var silent *unreachableServer
 	var issuer *login.UnreachableError
+	var engineer *armclient.UnknownCredential
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong), errors.As(err, &input), errors.As(err, &engineer):
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
+	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), errors.Is(err, document.ErrUnknownKey), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
 		return exitNotFound
 	case errors.As(err, &nowhere), errors.As(err, &unread), errors.As(err, &silent), errors.As(err, &issuer), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
@@ -104,6 +110,20 @@ func (s *interrupted) Error() string { return s.text }
 // Unwrap returns context.Canceled.
 func (s *interrupted) Unwrap() error { return context.Canceled }
 
+// invalidInput reports an invalid command line whose error names what is wrong, for example a flag.
+type invalidInput struct{ err error }
+
+// Error implements error.
+func (i *invalidInput) Error() string { return i.err.Error() }
+
+// Unwrap returns the cause.
+func (i *invalidInput) Unwrap() error { return i.err }
+
+// invalid returns an invalidInput with a formatted text.
+func invalid(format string, arguments ...any) error {
+	return &invalidInput{fmt.Errorf(format, arguments...)}
+}
+
 // usageError reports an invalid command line.
 type usageError struct {
 	command *cobra.Command
@@ -125,6 +145,68 @@ func asUsageError(c *cobra.Command, err error) error {
 	return &usageError{c, err}
 }
 
+// groupCompletions makes the commands of cobra report unknown words like all others. It adds them, which cobra would do later.
+func groupCompletions(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = cobra.ArbitraryArgs, requireSubcommand
+		case "help":
+			show := c.Run
+			c.RunE = func(c *cobra.Command, args []string) error {
+				if topic, rest, err := root.Find(args); err != nil || topic.HasSubCommands() && len(rest) > 0 {
+					return requireSubcommand(topic, rest)
+				}
+				show(c, args)
+				return nil
+			}
+		}
+	}
+}
+
+// alsoCheck adds a check to those that a command makes before it runs. Its error means that the command line is invalid.
+func alsoCheck(c *cobra.Command, check func(c *cobra.Command, args []string) error) {
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(c, args); err != nil {
+				return err
+			}
+		}
+		return check(c, args)
+	}
+}
+
+// oneOf makes a command line invalid if a flag has a value that is not in a list, and completes the values.
+func oneOf(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	alsoCheck(c, func(c *cobra.Command, _ []string) error {
+		given := c.Flag(flag)
+		if given.Changed && !slices.Contains(values, given.Value.String()) {
+			return fmt.Errorf("--%s: %q is not one of %s", flag, given.Value, strings.Join(values, ", "))
+		}
+		return nil
+	})
+}
+
+// checkInputFiles returns an error for a flag with an input file that does not exist. The usage of a flag names its value file, and
+// begins with output if the command writes the file.
+func checkInputFiles(c *cobra.Command) error {
+	var missing error
+	c.Flags().Visit(func(f *pflag.Flag) {
+		name, usage := pflag.UnquoteUsage(f)
+		if name != "file" || strings.HasPrefix(usage, "output") || missing != nil {
+			return
+		}
+		if _, err := os.Stat(f.Value.String()); err != nil {
+			missing = fmt.Errorf("--%s: %w", f.Name, err)
+		}
+	})
+	return missing
+}
+
 // wrapUsageErrors makes a command and its subcommands report invalid command lines with their usage.
 func wrapUsageErrors(c *cobra.Command) {
 	for _, child := range c.Commands() {
@@ -139,6 +221,9 @@ func wrapUsageErrors(c *cobra.Command) {
 		err := c.ValidateRequiredFlags()
 		if err == nil {
 			err = c.ValidateFlagGroups()
+		}
+		if err == nil {
+			err = checkInputFiles(c)
 		}
 		if err == nil && check != nil {
 			err = check(c, args)

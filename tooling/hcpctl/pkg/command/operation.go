@@ -119,6 +119,7 @@ func (e *environment) operationList() *cobra.Command {
 		})
 	c.Flags().StringVar(&cluster, "cluster", "", "`identifier` of a cluster; lists only its operations")
 	c.Flags().StringVar(&state, "state", "", "`state` of the operations to list: Accepted, Running, Succeeded or Failed")
+	oneOf(c, "state", string(adminv1.Accepted), string(adminv1.Running), string(adminv1.Succeeded), string(adminv1.Failed))
 	limit.add(c, 100)
 	e.addOutputFlag(c)
 	return c

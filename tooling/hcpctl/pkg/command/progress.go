@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
-// await shows the progress of an operation until it ends.
-func (e *environment) await(ctx context.Context, client *armclient.Client, operation armclient.Operation, id, what string) error {
+// await shows the progress of an operation until it ends. If it cannot wait on, it names a command line that shows how far the operation is.
+func (e *environment) await(ctx context.Context, client *armclient.Client, operation armclient.Operation, id, what, follow string) error {
 	began := time.Now()
 	live := display.NewLive(e.err)
 	err := client.Await(ctx, operation, id, func(resource armclient.Resource) {
@@ -22,9 +23,9 @@ func (e *environment) await(ctx context.Context, client *armclient.Client, opera
 	var nowhere *armclient.Unreachable
 	switch {
 	case ctx.Err() != nil:
-		return &interrupted{"stopped waiting; the operation continues, see `hcpctl cluster watch`"}
+		return &interrupted{fmt.Sprintf("stopped waiting; the operation continues, see `%s`", follow)}
 	case errors.As(err, &nowhere):
-		return fmt.Errorf("%s: the operation was accepted and continues, but its state cannot be read; see `hcpctl cluster watch`: %w", what, err)
+		return fmt.Errorf("%s: the operation was accepted and continues, but its state cannot be read; see `%s`: %w", what, follow, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -59,9 +60,9 @@ func settled(state string) bool {
 func (e *environment) watch(ctx context.Context, client *armclient.Client, id, what string) error {
 	began := time.Now()
 	live := display.NewLive(e.err)
-	for {
+	for seen := false; ; seen = true {
 		resource, err := client.Get(ctx, id)
-		if armclient.IsNotFound(err) {
+		if seen && armclient.IsNotFound(err) {
 			live.Draw([]display.Line{{Key: "state", Text: what + ": does not exist"}})
 			return nil
 		}
@@ -77,7 +78,28 @@ func (e *environment) watch(ctx context.Context, client *armclient.Client, id, w
 			return fmt.Errorf("%s is %s", what, state)
 		}
 		if backoff.Sleep(ctx, time.Second) != nil {
-			return nil
+			return &interrupted{"stopped watching"}
 		}
 	}
+}
+
+// quoted returns a word for a shell.
+func quoted(word string) string {
+	if strings.ContainsAny(word, " '\"\\$`*?&|;<>()#~") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}
+
+// commandLine returns a command line for the same subscription, resource group and endpoints as the current one.
+func (e *environment) commandLine(words ...string) string {
+	for _, flag := range []struct{ name, value, usual string }{
+		{"subscription", e.arm.Subscription, DefaultSubscription}, {"resource-group", e.arm.Group, DefaultGroup}, {"endpoint", e.arm.Endpoint, ""},
+		{"ca-file", e.arm.CAFile, ""}, {"credentials-file", e.arm.CredentialsFile, ""}, {"state-dir", e.stateDir, os.Getenv("HCPMESH_STATE_DIR")},
+	} {
+		if flag.value != flag.usual {
+			words = append(words, "--"+flag.name, quoted(flag.value))
+		}
+	}
+	return "hcpctl " + strings.Join(words, " ")
 }

@@ -74,6 +74,7 @@ real nodes. That needs Linux, root, 'make nodes images' and 'tooling/third-party
 	flags.StringVar(&o.config, "config", "", "YAML `file` with the configuration of the region; flags override it")
 	flags.IntVar(&o.basePort, "base-port", local.DefaultBasePort, "first `port` of the region; 0 chooses free ports and keeps them")
 	flags.StringVar(&o.fidelity, "fidelity", string(local.FidelityProcess), "`fidelity` of hosted control planes: process or status")
+	oneOf(c, "fidelity", string(local.FidelityProcess), string(local.FidelityStatus))
 	flags.Float64Var(&o.timeScale, "time-scale", local.DefaultTimeScale, "`factor` on the durations of hosted control planes; 0 means no delays")
 	flags.StringVar(&o.logLevel, "log-level", "info", "minimum log `level` of the services: debug, info, warn, error")
 	flags.BoolVar(&o.faults, "faults", false, "allow fault injection in the emulators")

@@ -33,6 +33,11 @@ The supervisor keeps the latest 1000 events. They are available while the region
 			if err != nil {
 				return err
 			}
+			for _, name := range args {
+				if !slices.ContainsFunc(events, func(event local.Event) bool { return event.Process == name }) {
+					return &notFound{fmt.Sprintf("there is no event of a process %q; `hcpctl region status` lists the processes", name)}
+				}
+			}
 			now := time.Now()
 			events = slices.DeleteFunc(events, func(event local.Event) bool {
 				return len(args) > 0 && !slices.Contains(args, event.Process) || since > 0 && now.Sub(event.Time) > since

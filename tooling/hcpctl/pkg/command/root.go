@@ -7,11 +7,9 @@ package command
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	configure "github.com/hcpmesh/hcpmesh/tooling/configure/pkg/command"
@@ -86,6 +84,7 @@ func (e *environment) root() *cobra.Command {
 	for _, c := range root.Commands() {
 		c.GroupID = cmp.Or(audience[c.Name()], forSREs)
 	}
+	groupCompletions(root)
 	root.SetFlagErrorFunc(asUsageError)
 	addExamples(root)
 	wrapUsageErrors(root)
@@ -159,17 +158,7 @@ func (e *environment) addARMFlags(c *cobra.Command) {
 
 func (e *environment) addOutputFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&e.output, "output", "o", "table", "output `format`: table, json or yaml")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
-	before := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if !strings.Contains(" table json yaml ", " "+e.output+" ") {
-			return fmt.Errorf("--output: %q is not one of table, json, yaml", e.output)
-		}
-		if before != nil {
-			return before(c, args)
-		}
-		return nil
-	}
+	oneOf(c, "output", "table", "json", "yaml")
 }
 
 // client returns the ARM client. Flags that are not set default to the local region.

@@ -101,15 +101,8 @@ func (e *environment) shardShow() *cobra.Command {
 		return nil
 	})
 	e.addOutputFlag(c)
-	states := strings.Join(shardStates(), ", ")
-	c.Flags().StringVar(&expected, "expect-state", "", "fail unless the shard has this `state`: "+states+". A shard that does not exist is "+deregistered)
-	before := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if expected != "" && !slices.Contains(shardStates(), expected) {
-			return fmt.Errorf("--expect-state: %q is not one of %s", expected, states)
-		}
-		return before(c, args)
-	}
+	c.Flags().StringVar(&expected, "expect-state", "", "fail unless the shard has this `state`: "+strings.Join(shardStates(), ", ")+". A shard that does not exist is "+deregistered)
+	oneOf(c, "expect-state", shardStates()...)
 	return c
 }
 

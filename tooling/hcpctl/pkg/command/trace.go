@@ -97,7 +97,7 @@ func readTraces(ctx context.Context, target string) ([]*spans.Trace, error) {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, fmt.Errorf("--store: %w", err)
+		return nil, invalid("--store: %w", err)
 	}
 	client := &http.Client{Transport: transport.System()}
 	defer client.CloseIdleConnections()
