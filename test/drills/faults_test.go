@@ -18,6 +18,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
@@ -160,6 +161,10 @@ func drills() []drill {
 		{
 			fault: "an engineer keeps a service account after a session", inject: keepServiceAccount,
 			during: []expected{alert("AccessOutlivesSession")},
+		},
+		{
+			fault: "a kind of a management cluster becomes stricter", inject: stricterKind,
+			during: []expected{alert("WorksRefused")},
 		},
 		{
 			fault: "an elevation that was ended is set back", inject: setElevationBack,
@@ -316,7 +321,6 @@ var withoutDrill = map[string]string{
 	"OperationsBurnSlow":               "no fault is known with which several operations fail within minutes: deadlines are hours",
 	"ServingCertificateExpires":        "the vault of the Azure emulator issues certificates for a year",
 	"ServingCertificateRenewalOverdue": "certificates are renewed after months",
-	"WorksRefused":                     "a drill does not change the kinds of a management cluster; TestStricterKindIsReportedAsPermanent and TestPermanentRefusalFailsUntilChanged cause its condition",
 }
 
 // stuckAfter makes steps of deletions count as stuck soon, on the scale of the drills.
@@ -549,17 +553,73 @@ func unresolvedNames(t *testing.T, ctx context.Context, r *region) func() {
 	})
 }
 
-// removeControlPlane deletes the namespaces of a cluster on its management cluster, several times. The engineer accepts the new control plane.
-func removeControlPlane(t *testing.T, ctx context.Context, r *region) func() {
+// stricterKind adds a rule to the kind of node pools on a management cluster, as a release of HyperShift can. A node pool that violates it fails at once at its
+// property, and explain states that waiting does not help.
+func stricterKind(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	kinds := r.management(t).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	// change sets the rules of the labels in all versions of the kind; nil removes them.
+	change := func(rules []any) error {
+		kind, err := kinds.Get(ctx, "nodepools.hypershift.openshift.io", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		versions, _, err := unstructured.NestedSlice(kind.Object, "spec", "versions")
+		if err != nil {
+			return err
+		}
+		for _, version := range versions {
+			at := []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "nodeLabels", "x-kubernetes-validations"}
+			unstructured.RemoveNestedField(version.(map[string]any), at...)
+			if rules == nil {
+				continue
+			}
+			if err := unstructured.SetNestedSlice(version.(map[string]any), rules, at...); err != nil {
+				return err
+			}
+		}
+		if err := unstructured.SetNestedSlice(kind.Object, versions, "spec", "versions"); err != nil {
+			return err
+		}
+		_, err = kinds.Update(ctx, kind, metav1.UpdateOptions{})
+		return err
+	}
+	if err := change([]any{map[string]any{"rule": "!('drill' in self)", "message": "drill is not a label"}}); err != nil {
+		t.Fatal(err)
+	}
+	pool, body := r.customer.NodePoolID(first, "refused"), r.customer.NodePoolBody(1)
+	body.Properties.(map[string]any)["labels"] = []map[string]any{{"key": "drill", "value": "stricter"}}
+	if _, err := r.customer.Put(ctx, pool, body); err == nil || !strings.Contains(err.Error(), "DesiredStateRefused") || !strings.Contains(err.Error(), "properties.labels") {
+		t.Errorf("the node pool: %v", err)
+	}
+	if text, err := r.hcpctlOutput(ctx, "explain", r.customer.ClusterID(first)); err != nil || !strings.Contains(text, "has permanently refused its manifests") || !strings.Contains(text, "Action for the customer: choose another value of properties.labels") {
+		t.Errorf("explain: %v: %s", err, text)
+	}
+	return func() {
+		if err := errors.Join(change(nil), r.customer.Delete(ctx, pool)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// management returns a client of the first management cluster with all rights.
+func (r *region) management(t *testing.T) dynamic.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", r.Endpoints().Kubeconfigs["mgmt-1"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	mgmtClient, err := dynamic.NewForConfig(config)
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client
+}
+
+// removeControlPlane deletes the namespaces of a cluster on its management cluster, several times. The engineer accepts the new control plane.
+func removeControlPlane(t *testing.T, ctx context.Context, r *region) func() {
+	t.Helper()
+	mgmtClient := r.management(t)
 	namespace := r.lookUp(t, ctx, first).Namespace
 	stop := r.repeat(ctx, func(ctx context.Context) {
 		pools := mgmtClient.Resource(schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"}).Namespace(namespace)
