@@ -9,10 +9,10 @@ bin := $(CURDIR)/.build/bin
 programs = $(filter-out %/region-programs,$(shell git ls-files -co --exclude-standard '*/cmd/*/main.go' | xargs -n1 dirname | sed 's|^|./|'))
 modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
 # The modules with the longest tests start first, so that they do not run alone at the end.
-long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/deletion ./test/maestro
+long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/acceptance ./test/deletion ./test/maestro
 units = $(long) $(filter-out ./test/... $(long),$(modules))
-# Tests that run whole regions or check the whole repository: all of test/ but test/deletion and test/maestro, which run in-process.
-regions = $(filter-out %/test/deletion %/test/maestro,$(shell go list ./test/...))
+# Tests that run whole regions or check the whole repository: all of test/ but those that run in-process.
+regions = $(filter-out %/test/acceptance %/test/deletion %/test/maestro,$(shell go list ./test/...))
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -138,8 +139,9 @@ func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternal
 const (
 	maxAudiences   = 10
 	maxOIDCClients = 20
-	maxClaim       = 256
-	maxCA          = 256 << 10
+	// maxClaim counts characters, as HyperShift's definition does.
+	maxClaim = 256
+	maxCA    = 256 << 10
 )
 
 func validateExternalAuthSpec(spec *csv1.ExternalAuthSpec) []apierror.Violation {
@@ -236,7 +238,7 @@ func (c *check) oidcClients(spec *csv1.ExternalAuthSpec, audiences map[string]bo
 func (c *check) claimMappings(m *csv1.ClaimMappings) {
 	const field = "spec.claim_mappings."
 	username := m.GetUsername()
-	c.within(field+"username.claim", int32(len(username.GetClaim())), 1, maxClaim)
+	c.within(field+"username.claim", characters(username.GetClaim()), 1, maxClaim)
 	isPrefix := username.GetPrefixPolicy() == csv1.UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_PREFIX
 	switch {
 	case isPrefix && username.GetPrefix() == "":
@@ -245,6 +247,8 @@ func (c *check) claimMappings(m *csv1.ClaimMappings) {
 		c.fail(field+"username.prefix", "Forbidden: unless the policy is PREFIX")
 	}
 	if groups := m.GetGroups(); groups != nil {
-		c.within(field+"groups.claim", int32(len(groups.GetClaim())), 1, maxClaim)
+		c.within(field+"groups.claim", characters(groups.GetClaim()), 1, maxClaim)
 	}
 }
+
+func characters(text string) int32 { return int32(utf8.RuneCountInString(text)) }

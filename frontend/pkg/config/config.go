@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -33,6 +34,9 @@ type Config struct {
 	// AvailabilityZones lists the zones of the region; empty means that it has none.
 	AvailabilityZones []string `yaml:"availabilityZones"`
 }
+
+// zones are the availability zones that node pools can have.
+var zones = []string{"1", "2", "3"}
 
 // Default returns the built-in configuration.
 func Default() (*Config, error) { return Load("") }
@@ -66,6 +70,11 @@ func parse(content []byte) (*Config, error) {
 	for i, size := range config.VMSizes {
 		if _, ok := vmsize.ArchitectureOf(size); !ok {
 			return nil, fmt.Errorf("vmSizes[%d]: %q is not a size that node pools can have", i, size)
+		}
+	}
+	for i, zone := range config.AvailabilityZones {
+		if !slices.Contains(zones, zone) {
+			return nil, fmt.Errorf("availabilityZones[%d]: %q is not one of %q, which HyperShift accepts", i, zone, zones)
 		}
 	}
 	if len(config.VMSizes) == 0 {

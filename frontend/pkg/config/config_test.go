@@ -20,6 +20,7 @@ func TestLoad(t *testing.T) {
 		"no sizes": {reason: "the region has all sizes", content: "clusterVersions: []\n"},
 		"size":     {reason: "a size must be in the table", content: "vmSizes: [Standard_D8s_v3, standard_d8s_v3]\n", want: "vmSizes[1]"},
 		"RDMA":     {reason: "HyperShift refuses the size", content: "vmSizes: [Standard_D8s_v3, Standard_NC24rs_v3]\n", want: `vmSizes[1]: "Standard_NC24rs_v3"`},
+		"zone":     {reason: "HyperShift refuses other zones", content: "availabilityZones: ['1', '4']\n", want: `availabilityZones[1]: "4"`},
 		"two":      {reason: "the file has one document", content: "vmSizes: [Standard_D8s_v3]\n---\nvmSizes: [Standard_D8s_v3]\n", want: "one YAML document"},
 		"role set": {reason: "a version has one role set", content: "vmSizes: [Standard_D8s_v3]\nroleSets: [{versions: ['4.20', '4.20']}]\n", want: "roleSets[0].versions"},
 		"required": {reason: "only Always and OnEnablement are valid", content: "vmSizes: [Standard_D8s_v3]\nroleSets: [{versions: ['4.20'], controlPlaneOperators: [{name: x, required: Often}]}]\n", want: "Often"},

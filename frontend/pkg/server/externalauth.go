@@ -47,7 +47,7 @@ func (externalAuthType) setDefaults(*Server, *request, *hub.ExternalAuth, string
 }
 
 func (externalAuthType) validate(s *Server, rq *request, now *hub.ExternalAuth, stored *database.ExternalAuthDocument, parent *database.ClusterDocument) []apierror.Violation {
-	change := validation.ExternalAuthChange{New: now, Cluster: &parent.Cluster, Subscription: rq.subscription}
+	change := validation.ExternalAuthChange{New: now, Cluster: &parent.Cluster, ClusterIssuer: parent.Status.IssuerURL, Subscription: rq.subscription}
 	if stored != nil {
 		change.Old = &stored.ExternalAuth
 	}

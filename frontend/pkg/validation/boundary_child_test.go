@@ -93,6 +93,7 @@ func TestNodePoolEdges(t *testing.T) {
 		"taint value":                            {"63", taint(hub.Taint{Key: "a", Value: strings.Repeat("a", 63), Effect: "NoSchedule"}), taint(hub.Taint{Key: "a", Value: strings.Repeat("a", 64), Effect: "NoSchedule"}), "properties.taints[0].value"},
 		"taints of a key":                        {"one of each effect", taint(hub.Taint{Key: "a", Effect: "NoSchedule"}, hub.Taint{Key: "a", Effect: "NoExecute"}), taint(hub.Taint{Key: "a", Effect: "NoSchedule"}, hub.Taint{Key: "a", Value: "b", Effect: "NoSchedule"}), "properties.taints[1]"},
 		"encryption set casing":                  {"ids have no casing", set(strings.ToUpper(sets) + "s"), set(strings.ToUpper(sets) + "s/"), "properties.platform.osDisk.encryptionSetId"},
+		"encryption set characters":              {"letters, digits, _ and -", set(sets + "A_b-9"), set(sets + "a.b"), "properties.platform.osDisk.encryptionSetId"},
 		"encryption set name":                    {"80", set(sets + strings.Repeat("a", 80)), set(sets + strings.Repeat("a", 81)), "properties.platform.osDisk.encryptionSetId"},
 		"encryption set of another subscription": {"it can be used", set(strings.Replace(sets, "1111", "2222", 1) + "s"), set(strings.Replace(sets, "1111", "2222", 1)), "properties.platform.osDisk.encryptionSetId"},
 		"encryption set managed":                 {"not in the managed group", set(sets + "s"), set(strings.Replace(sets, "/group/", "/MANAGED/", 1) + "s"), "properties.platform.osDisk.encryptionSetId"},

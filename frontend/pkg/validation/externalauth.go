@@ -19,18 +19,20 @@ type ExternalAuthChange struct {
 	New *hub.ExternalAuth
 	// Old is the stored external authentication; nil for a new one.
 	Old *hub.ExternalAuth
-	// Cluster is the cluster of the external authentication.
-	Cluster      *hub.Cluster
-	Subscription *hub.Subscription
+	// Cluster is the cluster of the external authentication, and ClusterIssuer the issuer of its service accounts' tokens; empty before that is
+	// known.
+	Cluster       *hub.Cluster
+	ClusterIssuer string
+	Subscription  *hub.Subscription
 }
 
 // ExternalAuth returns all violations of a change. All properties of an external authentication can be changed.
 func (r *Rules) ExternalAuth(change ExternalAuthChange) []apierror.Violation {
-	now := func(report *report) { r.externalAuth(report, change.New) }
+	now := func(report *report) { r.externalAuth(report, change.New, change.ClusterIssuer) }
 	if change.Old == nil {
 		return validate(now, nil).violations()
 	}
-	return validate(now, func(report *report) { r.externalAuth(report, change.Old) }).violations()
+	return validate(now, func(report *report) { r.externalAuth(report, change.Old, change.ClusterIssuer) }).violations()
 }
 
 // The limits of an external authentication.
@@ -41,9 +43,13 @@ const (
 	maxNamespace = 63
 )
 
-func (r *Rules) externalAuth(report *report, auth *hub.ExternalAuth) {
+func (r *Rules) externalAuth(report *report, auth *hub.ExternalAuth, clusterIssuer string) {
 	p := &auth.Properties
 	r.tokenIssuer(report, &p.Issuer)
+	if p.Issuer.URL != "" && p.Issuer.URL == clusterIssuer {
+		// The API server does not start with an issuer that it is itself.
+		report.invalid("properties.issuer.url", p.Issuer.URL, "must not be the issuer of the cluster's service accounts")
+	}
 	oidcClients(report, p.Clients, p.Issuer.Audiences)
 	claims(report, &p.Claim)
 }
@@ -210,6 +216,7 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 	if report.tooMany(rules, len(claim.ValidationRules), hub.MaxValidationRules) {
 		return
 	}
+	seen := make(map[string]bool, len(claim.ValidationRules))
 	for i, rule := range claim.ValidationRules {
 		field, required := fmt.Sprintf("%s[%d].", rules, i), hub.RequiredClaim{}
 		if rule.RequiredClaim != nil {
@@ -225,6 +232,10 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 			report.invalid(field+"requiredClaim", "", "must be given when type is RequiredClaim")
 		}
 		report.within(field+"requiredClaim.claim", required.Claim, maxClaimName)
+		if required.Claim != "" && seen[required.Claim] {
+			report.duplicate(field+"requiredClaim.claim", required.Claim)
+		}
+		seen[required.Claim] = true
 		report.within(field+"requiredClaim.requiredValue", required.RequiredValue, maxShort)
 	}
 }

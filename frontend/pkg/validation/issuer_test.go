@@ -5,6 +5,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
 // TestLoopbackIssuers checks that only a local region accepts issuers on its own machine, and no other address that is not public.
@@ -27,6 +28,24 @@ func TestLoopbackIssuers(t *testing.T) {
 		}
 		if found := rules(t).AllowLoopbackIssuers().ExternalAuth(change); (len(found) == 0) != want.local {
 			t.Errorf("%s in a local region: %v", url, found)
+		}
+	}
+}
+
+// TestIssuerOfCluster: a cluster cannot trust the tokens of its own service accounts as those of people. Its API server would not start.
+func TestIssuerOfCluster(t *testing.T) {
+	auth := validExternalAuth()
+	found := func(issuer string) []apierror.Violation {
+		return rules(t).ExternalAuth(validation.ExternalAuthChange{New: auth, Cluster: validCluster(), ClusterIssuer: issuer, Subscription: &hub.Subscription{}})
+	}
+	violations := found(auth.Properties.Issuer.URL)
+	if len(violations) != 1 || violations[0].Field != "properties.issuer.url" {
+		t.Errorf("the issuer of the cluster: %v", violations)
+	}
+	documented(t, book(t), violations)
+	for _, other := range []string{"", auth.Properties.Issuer.URL + "/"} {
+		if violations := found(other); len(violations) > 0 {
+			t.Errorf("another issuer than %q: %v", other, violations)
 		}
 	}
 }

@@ -102,8 +102,11 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 	if disk.EncryptionSetID != "" {
 		// An encryption set of another subscription can be used, unlike other resources.
 		id := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets", "", managedGroup)
-		if id != nil && len(id.Name) > maxEncryptionSetName {
-			report.invalid(field+"osDisk.encryptionSetId", disk.EncryptionSetID, "the disk encryption set's name must have at most %d characters", maxEncryptionSetName)
+		if id != nil && (len(id.Name) > maxEncryptionSetName || !isEncryptionSetName(id.Name)) {
+			report.invalid(field+"osDisk.encryptionSetId", disk.EncryptionSetID, "the disk encryption set's name must have at most %d letters, digits, '_' and '-'", maxEncryptionSetName)
+		}
+		if id != nil && !hasASCII(id.ResourceGroupName) {
+			report.invalid(field+"osDisk.encryptionSetId", disk.EncryptionSetID, "%s", groupWithoutASCII)
 		}
 	}
 }

@@ -184,6 +184,9 @@ const subnetType = "Microsoft.Network/virtualNetworks/subnets"
 // characters.
 const maxGroupOrNetworkID = 255
 
+// groupWithoutASCII is the message for a resource group that HyperShift's patterns do not match.
+const groupWithoutASCII = "the resource group's name must have an ASCII letter or digit, or one of '_', '-', '.', '(' and ')'"
+
 // subnetRef validates a reference to a subnet; see resourceRef.
 func subnetRef(report *report, field, id, ownerID, managedGroup string) *arm.ResourceID {
 	parsed := resourceRef(report, field, id, subnetType, ownerID, managedGroup)
@@ -196,6 +199,9 @@ func subnetRef(report *report, field, id, ownerID, managedGroup string) *arm.Res
 	}
 	if len(subnet) > 80 || !isNetworkName(subnet) || !isAlphanumeric(subnet[0]) {
 		report.invalid(field, id, "the subnet's name must have at most 80 letters, digits, '_', '-' and '.', start with a letter or digit, and end with a letter, a digit or '_'")
+	}
+	if !hasASCII(parsed.ResourceGroupName) {
+		report.invalid(field, id, "%s", groupWithoutASCII)
 	}
 	if len(parsed.Parent.String()) > maxGroupOrNetworkID {
 		report.invalid(field, id, "the virtual network's id must have no more than %d characters", maxGroupOrNetworkID)

@@ -2,8 +2,10 @@ package validation
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -66,6 +68,16 @@ func isNetworkName(name string) bool {
 		}
 	}
 	return name != "" && name[len(name)-1] != '-' && name[len(name)-1] != '.'
+}
+
+// isEncryptionSetName reports whether name consists of the characters that Azure allows in names of disk encryption sets.
+func isEncryptionSetName(name string) bool {
+	return isNetworkName(name+"_") && !strings.Contains(name, ".")
+}
+
+// hasASCII reports whether a text has an ASCII character. HyperShift accepts no resource group without one.
+func hasASCII(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return r < utf8.RuneSelf })
 }
 
 // isManagedGroupName reports whether HyperShift accepts name as a managed resource group: a resource group name of at least
@@ -151,16 +163,23 @@ func isRepository(text string) bool {
 		return true
 	}
 	for part := range strings.SplitSeq(path, "/") {
-		if part == "" || !isLowerAlphanumeric(part[0]) || !isLowerAlphanumeric(part[len(part)-1]) {
+		if !isRepositoryPart(part) {
 			return false
-		}
-		for i := range len(part) {
-			if c := part[i]; !isLowerAlphanumeric(c) && c != '-' && c != '_' && c != '.' {
-				return false
-			}
 		}
 	}
 	return true
+}
+
+// isRepositoryPart reports whether text is a part of the path of an image repository: groups of lower-case letters and digits, between which
+// there is '.', '_', "__" or a number of '-'. The ImageDigestMirrorSets of OpenShift accept no others.
+func isRepositoryPart(text string) bool {
+	if text == "" || !isLowerAlphanumeric(text[0]) || !isLowerAlphanumeric(text[len(text)-1]) {
+		return false
+	}
+	separators := strings.FieldsFunc(text, func(r rune) bool { return r < utf8.RuneSelf && isLowerAlphanumeric(byte(r)) })
+	return !slices.ContainsFunc(separators, func(separator string) bool {
+		return separator != "." && separator != "_" && separator != "__" && strings.Trim(separator, "-") != ""
+	})
 }
 
 func isDigest(text string) bool {
