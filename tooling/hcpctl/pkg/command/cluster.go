@@ -72,11 +72,11 @@ func (e *environment) clusterList() *cobra.Command {
 
 func (e *environment) clusterUpdate() *cobra.Command {
 	tags := tagFlag{removes: true}
-	c := e.update(clusters(), "update", "Update the tags of a cluster", func(current armclient.Resource) (armclient.Resource, error) {
+	c := e.updateCommand(clusters(), func(current armclient.Resource) (armclient.Resource, error) {
 		return armclient.Resource{"tags": tags.patch(current)}, nil
 	})
 	c.Flags().Var(&tags, "tag", "tag as `KEY=VALUE`, or KEY- to remove it; repeatable")
-	_ = c.MarkFlagRequired("tag")
+	eitherFileOr(c, "tag")
 	return c
 }
 

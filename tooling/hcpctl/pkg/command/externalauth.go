@@ -10,7 +10,7 @@ import (
 func (e *environment) externalAuth() *cobra.Command {
 	c := group("externalauth", "Manage external authentications",
 		e.externalAuthCreate(), e.get(externalAuths()), e.list(externalAuths(), "List the external authentications of a cluster"),
-		e.delete(externalAuths(), "Delete an external authentication"))
+		e.externalAuthUpdate(), e.delete(externalAuths(), "Delete an external authentication"))
 	e.addARMFlags(c)
 	return c
 }
@@ -42,5 +42,12 @@ func (e *environment) externalAuthCreate() *cobra.Command {
 		}
 		return nil
 	}
+	return c
+}
+
+// externalAuthUpdate returns the command that changes an external authentication. Most of its properties are lists and objects, which a file has.
+func (e *environment) externalAuthUpdate() *cobra.Command {
+	c := e.updateCommand(externalAuths(), nil)
+	_ = c.MarkFlagRequired("file")
 	return c
 }

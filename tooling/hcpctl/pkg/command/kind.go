@@ -59,7 +59,7 @@ func clusters() kind {
 
 func nodePools() kind {
 	return kind{
-		noun: "node pool", command: "nodepool", progress: "get", change: "change its size with `hcpctl nodepool scale`", names: []string{"CLUSTER", "NAME"},
+		noun: "node pool", command: "nodepool", progress: "get", change: "change it with `hcpctl nodepool update`", names: []string{"CLUSTER", "NAME"},
 		id: func(client *armclient.Client, names []string) string { return client.NodePoolID(names[0], names[1]) },
 		list: func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error) {
 			return client.List(ctx, client.ClusterID(names[0])+"/nodePools")
@@ -83,7 +83,7 @@ func nodePools() kind {
 
 func externalAuths() kind {
 	return kind{
-		noun: "external authentication", command: "externalauth", progress: "get", change: "delete it first with `hcpctl externalauth delete`", names: []string{"CLUSTER", "NAME"},
+		noun: "external authentication", command: "externalauth", progress: "get", change: "change it with `hcpctl externalauth update`", names: []string{"CLUSTER", "NAME"},
 		id: func(client *armclient.Client, names []string) string {
 			return client.ExternalAuthID(names[0], names[1])
 		},

@@ -19,7 +19,7 @@ const defaultNodeVersion = "4.20.8"
 
 func (e *environment) nodePool() *cobra.Command {
 	c := group("nodepool", "Manage node pools",
-		e.nodePoolCreate(), e.get(nodePools()), e.list(nodePools(), "List the node pools of a cluster"), e.nodePoolScale(),
+		e.nodePoolCreate(), e.get(nodePools()), e.list(nodePools(), "List the node pools of a cluster"), e.nodePoolScale(), e.nodePoolUpdate(),
 		e.delete(nodePools(), "Delete a node pool"))
 	e.addARMFlags(c)
 	return c

@@ -22,12 +22,9 @@ type tagFlag struct {
 
 // Set implements pflag.Value.
 func (f *tagFlag) Set(text string) error {
-	name, value, sets := strings.Cut(text, "=")
-	change := tagChange{name: name, value: value}
+	change, ok := parseTagChange(text)
 	switch {
-	case sets && name != "":
-	case !sets && f.removes && strings.HasSuffix(text, "-") && len(text) > 1:
-		change = tagChange{name: strings.TrimSuffix(text, "-"), remove: true}
+	case ok && (f.removes || !change.remove):
 	case f.removes:
 		return fmt.Errorf("invalid tag %q: must be KEY=VALUE, or KEY- to remove a tag", text)
 	default:
@@ -38,6 +35,16 @@ func (f *tagFlag) Set(text string) error {
 	}
 	f.changes = append(f.changes, change)
 	return nil
+}
+
+// parseTagChange parses KEY=VALUE, and KEY- for a removal.
+func parseTagChange(text string) (change tagChange, ok bool) {
+	name, value, sets := strings.Cut(text, "=")
+	if sets {
+		return tagChange{name: name, value: value}, name != ""
+	}
+	name, ok = strings.CutSuffix(text, "-")
+	return tagChange{name: name, remove: true}, ok && name != ""
 }
 
 // String implements pflag.Value.

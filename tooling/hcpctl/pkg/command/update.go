@@ -53,6 +53,31 @@ func (e *environment) update(k kind, verb, short string, change change) *cobra.C
 	})
 }
 
+// updateCommand returns the command that changes what its flags name, or with --file any property.
+func (e *environment) updateCommand(k kind, flagged change) *cobra.Command {
+	var file string
+	c := e.update(k, "update", "Update "+k.a(), func(current armclient.Resource) (armclient.Resource, error) {
+		if file != "" {
+			return readBody(file)
+		}
+		return flagged(current)
+	})
+	c.Long = "Update " + k.a() + ` and wait for the operation to complete.
+
+With --file the file is a merge patch (RFC 7396) in YAML or JSON: it has the properties to change, and null for those to remove. A list replaces
+the list of the resource. The command fails if the resource does not have what was requested when the operation has succeeded.`
+	c.Flags().StringVarP(&file, "file", "f", "", "`file` with the properties to change in YAML or JSON; replaces the other flags")
+	return c
+}
+
+// eitherFileOr makes a command line invalid that has neither --file nor one of the flags, or both.
+func eitherFileOr(c *cobra.Command, flags ...string) {
+	c.MarkFlagsOneRequired(append([]string{"file"}, flags...)...)
+	for _, flag := range flags {
+		c.MarkFlagsMutuallyExclusive("file", flag)
+	}
+}
+
 // verified is an operation that succeeds only if its effect is verified.
 type verified struct {
 	armclient.Operation

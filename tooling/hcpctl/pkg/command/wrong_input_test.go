@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -220,6 +221,11 @@ func TestWrongInputHasDocumentedExitCode(t *testing.T) {
 // missing object.
 func TestUnknownNameHasDocumentedExitCode(t *testing.T) {
 	r := newEmptyRegion(t)
+	for _, file := range []string{"change.yaml", "entra.yaml"} { // those of the examples
+		if err := os.WriteFile(file, []byte("properties: {}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	run := 0
 	for _, l := range leaves(t) {
 		if len(l.args) == 0 || creates[l.path] != "" {
@@ -279,7 +285,7 @@ func TestCreateKeepsExistingResource(t *testing.T) {
 	mustRun(t, a, "cluster", "create", "a", "--version", "4.21")
 	mustRun(t, a, "nodepool", "create", "a", "workers")
 	before := len(a.versions)
-	for line, want := range map[string]string{"cluster create a": "hcpctl cluster update", "nodepool create a workers": "hcpctl nodepool scale"} {
+	for line, want := range map[string]string{"cluster create a": "hcpctl cluster update", "nodepool create a workers": "hcpctl nodepool update"} {
 		if _, _, err := a.run(t, strings.Fields(line)...); ExitCode(err) != exitFailed || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("hcpctl %s: exit code %d, %v; want an error with %q", line, ExitCode(err), err, want)
 		}
