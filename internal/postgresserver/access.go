@@ -121,10 +121,6 @@ func (s *Server) certificateMap() []byte {
 // Provision creates the databases of the options with their roles, which can connect to no other database. It changes those that exist to what it would create, and gives
 // tables that belong to the superuser, as those of a restored copy can, to the owner of the database.
 func (s *Server) Provision(ctx context.Context) error {
-	// PostgreSQL lets each role connect to these.
-	if err := s.run(ctx, "REVOKE ALL ON DATABASE "+maintenance+", template1 FROM PUBLIC"); err != nil {
-		return fmt.Errorf("limiting the databases of the server to its superuser: %w", err)
-	}
 	for _, database := range s.databases {
 		if err := s.provision(ctx, &database); err != nil {
 			return err
@@ -135,6 +131,8 @@ func (s *Server) Provision(ctx context.Context) error {
 
 func (s *Server) provision(ctx context.Context, database *Database) error {
 	var script strings.Builder
+	// PostgreSQL lets each role connect to these.
+	fmt.Fprintf(&script, "REVOKE ALL ON DATABASE %s, template1 FROM PUBLIC;\n", maintenance)
 	for _, role := range []Role{database.Owner, database.Runtime} {
 		password := "NULL"
 		if role.Password != "" {
