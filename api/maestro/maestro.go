@@ -142,6 +142,9 @@ const (
 	RefusedTooLarge = "TooLarge"
 )
 
+// MaxRefusedFields is the maximum number of refused fields in the message of ConditionRefused.
+const MaxRefusedFields = 8
+
 // RefusalMessage returns the message of ConditionRefused. Its first line has the paths of the refused fields, separated by spaces. The rest
 // is the API server's message.
 func RefusalMessage(fields []string, text string) string {

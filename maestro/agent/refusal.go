@@ -21,8 +21,8 @@ import (
 const (
 	// maxRefusalText is the maximum length of the API server's message in a report, in bytes.
 	maxRefusalText = 512
-	// maxRefusedFields is the maximum number of fields in a report, and maxRefusedField the maximum length of one, in bytes.
-	maxRefusedFields, maxRefusedField = 8, 256
+	// maxRefusedField is the maximum length of a field in a report, in bytes.
+	maxRefusedField = 256
 )
 
 // refusalReason returns the reason of maestroapi.ConditionRefused for an error of the API server, and "" if a retry can succeed.
@@ -79,7 +79,7 @@ func refusalOf(err error) refusal {
 			field := cause.Field
 			// A rule about the whole object has the field <nil>.
 			readable := field != "" && field != "<nil>" && len(field) <= maxRefusedField && !strings.ContainsAny(field, " \t\r\n")
-			if readable && !slices.Contains(fields, field) && len(fields) < maxRefusedFields {
+			if readable && !slices.Contains(fields, field) && len(fields) < maestroapi.MaxRefusedFields {
 				fields = append(fields, field)
 			}
 		}

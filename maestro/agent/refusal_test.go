@@ -72,7 +72,7 @@ func TestRefusalIsBounded(t *testing.T) {
 	}
 	r := refusalOf(apierrors.NewInvalid(schema.GroupKind{Kind: "NodePool"}, "demo", list))
 	fields, text := maestroapi.ParseRefusal(r.message)
-	if len(fields) != maxRefusedFields || fields[0] != "spec.vmSize" || len(text) > maxRefusalText || strings.ToValidUTF8(text, "") != text {
+	if len(fields) != maestroapi.MaxRefusedFields || fields[0] != "spec.vmSize" || len(text) > maxRefusalText || strings.ToValidUTF8(text, "") != text {
 		t.Errorf("fields %v, %d bytes of text", fields, len(text))
 	}
 }

@@ -47,7 +47,7 @@ func TestSilentClientsHoldNoPort(t *testing.T) {
 		for client, begin := range map[string]func(net.Conn) (net.Conn, error){
 			"nothing":                        func(c net.Conn) (net.Conn, error) { return c, nil },
 			"half of a handshake":            send("\x16\x03\x01\x00\xff\x01"),
-			"half of a header":               send("GET /healthz HTTP/1.1\r\nHost: a\r\n"),
+			"half of a header":               send(halfHeader),
 			"half of a header after the TLS": headerOverTLS,
 		} {
 			connections.Go(func() {
@@ -61,6 +61,9 @@ func TestSilentClientsHoldNoPort(t *testing.T) {
 	}
 	connections.Wait()
 }
+
+// halfHeader is a header of HTTP without its end.
+const halfHeader = "GET /healthz HTTP/1.1\r\nHost: a\r\n"
 
 // send returns a client that sends a text and nothing more.
 func send(text string) func(net.Conn) (net.Conn, error) {
@@ -76,7 +79,7 @@ func headerOverTLS(c net.Conn) (net.Conn, error) {
 	if err := secured.Handshake(); err != nil {
 		return c, nil //nolint:nilerr // the server refuses the handshake, and must close the connection
 	}
-	return send("GET /healthz HTTP/1.1\r\nHost: a\r\n")(secured)
+	return send(halfHeader)(secured)
 }
 
 // closes connects to an address as a client, and returns after which time the server has closed the connection. It returns an error if done is closed before.

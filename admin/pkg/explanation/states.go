@@ -162,7 +162,7 @@ const waitingDoesNotHelp = "Waiting and repeating the request do not help: {shar
 // applyRefused returns the item of a resource whose manifests the management cluster permanently refuses. The customer must act if a property
 // can be chosen otherwise, and an SRE in all other cases.
 func (s *subject) applyRefused(message string, since time.Time) adminv1.ExplanationItem {
-	responsible, action := adminv1.PartySRE, checkRefusal
+	responsible, action := adminv1.PartySRE, "Action for an SRE: "+checkRefusal+"."
 	if properties := clustercondition.RefusedProperties(s.condition(clustercondition.Applied).GetMessage()); len(properties) > 0 {
 		responsible = adminv1.PartyCustomer
 		action = "Action for the customer: choose another value of " + join(properties) + ", or delete the {noun} and create it again."
@@ -177,7 +177,7 @@ func (s *subject) applyRefused(message string, since time.Time) adminv1.Explanat
 }
 
 // checkRefusal is the action of a refusal that no property of the customer causes.
-const checkRefusal = "Action for an SRE: compare the kinds and policies of {shard} with those of other management clusters, and inform the maintainers of Cluster Service."
+const checkRefusal = "compare the kinds and policies of {shard} with those of other management clusters, and inform the maintainers of Cluster Service"
 
 // failedOperation returns the item of a resource that waits for nothing although its last operation failed.
 func (s *subject) failedOperation() (adminv1.ExplanationItem, bool) {

@@ -135,7 +135,7 @@ var waits = map[[2]string]wait{
 	// A newer rendering of a resource that has reached its generation is refused. A resource that has not is failed; see applyRefused.
 	{layerManagementCluster, stateRefused}: {
 		summary: "{shard} has permanently refused the newest manifests of {subject} {since}. It keeps the manifests before.", reporter: "The API server of {shard}", responsible: adminv1.PartySRE,
-		action: strings.TrimSuffix(strings.TrimPrefix(checkRefusal, "Action for an SRE: "), "."), command: mustGather, outcome: waitingDoesNotHelp,
+		action: checkRefusal, command: mustGather, outcome: waitingDoesNotHelp,
 	},
 	{layerManagementCluster, "ApplyFailing"}: {
 		awaits: "{shard} to accept its manifests", reporter: "The agent", responsible: adminv1.PartyService, usual: time.Minute,

@@ -22,9 +22,6 @@ type Refusal struct {
 	Version int64 `json:"version"`
 }
 
-// maxRefusedFields is the number of refused fields that are stored.
-const maxRefusedFields = 8
-
 // readRefusal reads the refusal of a manifest, which only hcpmesh's agent reports. The first refused manifest counts. version is the version
 // that was not applied: the refusal of an earlier one says nothing about it.
 func (o *Observed) readRefusal(manifest *workv1.ManifestCondition, version int64) {
@@ -34,7 +31,7 @@ func (o *Observed) readRefusal(manifest *workv1.ManifestCondition, version int64
 	}
 	fields, text := maestroapi.ParseRefusal(refused.Message)
 	r := &Refusal{Reason: clip(refused.Reason), Kind: clip(manifest.ResourceMeta.Kind), Name: clip(manifest.ResourceMeta.Name), Message: clip(text), Version: version}
-	for _, field := range fields[:min(len(fields), maxRefusedFields)] {
+	for _, field := range fields[:min(len(fields), maestroapi.MaxRefusedFields)] {
 		r.Fields = append(r.Fields, clip(field))
 	}
 	o.Refusal = r

@@ -23,7 +23,7 @@ func TestMatches(t *testing.T) {
 		"spaces":         {"elements may have space around them", "\t\"y\" , \t\"x\" ", true, true},
 		"comma":          {"the text of an ETag may contain a comma", `"y,", "x"`, true, true},
 		"inner":          {"a part of an ETag is no element", `"a,"x",b"`, false, false},
-		"no quotes":      {"a text without quotes is no ETag", `x`, false, false},
+		"no quotes":      {"a text without quotes is not an ETag", `x`, false, false},
 		"one quote":      {"an ETag that does not end is none", `"x`, false, false},
 		"rest":           {"text after an ETag makes the element malformed", `"x"y`, false, false},
 		"malformed":      {"a malformed element does not hide the others", `x", "x"`, true, true},

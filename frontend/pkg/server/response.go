@@ -202,7 +202,7 @@ func (rq *request) notModified(etag string) (bool, error) {
 
 // matches reports whether a condition is `*`, or a list of ETags that contains etag. In the strong comparison, which If-Match
 // uses, weak ETags never match. In the weak one, which If-None-Match uses, they match like strong ones (RFC 9110, section
-// 8.8.3.2). An element of the list that is no ETag matches nothing.
+// 8.8.3.2). An element of the list that is not an ETag matches nothing.
 func matches(condition, etag string, weak bool) bool {
 	if condition == "*" {
 		return true
@@ -221,7 +221,7 @@ func matches(condition, etag string, weak bool) bool {
 }
 
 // nextETag returns the first element of a list of ETags, and the rest of the list. The text of an ETag may contain commas. The
-// element is empty if it is no ETag.
+// element is empty if it is not an ETag.
 func nextETag(list string) (etag, rest string) {
 	list = strings.TrimLeft(list, " \t,")
 	quoted := strings.TrimPrefix(list, "W/")

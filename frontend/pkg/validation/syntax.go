@@ -72,7 +72,12 @@ func isNetworkName(name string) bool {
 
 // isEncryptionSetName reports whether name consists of the characters that Azure allows in names of disk encryption sets.
 func isEncryptionSetName(name string) bool {
-	return isNetworkName(name+"_") && !strings.Contains(name, ".")
+	for i := range len(name) {
+		if c := name[i]; !isAlphanumeric(c) && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
 }
 
 // hasASCII reports whether a text has an ASCII character. HyperShift accepts no resource group without one.

@@ -123,7 +123,8 @@ const (
 )
 
 // decodePath returns an encoded path without its encoding, or an error for one that two servers may understand differently. Names of objects have any character
-// but a slash and a percent sign, and are neither "." nor ".." (Kubernetes: path segment names). Clients encode what is no path character, and some of those.
+// but a slash and a percent sign, and are neither "." nor ".." (Kubernetes: path segment names). Clients encode every character that is not in
+// pathCharacters, and some that are.
 func decodePath(encoded string) (string, error) {
 	if !strings.HasPrefix(encoded, "/") {
 		return "", invalid("The path does not begin with a slash.")

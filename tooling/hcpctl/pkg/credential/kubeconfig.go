@@ -55,8 +55,8 @@ func (k Kubeconfig) Encode(kubeconfig []byte) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// Write adds the current context of a kubeconfig to the file and makes it the current one. A file that cannot be read or is no kubeconfig is not
-// changed. The file is locked as kubectl locks it, replaced in one step, and readable by its owner only.
+// Write adds the current context of a kubeconfig to the file and makes it the current one. A file that cannot be read, or that is not a
+// kubeconfig, stays as it is. The file is locked as kubectl locks it, replaced in one step, and readable by its owner only.
 func (k Kubeconfig) Write(ctx context.Context, kubeconfig []byte) error {
 	path, err := followLinks(k.Path)
 	if err != nil {
