@@ -157,8 +157,8 @@ func openWorkloadKey(path string) (*ecdsa.PrivateKey, error) {
 
 func (r *Region) cosmosAccountFile() string { return r.state.path("cosmos-account.json") }
 
-// writeCosmosAccount writes what the infrastructure of a region creates in its Cosmos DB account: the containers, and the rights of
-// each service.
+// writeCosmosAccount writes what the infrastructure of a region configures in its Cosmos DB account: the consistency level, the
+// containers, and the rights of each service.
 func (r *Region) writeCosmosAccount(context.Context) error {
 	var definitions, assignments []any
 	for _, role := range database.Roles() {
@@ -169,7 +169,7 @@ func (r *Region) writeCosmosAccount(context.Context) error {
 		}
 	}
 	data, err := json.MarshalIndent(map[string]any{
-		"name": "local", "tenant": providerTenantID,
+		"name": "local", "tenant": providerTenantID, "consistencyLevel": database.ConsistencyLevel,
 		"databases":       []any{map[string]any{"name": database.DatabaseName, "containers": database.Containers()}},
 		"roleDefinitions": definitions, "roleAssignments": assignments,
 	}, "", "  ")

@@ -179,7 +179,7 @@ func (t transporter) Do(request *http.Request) (*http.Response, error) {
 }
 
 // send sends a request. A client's first request reads the account, for which azcosmos removes the caller's cancellation; send ends that
-// request with the caller's context.
+// request with the caller's context, and fails if the account's consistency level is not ConsistencyLevel.
 func (t transporter) send(request *http.Request) (*http.Response, error) {
 	caller, ok := request.Context().Value(callerKey{}).(context.Context)
 	if !ok {
@@ -188,6 +188,9 @@ func (t transporter) send(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	stop := context.AfterFunc(caller, func() { cancel(caller.Err()) })
 	response, err := t.RoundTrip(request.WithContext(ctx))
+	if err == nil && isAccountRequest(request) {
+		err = checkConsistency(response)
+	}
 	if err != nil {
 		if stop(); caller.Err() != nil {
 			err = caller.Err()
@@ -314,6 +317,10 @@ const statusRetryWith = 449
 
 // transient reports whether the same request may succeed later.
 func transient(err error) bool {
+	var weak *weakAccountError
+	if errors.As(err, &weak) {
+		return false
+	}
 	switch statusOf(err) {
 	case 0, http.StatusRequestTimeout, http.StatusGone, http.StatusTooManyRequests, statusRetryWith,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

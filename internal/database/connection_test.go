@@ -57,7 +57,7 @@ func (e *endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	const location = `[{"name": "westus3", "databaseAccountEndpoint": "https://cosmos.invalid"}]`
-	body := `{"id": "account", "writableLocations": ` + location + `, "readableLocations": ` + location + `}`
+	body := `{"id": "account", "writableLocations": ` + location + `, "readableLocations": ` + location + `, "userConsistencyPolicy": {"defaultConsistencyLevel": "Strong"}}`
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 

@@ -1,5 +1,5 @@
 // Package faults lets a test inject faults into an emulator: responses with status 429, 409, 449, 412, 500 or 503, latency, lost
-// requests, and lost responses of requests that had an effect. Rules are matched against requests in the order in which they were
+// requests, lost responses of requests that had an effect, and stale reads. Rules are matched against requests in the order in which they were
 // added. A rule fires with a probability and a bounded number of times. The package decides and the emulator executes; it rejects
 // rules with attributes that its requests do not have. A seed makes a run repeatable.
 package faults
@@ -55,6 +55,8 @@ type Rule struct {
 	LatencyMS    int    `json:"latencyMs,omitempty"`
 	DropResponse bool   `json:"dropResponse,omitempty"`
 	DropRequest  bool   `json:"dropRequest,omitempty"`
+	// StaleRead serves a read or a query from a replica without the last write, if the consistency level of the request allows it (Cosmos DB).
+	StaleRead bool `json:"staleRead,omitempty"`
 
 	Matched int `json:"matched"`
 	Fired   int `json:"fired"`
@@ -94,6 +96,7 @@ var emulatorFields = map[Emulator]map[string]func(r *Rule) bool{
 		"partitionKey":  func(r *Rule) bool { return r.PartitionKey != "" },
 		"itemId":        func(r *Rule) bool { return r.ItemID != "" },
 		"subStatus":     func(r *Rule) bool { return r.SubStatus != 0 },
+		"staleRead":     func(r *Rule) bool { return r.StaleRead },
 	},
 }
 
@@ -109,11 +112,11 @@ type Set struct {
 // New returns an empty set. The seed determines its random decisions.
 func New(of Emulator, seed uint64) *Set { return &Set{of: of, rand: rand.New(rand.NewPCG(seed, seed))} }
 
-var errNoEffect = errors.New("the rule has no effect: set status, latencyMs, dropResponse or dropRequest")
+var errNoEffect = errors.New("the rule has no effect: set status, latencyMs, dropResponse, dropRequest or staleRead")
 
 // Add validates a rule, appends it and returns its ID. A rule with the same ID is replaced.
 func (s *Set) Add(r Rule) (string, error) {
-	if r.Status == 0 && r.LatencyMS == 0 && !r.DropResponse && !r.DropRequest {
+	if r.Status == 0 && r.LatencyMS == 0 && !r.DropResponse && !r.DropRequest && !r.StaleRead {
 		return "", errNoEffect
 	}
 	if r.Status != 0 && (r.Status < 400 || r.Status > 599) {

@@ -125,6 +125,7 @@ func TestControlEndpoint(t *testing.T) {
 		{"POST", "/faults", `{"sttus":429}`, 400, "sttus"},
 		{"POST", "/faults", `{"status":429,"path":"/docs"}`, 400, "path is an attribute of the Azure emulator"},
 		{"POST", "/faults", `{}`, 400, "has no effect"},
+		{"POST", "/faults", `{"staleRead":true,"count":1}`, 201, `{"id":"fault-2"}`},
 		{"POST", "/faults", `{"status":503,"probability":2}`, 400, "probability"},
 		{"POST", "/faults", `{"status":503,"dropResponse":true}`, 400, "exclude"},
 		{"DELETE", "/faults?id=mine", "", 204, ""},

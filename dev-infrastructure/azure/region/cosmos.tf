@@ -14,7 +14,7 @@ resource "azapi_resource" "cosmos" {
     kind = "GlobalDocumentDB"
     properties = {
       databaseAccountOfferType           = "Standard"
-      consistencyPolicy                  = { defaultConsistencyLevel = "Session" }
+      consistencyPolicy                  = { defaultConsistencyLevel = var.tables.cosmosConsistency }
       locations                          = [{ locationName = local.location, failoverPriority = 0, isZoneRedundant = var.config.cosmos.zoneRedundant }]
       enableAutomaticFailover            = false
       enableMultipleWriteLocations       = false

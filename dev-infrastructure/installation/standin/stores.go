@@ -178,7 +178,7 @@ func (s *Services) StartCosmos(ctx context.Context, e *Entra) error {
 
 // cosmosAccount returns the account with its containers, and with the roles of the programs that have a chart. No other program runs in a cluster.
 func (r *settings) cosmosAccount() (account.Account, error) {
-	content := account.Account{Name: r.text("cosmos", "account"), Tenant: r.text("tenantId")}
+	content := account.Account{Name: r.text("cosmos", "account"), ConsistencyLevel: account.ConsistencyLevel(database.ConsistencyLevel), Tenant: r.text("tenantId")}
 	store := account.Database{Name: database.DatabaseName}
 	for _, container := range database.Containers() {
 		properties, err := json.Marshal(container)

@@ -35,6 +35,37 @@ func concurrently(n int, call func(i int) int) map[int]int {
 	return counts
 }
 
+// TestWritesAreReadAtOnce: after each successful request, the next one finds its result, while one replica of the store lags.
+func TestWritesAreReadAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	y := h.newSubscription(t)
+	if _, err := h.faults.Add(faults.Rule{Operations: []string{"read", "query", "list"}, ResourceTypes: []string{"docs"}, StaleRead: true}); err != nil {
+		t.Fatal(err)
+	}
+	target := y.cluster("new")
+	created := y.mustDo(http.StatusCreated, http.MethodPut, target, y.body("cluster.json", "{}"))
+	y.mustDo(http.StatusOK, http.MethodGet, target, "")
+	y.mustDo(http.StatusOK, http.MethodGet, created.Get("Azure-AsyncOperation"), "")
+	if _, _, list := y.do(http.MethodGet, y.allClusters(), ""); !strings.Contains(list, `"name":"new"`) {
+		t.Errorf("the list does not have the cluster: %s", list)
+	}
+	if err := y.finishOperations(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	patched := y.mustDo(http.StatusAccepted, http.MethodPatch, target, `{"tags":{"value":"a"}}`)
+	if read := y.mustDo(http.StatusOK, http.MethodGet, target, ""); read.Get("ETag") != patched.Get("ETag") {
+		t.Errorf("a read after the update has the ETag %s, want %s", read.Get("ETag"), patched.Get("ETag"))
+	}
+	if err := y.finishOperations(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
+	if _, _, body := y.do(http.MethodGet, target, ""); !strings.Contains(body, `"provisioningState":"Deleting"`) {
+		t.Errorf("the deleted cluster: %s", body)
+	}
+}
+
 // TestOneSubnetOneCluster: of concurrent creations of clusters with the same subnet, one succeeds.
 func TestOneSubnetOneCluster(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func newServer(t testing.TB, options emulator.Options) *Server {
 // with the service's name.
 func Account(t testing.TB) account.Account {
 	t.Helper()
-	a := account.Account{Name: "test", Databases: []account.Database{{Name: database.DatabaseName}}}
+	a := account.Account{Name: "test", ConsistencyLevel: account.ConsistencyLevel(database.ConsistencyLevel), Databases: []account.Database{{Name: database.DatabaseName}}}
 	for _, properties := range database.Containers() {
 		text, err := json.Marshal(properties)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
 )
@@ -14,6 +15,8 @@ import (
 type Account struct {
 	// Name of the account, for error messages.
 	Name string `json:"name"`
+	// ConsistencyLevel is the default level of reads; empty means Strong.
+	ConsistencyLevel ConsistencyLevel `json:"consistencyLevel,omitempty"`
 	// Tenant is the only tenant whose principals can use the account.
 	Tenant          string                `json:"tenant"`
 	Databases       []Database            `json:"databases"`
@@ -26,6 +29,34 @@ type Database struct {
 	Name string `json:"name"`
 	// Containers are the properties of containers in the form of the data plane's API.
 	Containers []json.RawMessage `json:"containers"`
+}
+
+// ConsistencyLevel is a consistency level of Cosmos DB.
+type ConsistencyLevel string
+
+// The consistency levels.
+const (
+	Strong           ConsistencyLevel = "Strong"
+	BoundedStaleness ConsistencyLevel = "BoundedStaleness"
+	Session          ConsistencyLevel = "Session"
+	ConsistentPrefix ConsistencyLevel = "ConsistentPrefix"
+	Eventual         ConsistencyLevel = "Eventual"
+)
+
+// ConsistencyLevels returns the consistency levels, from the strongest to the weakest.
+func ConsistencyLevels() []ConsistencyLevel {
+	return []ConsistencyLevel{Strong, BoundedStaleness, Session, ConsistentPrefix, Eventual}
+}
+
+// Consistency returns the default level of the account.
+func (a *Account) Consistency() (ConsistencyLevel, error) {
+	if a.ConsistencyLevel == "" {
+		return Strong, nil
+	}
+	if !slices.Contains(ConsistencyLevels(), a.ConsistencyLevel) {
+		return "", fmt.Errorf("consistencyLevel %q: must be one of %v", a.ConsistencyLevel, ConsistencyLevels())
+	}
+	return a.ConsistencyLevel, nil
 }
 
 // Read reads the JSON form of an account. It rejects unknown fields.

@@ -29,7 +29,7 @@ func (s *Server) account(req *request) error {
 		"_self": "", "id": "cosmos-emulator", "_rid": "cosmos-emulator", "media": "//media/", "addresses": "//addresses/", "_dbs": "//dbs/",
 		"writableLocations": here, "readableLocations": here, "enableMultipleWriteLocations": false,
 		"userReplicationPolicy":    map[string]any{"asyncReplication": false, "minReplicaSetSize": 1, "maxReplicasetSize": 4},
-		"userConsistencyPolicy":    map[string]any{"defaultConsistencyLevel": "Strong"},
+		"userConsistencyPolicy":    map[string]any{"defaultConsistencyLevel": s.consistency},
 		"systemReplicationPolicy":  map[string]any{"minReplicaSetSize": 1, "maxReplicasetSize": 4},
 		"readPolicy":               map[string]any{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
 		"queryEngineConfiguration": queryEngineConfiguration,

@@ -8,6 +8,7 @@ const (
 	headerRangeID          = "X-Ms-Documentdb-Partitionkeyrangeid"
 	headerStartEPK         = "X-Ms-Start-Epk"
 	headerEndEPK           = "X-Ms-End-Epk"
+	headerConsistency      = "X-Ms-Consistency-Level"
 	headerSession          = "X-Ms-Session-Token"
 	headerPreTrigger       = "X-Ms-Documentdb-Pre-Trigger-Include"
 	headerPostTrigger      = "X-Ms-Documentdb-Post-Trigger-Include"

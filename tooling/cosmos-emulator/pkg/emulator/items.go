@@ -19,7 +19,8 @@ func (s *Server) items(req *request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkSession(req, c); err != nil {
+	reader, err := s.reader(req, c)
+	if err != nil {
 		return err
 	}
 	for _, h := range []string{headerPreTrigger, headerPostTrigger} {
@@ -29,15 +30,15 @@ func (s *Server) items(req *request) error {
 	}
 	switch req.operation {
 	case "list":
-		return s.queryItems(req, c, `SELECT * FROM c`, nil)
+		return s.queryItems(req, c, reader, `SELECT * FROM c`, nil)
 	case "query":
-		return s.query(req, c)
+		return s.query(req, c, reader)
 	case "changefeed":
 		return s.changeFeed(req, c)
 	case "batch":
 		return s.executeBatch(req, c)
 	case "read":
-		return s.readItem(req, c)
+		return s.readItem(req, c, reader)
 	case "create", "upsert", "replace", "patch", "delete":
 		return s.writeItem(req, c)
 	}
@@ -49,39 +50,6 @@ func sessionToken(rangeID string, lsn uint64) string {
 	return rangeID + ":-1#" + strconv.FormatUint(lsn, 10)
 }
 
-// checkSession returns an error if the container is behind the client's session token. There is one replica, so this
-// occurs only for a token of another container or of deleted data.
-func (s *Server) checkSession(req *request, c *store.Container) error {
-	h := req.r.Header.Get(headerSession)
-	if h == "" {
-		return nil
-	}
-	var newest uint64
-	for _, token := range strings.Split(h, ",") {
-		_, rest, ok := strings.Cut(token, ":")
-		if !ok {
-			return badRequest("The session token %q is malformed.", h)
-		}
-		parts := strings.Split(rest, "#")
-		// {lsn}, {version}#{lsn} or {version}#{lsn}#{region}={lsn}…
-		at := min(1, len(parts)-1)
-		n, err := strconv.ParseInt(parts[at], 10, 64)
-		if err != nil {
-			return badRequest("The session token %q is malformed.", h)
-		}
-		newest = max(newest, uint64(max(n, 0)))
-	}
-	lsn, err := s.store.LSN(c)
-	if err != nil {
-		return err
-	}
-	if newest > lsn {
-		return &statusError{status: http.StatusNotFound, subStatus: 1002,
-			message: "The read session is not available for the input session token."}
-	}
-	return nil
-}
-
 // session sets the headers with the session token and the LSN.
 func (req *request) session(c *store.Container, pk partition.Key, lsn uint64) {
 	req.header(headerSession, sessionToken(c.RangeOf(c.PK.EPK(pk)).ID, lsn))
@@ -89,12 +57,12 @@ func (req *request) session(c *store.Container, pk partition.Key, lsn uint64) {
 }
 
 // readItem serves GET of an item.
-func (s *Server) readItem(req *request, c *store.Container) error {
+func (s *Server) readItem(req *request, c *store.Container, reader *store.Reader) error {
 	pk, err := req.fullKey(c.PK)
 	if err != nil {
 		return err
 	}
-	item, lsn, err := s.store.Get(c, pk, req.segments[5])
+	item, lsn, err := reader.Get(c, pk, req.segments[5])
 	if err != nil {
 		return err
 	}

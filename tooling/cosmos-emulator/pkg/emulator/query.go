@@ -54,16 +54,16 @@ func (req *request) parseQuery() (string, map[string]document.Value, error) {
 }
 
 // query serves a query over the items of a container.
-func (s *Server) query(req *request, c *store.Container) error {
+func (s *Server) query(req *request, c *store.Container, reader *store.Reader) error {
 	text, params, err := req.parseQuery()
 	if err != nil {
 		return err
 	}
-	return s.queryItems(req, c, text, params)
+	return s.queryItems(req, c, reader, text, params)
 }
 
 // queryItems runs a query over the items within the scope of the request and the filter.
-func (s *Server) queryItems(req *request, c *store.Container, text string, params map[string]document.Value) error {
+func (s *Server) queryItems(req *request, c *store.Container, reader *store.Reader, text string, params map[string]document.Value) error {
 	q, err := sql.Parse(text)
 	if err != nil {
 		return err
@@ -108,11 +108,11 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 		}
 		var err error
 		if empty {
-			lsn, err = s.store.LSN(c)
+			lsn, err = reader.LSN(c)
 		} else if named {
-			lsn, err = s.store.Lookup(c, scope, addresses, after, parse)
+			lsn, err = reader.Lookup(c, scope, addresses, after, parse)
 		} else {
-			lsn, err = s.store.Scan(c, scope, after, parse)
+			lsn, err = reader.Scan(c, scope, after, parse)
 		}
 		return err
 	}

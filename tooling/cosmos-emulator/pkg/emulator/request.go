@@ -30,6 +30,7 @@ type request struct {
 	resourceType string   // the last resource type in the path
 	link         string   // the resource link that the signature covers
 	operation    string   // for faults and metrics
+	stale        bool     // a fault selects the lagging replica
 	activityID   string
 	caller       caller
 	status       int      // of the response

@@ -71,13 +71,15 @@ type Options struct {
 
 // Server is an open emulator. It is safe for concurrent use.
 type Server struct {
-	opts   Options
-	tokens *tokenCache // nil without Options.Tokens
-	macs   sync.Pool   // of hash.Hash: HMAC-SHA256 with the master key
-	store  *store.Store
-	faults *faults.Set
-	log    *slog.Logger
-	now    func() time.Time
+	opts Options
+	// consistency is the default level of the account.
+	consistency account.ConsistencyLevel
+	tokens      *tokenCache // nil without Options.Tokens
+	macs        sync.Pool   // of hash.Hash: HMAC-SHA256 with the master key
+	store       *store.Store
+	faults      *faults.Set
+	log         *slog.Logger
+	now         func() time.Time
 	// Observe, if set before serving, is called after each request. The status is 0 if a fault dropped the request.
 	Observe func(resourceType, operation string, status int, took time.Duration)
 }
@@ -116,14 +118,18 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(store.Options{Path: filepath.Join(o.DataDir, "cosmos.db"), Now: o.Now, Logger: o.Logger})
+	consistency, err := o.Account.Consistency()
+	if err != nil {
+		return nil, err
+	}
+	st, err := store.Open(store.Options{Path: filepath.Join(o.DataDir, "cosmos.db"), Now: o.Now, Logger: o.Logger, LaggingReplica: o.EnableFaults})
 	if err != nil {
 		return nil, err
 	}
 	if err := provision(st, &o.Account); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	s := &Server{opts: o, store: st, faults: faults.New(faults.CosmosDB, o.FaultSeed), log: o.Logger, now: o.Now}
+	s := &Server{opts: o, consistency: consistency, store: st, faults: faults.New(faults.CosmosDB, o.FaultSeed), log: o.Logger, now: o.Now}
 	if o.Tokens != nil {
 		s.tokens = newTokenCache(policy)
 	}
@@ -170,6 +176,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	req.stale = fault != nil && fault.StaleRead
 	if fault != nil && fault.DropResponse {
 		req.w = discardWriter{http.Header{}}
 	}

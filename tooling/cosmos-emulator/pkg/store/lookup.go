@@ -16,12 +16,12 @@ type ItemAddress struct {
 }
 
 // Lookup is like Scan for the items at the given addresses only, with the same order and positions.
-func (s *Store) Lookup(c *Container, scope Scope, points []ItemAddress, after Position, visit func(at Position, item Item) (bool, error)) (lsn uint64, err error) {
+func (s *Reader) Lookup(c *Container, scope Scope, points []ItemAddress, after Position, visit func(at Position, item Item) (bool, error)) (lsn uint64, err error) {
 	type found struct {
 		at Position
 		r  record
 	}
-	err = s.db.View(func(tx *bolt.Tx) error {
+	err = s.view(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
 		if docs == nil {
 			return &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}

@@ -19,8 +19,8 @@ type Scope struct {
 }
 
 // Get returns an item and the LSN of the snapshot.
-func (s *Store) Get(c *Container, pk partition.Key, id string) (item Item, lsn uint64, err error) {
-	err = s.db.View(func(tx *bolt.Tx) error {
+func (s *Reader) Get(c *Container, pk partition.Key, id string) (item Item, lsn uint64, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
 		if docs == nil {
 			return &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}
@@ -44,8 +44,8 @@ func (s *Store) Get(c *Container, pk partition.Key, id string) (item Item, lsn u
 }
 
 // LSN returns the last log sequence number of a container.
-func (s *Store) LSN(c *Container) (lsn uint64, err error) {
-	err = s.db.View(func(tx *bolt.Tx) error {
+func (s *Reader) LSN(c *Container) (lsn uint64, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
 		if docs == nil {
 			return &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}
@@ -62,8 +62,8 @@ type Position []byte
 
 // Scan calls visit for the items of a scope after a position, in the order of their creation, from one snapshot, until
 // visit returns false. The body is valid only during the call.
-func (s *Store) Scan(c *Container, scope Scope, after Position, visit func(at Position, item Item) (bool, error)) (lsn uint64, err error) {
-	err = s.db.View(func(tx *bolt.Tx) error {
+func (s *Reader) Scan(c *Container, scope Scope, after Position, visit func(at Position, item Item) (bool, error)) (lsn uint64, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
 		if docs == nil {
 			return &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}
@@ -114,9 +114,9 @@ type ChangePage struct {
 
 // ChangesAfter returns the items of a scope that changed after an LSN, and not before since (in seconds), in commit
 // order. A page has about maxItems items and maxBytes bytes, and never a part of a transaction.
-func (s *Store) ChangesAfter(c *Container, scope Scope, after uint64, since int64, maxItems, maxBytes int) (ChangePage, error) {
+func (s *Reader) ChangesAfter(c *Container, scope Scope, after uint64, since int64, maxItems, maxBytes int) (ChangePage, error) {
 	out := ChangePage{LSN: after}
-	err := s.db.View(func(tx *bolt.Tx) error {
+	err := s.view(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(c.bucket('d'))
 		if docs == nil {
 			return &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}

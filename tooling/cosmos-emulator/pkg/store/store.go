@@ -40,12 +40,16 @@ type Options struct {
 	// returned, so the interval affects only disk usage.
 	ExpiryInterval time.Duration
 	Logger         *slog.Logger
+	// LaggingReplica keeps the state before the last commit, for Lagging.
+	LaggingReplica bool
 }
 
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
+	// Reader reads from the primary replica.
+	Reader
+	lagging lagging
 	db      *bolt.DB
-	now     func() time.Time
 	log     *slog.Logger
 	catalog atomic.Pointer[catalog]
 	lastTS  int64 // used by the writer only: timestamps never decrease
@@ -108,7 +112,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening %s, which another emulator may have locked: %w", o.Path, err)
 	}
-	s := &Store{db: db, now: o.Now, log: o.Logger, ops: make(chan *writeRequest, queueLength), stop: make(chan struct{}), folders: newFolderIndex()}
+	s := &Store{Reader: Reader{view: db.View, now: o.Now}, lagging: lagging{enabled: o.LaggingReplica}, db: db, log: o.Logger, ops: make(chan *writeRequest, queueLength), stop: make(chan struct{}), folders: newFolderIndex()}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -134,7 +138,7 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.stop)
 		s.done.Wait()
-		err = s.db.Close()
+		err = errors.Join(s.lagging.replace(nil), s.db.Close())
 	})
 	return err
 }
@@ -333,7 +337,13 @@ func (s *Store) tryCommit(group []*writeRequest) error {
 	if !dirty {
 		return tx.Rollback()
 	}
-	if err := tx.Commit(); err != nil {
+	err = s.lagging.keep(s.db, tx, group)
+	if err == nil {
+		err = tx.Commit()
+	} else {
+		err = errors.Join(err, tx.Rollback())
+	}
+	if err != nil {
 		err = fmt.Errorf("committing: %w", err)
 		s.log.Error("committing to the store failed", logkey.Error, err)
 		return err

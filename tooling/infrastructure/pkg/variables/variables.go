@@ -83,9 +83,11 @@ type Permission struct {
 
 // Tables are the requirements of the programs.
 type Tables struct {
-	CosmosDatabase   string               `json:"cosmosDatabase"`
-	CosmosContainers map[string]Container `json:"cosmosContainers"`
-	CosmosRoles      []CosmosRole         `json:"cosmosRoles"`
+	// CosmosConsistency is the default consistency level of the account.
+	CosmosConsistency string               `json:"cosmosConsistency"`
+	CosmosDatabase    string               `json:"cosmosDatabase"`
+	CosmosContainers  map[string]Container `json:"cosmosContainers"`
+	CosmosRoles       []CosmosRole         `json:"cosmosRoles"`
 	// TopicSpaces lists topic templates by name of the topic space.
 	TopicSpaces      map[string][]string   `json:"topicSpaces"`
 	TopicPermissions map[string]Permission `json:"topicPermissions"`
@@ -165,7 +167,7 @@ func (s Scope) Name() string {
 
 // NewTables returns the requirements of the programs. source is Maestro's name of the server, a part of topics.
 func NewTables(source string) (Tables, error) {
-	t := Tables{CosmosDatabase: database.DatabaseName, CosmosContainers: map[string]Container{}, TopicSpaces: map[string][]string{}, TopicPermissions: map[string]Permission{},
+	t := Tables{CosmosConsistency: string(database.ConsistencyLevel), CosmosDatabase: database.DatabaseName, CosmosContainers: map[string]Container{}, TopicSpaces: map[string][]string{}, TopicPermissions: map[string]Permission{},
 		ServiceAccounts: map[string]Account{}, MigrationAccounts: databaseAccounts("migration"), ProvisionAccounts: databaseAccounts("provision")}
 	for _, container := range database.Containers() {
 		t.CosmosContainers[container.ID] = Container{PartitionKey: container.PartitionKeyDefinition.Paths[0], DefaultTTL: *container.DefaultTimeToLive}
