@@ -66,8 +66,10 @@ func drills() []drill {
 			during: []expected{alert("FrontendBusy")},
 		},
 		{
-			fault: "all replicas of the backend and of admin are away", inject: hold("backend", "admin"),
-			during: []expected{alert("MetricsMissing"), alert("ComponentsNotObserved")},
+			fault:  "all replicas of the backend, admin, monitor, the session gateway and a log forwarder are away",
+			inject: hold("backend", "admin", "monitor", "gateway-access", "mgmt-1-log-forwarder"),
+			during: []expected{alert("MetricsMissing", "component", "backend"), alert("MetricsMissing", "component", "monitor"), alert("MetricsMissing", "component", "gateway-access"),
+				alert("MetricsMissing", "component", "log-forwarder"), alert("ComponentsNotObserved")},
 			silent: []expected{alert("TargetDown", "job", "backend")},
 		},
 		{

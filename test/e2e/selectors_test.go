@@ -133,6 +133,7 @@ var withoutSeries = map[string]string{
 	`frontend_http_requests_total{code=~"5.."}`:                   "the frontend fails only while a test has killed a process",
 	`frontend_requests_refused_total`:                             "the tests send fewer requests than the frontend accepts",
 	`frontend_requests_refused_total{reason="busy"}`:              "the tests send fewer requests than the frontend accepts",
+	`gateway_grants_total`:                                        "only regions on Kubernetes have gateway-grants",
 	`grpc_server_handled_total{grpc_code=~"Unknown|Internal|Unavailable|DataLoss|DeadlineExceeded",grpc_type="unary"}`: "Cluster Service fails only while a test has killed a process",
 	`monitor_shard_unreachable`: "the API servers of a management cluster are never away together",
 }

@@ -33,6 +33,24 @@ func Selectors(expression string) ([]Selector, error) {
 	return found, nil
 }
 
+// Absent returns the metrics of which a PromQL expression tests that no series exists, with absent. It returns an error if the expression cannot be parsed.
+func Absent(expression string) ([]string, error) {
+	node, err := parser.ParseExpr(expression)
+	if err != nil {
+		return nil, err
+	}
+	var metrics []string
+	parser.Inspect(node, func(node parser.Node, _ []parser.Node) error {
+		if call, ok := node.(*parser.Call); ok && call.Func.Name == "absent" {
+			if selector, ok := call.Args[0].(*parser.VectorSelector); ok && len(selector.LabelMatchers) == 1 { // the name
+				metrics = append(metrics, selector.Name)
+			}
+		}
+		return nil
+	})
+	return metrics, nil
+}
+
 // Matches reports whether the selector selects a series with the labels, among which __name__ is the name of the metric. A label that is not
 // there is empty, as for Prometheus.
 func (s Selector) Matches(series map[string]string) bool {
