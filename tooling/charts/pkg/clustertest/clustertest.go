@@ -33,7 +33,7 @@ func Start(t *testing.T) *Cluster {
 	t.Helper()
 	nightly.Only(t)
 	started := kubeapitest.Start(t)
-	controllers := []string{"deployment-controller", "replicaset-controller", "statefulset-controller", "job-controller", "serviceaccount-controller"}
+	controllers := []string{"deployment-controller", "replicaset-controller", "statefulset-controller", "job-controller", "serviceaccount-controller", "garbage-collector-controller"}
 	if err := started.RunControllerManager(t.Context(), controllers...); err != nil {
 		t.Fatal(err)
 	}

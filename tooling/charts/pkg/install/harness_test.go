@@ -90,6 +90,14 @@ spec:
   podManagementPolicy: Parallel
   serviceName: store
   selector: {matchLabels: {app: store}}
+{{- with .Values.disk }}
+  volumeClaimTemplates:
+  - metadata: {name: disk}
+    spec:
+      accessModes: [ReadWriteOnce]
+      storageClassName: {{ . }}
+      resources: {requests: {storage: 1Gi}}
+{{- end }}
   template:
     metadata: {labels: {app: store}}
     spec:
@@ -105,6 +113,7 @@ type shopValues struct {
 	Extra     string `json:"extra"`
 	Web       string `json:"web"`
 	Store     string `json:"store"`
+	Disk      string `json:"disk"`
 }
 
 // good are values with which everything becomes ready.

@@ -193,6 +193,9 @@ func (i *installation) upgrade(r Release, content string) (*release.Release, err
 	if err != nil {
 		return nil, err
 	}
+	if err := i.refuseReplacements(r); err != nil {
+		return nil, err
+	}
 	if err := i.define(r.Chart.Helm()); err != nil {
 		return nil, err
 	}

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 )
 
@@ -29,6 +31,7 @@ func TestInstall(t *testing.T) {
 		"rolls back to an earlier content":                     rollsBackToContent,
 		"changes nothing if an object belongs to someone else": refusesForeign,
 		"changes nothing if the API server refuses an object":  refusesInvalid,
+		"changes nothing if a StatefulSet must be replaced":    refusesReplacement,
 		"shows the difference without secrets":                 showsDifference,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,6 +280,40 @@ func refusesInvalid(t *testing.T, s *scenario) {
 	settings, err := s.Client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
 	if err != nil || settings.Data["colour"] != "red" {
 		t.Errorf("the ConfigMap is %v, %v", settings, err)
+	}
+}
+
+// refusesReplacement changes the storage class of a disk. The upgrade must change nothing, until the operator deletes the StatefulSet and keeps its pods.
+func refusesReplacement(t *testing.T, s *scenario) {
+	v := good()
+	v.Disk = "slow"
+	s.installed(t, v)
+	v.Disk, v.Colour, v.Migration = "fast", "blue", "2"
+	_, err := Install(t.Context(), s.release(t, v), s.options())
+	if err == nil || !strings.Contains(err.Error(), "StatefulSet "+s.namespace+"/store: spec.volumeClaimTemplates: ") || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("got %v", err)
+	}
+	if states := s.revisions(t); states != "deployed" {
+		t.Errorf("the revisions are %s", states)
+	}
+	orphan := metav1.DeletePropagationOrphan
+	if err := s.Client.AppsV1().StatefulSets(s.namespace).Delete(t.Context(), "store", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Soon(t, "the StatefulSet is deleted", func() error {
+		_, err := s.Client.AppsV1().StatefulSets(s.namespace).Get(t.Context(), "store", metav1.GetOptions{})
+		if err == nil {
+			return errors.New("it exists")
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+	s.installed(t, v)
+	set, err := s.Client.AppsV1().StatefulSets(s.namespace).Get(t.Context(), "store", metav1.GetOptions{})
+	if err != nil || *set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName != "fast" {
+		t.Errorf("the StatefulSet is %v, %v", set, err)
 	}
 }
 
