@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -131,40 +132,82 @@ func graphRisks(risks []Risk) []GraphRisk {
 	return list
 }
 
-// ParseGraph reads a served graph. Edges must refer to existing nodes. Unknown fields are ignored, as the protocol requires.
-func ParseGraph(text []byte) (*Graph, error) {
-	var g Graph
-	if err := json.Unmarshal(text, &g); err != nil {
-		return nil, fmt.Errorf("read an update graph: %w", err)
+// ParseGraph reads a served graph. It leaves out nodes, edges and conditional edges that are malformed, or that refer to nodes that do not exist, so
+// that one of them hides no others: ignored has the reason for each. It returns an error if the text is not a graph. Unknown fields are ignored,
+// as the protocol requires.
+func ParseGraph(text []byte) (g *Graph, ignored []string, err error) {
+	var parts struct {
+		Version          int               `json:"version"`
+		Nodes            []json.RawMessage `json:"nodes"`
+		Edges            []json.RawMessage `json:"edges"`
+		ConditionalEdges []json.RawMessage `json:"conditionalEdges"`
 	}
-	for i, e := range g.Edges {
-		if min(e[0], e[1]) < 0 || max(e[0], e[1]) >= len(g.Nodes) {
-			return nil, fmt.Errorf("read an update graph: edges[%d] refers to a node that does not exist", i)
+	if err := json.Unmarshal(text, &parts); err != nil {
+		return nil, nil, fmt.Errorf("read an update graph: %w", err)
+	}
+	ignore := func(list string, i int, err error) {
+		ignored = append(ignored, fmt.Sprintf("%s[%d]: %v", list, i, err))
+	}
+	g = &Graph{Version: parts.Version}
+	for i, part := range parts.Nodes {
+		var n Node
+		err := json.Unmarshal(part, &n)
+		if err == nil && n.Version == "" {
+			err = errors.New("it has no version")
 		}
+		if err != nil {
+			ignore("nodes", i, err)
+			n = Node{} // edges have indexes of nodes
+		}
+		g.Nodes = append(g.Nodes, n)
 	}
-	return &g, nil
+	for i, part := range parts.Edges {
+		var e []int
+		err := json.Unmarshal(part, &e)
+		if err == nil && (len(e) != 2 || min(e[0], e[1]) < 0 || max(e[0], e[1]) >= len(g.Nodes)) {
+			err = errors.New("it does not refer to two nodes that exist")
+		}
+		if err != nil {
+			ignore("edges", i, err)
+			continue
+		}
+		g.Edges = append(g.Edges, [2]int(e))
+	}
+	for i, part := range parts.ConditionalEdges {
+		var c ConditionalEdge
+		if err := json.Unmarshal(part, &c); err != nil {
+			ignore("conditionalEdges", i, err)
+			continue
+		}
+		g.ConditionalEdges = append(g.ConditionalEdges, c)
+	}
+	return g, ignored, nil
 }
 
-// FromGraphs returns the catalogue of the graphs of several channels. It leaves out releases whose version is not
-// MAJOR.MINOR.PATCH, such as nightly builds, with their edges. Graphs have no EndOfLife and no Kubelet.
-func FromGraphs(graphs map[string]*Graph) (*Catalog, error) {
-	c := &Catalog{edges: map[between]*edge{}}
+// FromGraphs returns the catalogue of the graphs of several channels. It leaves out releases whose version is not MAJOR.MINOR.PATCH, such as nightly
+// builds, those whose payload has no digest, and those with two payloads, with their edges: one of them hides no others. ignored has the
+// reason for each of the latter two. It returns an error if no release is left. Graphs have no EndOfLife and no Kubelet.
+func FromGraphs(graphs map[string]*Graph) (c *Catalog, ignored []string, err error) {
+	c = &Catalog{edges: map[between]*edge{}}
 	known := map[Version]*Release{}
-	for channel, g := range graphs {
-		for _, n := range g.Nodes {
+	twice := map[Version]bool{}
+	for _, channel := range slices.Sorted(maps.Keys(graphs)) {
+		for _, n := range graphs[channel].Nodes {
 			v, err := ParseVersion(n.Version)
 			if err != nil {
 				continue
 			}
 			_, digest, byDigest := strings.Cut(n.Payload, "@")
 			if !byDigest || !digestPattern.MatchString(digest) {
-				return nil, fmt.Errorf("the payload of release %s in channel %s has no digest", n.Version, channel)
+				ignored = append(ignored, fmt.Sprintf("channel %s: release %s: its payload has no digest", channel, n.Version))
+				continue
 			}
 			if r := known[v]; r != nil {
-				if r.Digest != digest {
-					return nil, fmt.Errorf("release %s has two payloads", n.Version)
-				}
-				if !r.In(channel) {
+				switch {
+				case r.Digest != digest && !twice[v]:
+					twice[v] = true
+					ignored = append(ignored, fmt.Sprintf("channel %s: release %s: it has two payloads", channel, n.Version))
+				case !r.In(channel):
 					r.Channels = append(r.Channels, channel)
 					slices.Sort(r.Channels)
 				}
@@ -175,24 +218,28 @@ func FromGraphs(graphs map[string]*Graph) (*Catalog, error) {
 				r.Architecture = "Multi"
 			}
 			known[v] = r
+		}
+	}
+	for v, r := range known {
+		if !twice[v] {
 			c.releases = append(c.releases, r)
 		}
-		c.connectGraph(g)
 	}
 	if len(c.releases) == 0 {
-		return nil, errors.New("the update graph has no release")
+		return nil, ignored, fmt.Errorf("the update graph has no usable release; unusable elements: %q", ignored)
 	}
 	slices.SortFunc(c.releases, func(a, b *Release) int { return a.Version.Compare(b.Version) })
-	return c, nil
+	for _, g := range graphs {
+		c.connectGraph(g)
+	}
+	return c, ignored, nil
 }
 
-// connectGraph adds the edges of a graph. An edge with a risk in one channel has the risk in all channels.
+// connectGraph adds the edges of a graph between releases of the catalogue. An edge with a risk in one channel has the risk in all channels.
 func (c *Catalog) connectGraph(g *Graph) {
 	for _, e := range g.Edges {
-		from, err := ParseVersion(g.Nodes[e[0]].Version)
-		to, toErr := ParseVersion(g.Nodes[e[1]].Version)
-		if err == nil && toErr == nil && from.Compare(to) < 0 && c.edges[between{from, to}] == nil {
-			c.edges[between{from, to}] = &edge{}
+		if ends, ok := c.between(g.Nodes[e[0]].Version, g.Nodes[e[1]].Version); ok && c.edges[ends] == nil {
+			c.edges[ends] = &edge{}
 		}
 	}
 	for _, conditional := range g.ConditionalEdges {
@@ -209,13 +256,23 @@ func (c *Catalog) connectGraph(g *Graph) {
 			risks = append(risks, risk)
 		}
 		for _, e := range conditional.Edges {
-			from, err := ParseVersion(e.From)
-			to, toErr := ParseVersion(e.To)
-			if err == nil && toErr == nil && from.Compare(to) < 0 && len(risks) > 0 {
-				c.edges[between{from, to}] = &edge{risks: risks}
+			if ends, ok := c.between(e.From, e.To); ok && len(risks) > 0 {
+				c.edges[ends] = &edge{risks: risks}
 			}
 		}
 	}
+}
+
+// between returns the ends of an edge. It returns false unless both are releases of the catalogue and the first one is older.
+func (c *Catalog) between(from, to string) (between, bool) {
+	a, err := ParseVersion(from)
+	b, toErr := ParseVersion(to)
+	if err != nil || toErr != nil || a.Compare(b) >= 0 {
+		return between{}, false
+	}
+	_, known := c.find(a)
+	_, toKnown := c.find(b)
+	return between{a, b}, known && toKnown
 }
 
 // Mentioned returns the channels that the metadata of the releases mention, sorted and without duplicates.

@@ -51,7 +51,7 @@ func TestWithEndOfLife(t *testing.T) {
 	for _, channel := range configured.Channels() {
 		graphs[channel] = configured.Graph(channel, "multi")
 	}
-	catalog, err := release.FromGraphs(graphs)
+	catalog, _, err := release.FromGraphs(graphs)
 	if err != nil {
 		t.Fatal(err)
 	}

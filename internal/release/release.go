@@ -160,7 +160,7 @@ func (c *Catalog) Repositories() []string {
 }
 
 // Parse reads a catalogue from YAML. Unknown fields, malformed values, duplicates and references to unknown versions are errors
-// that name the field.
+// that name the field. Parse refuses the whole catalogue for one of them, unlike ParseGraph: an operator deploys it, and is there to correct it.
 func Parse(text []byte) (*Catalog, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)

@@ -166,13 +166,14 @@ func TestGraphsGiveTheSameCatalogue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if graphs[channel], err = ParseGraph(text); err != nil {
-			t.Fatal(err)
+		var ignored []string
+		if graphs[channel], ignored, err = ParseGraph(text); err != nil || len(ignored) > 0 {
+			t.Fatal(err, ignored)
 		}
 	}
-	again, err := FromGraphs(graphs)
-	if err != nil {
-		t.Fatal(err)
+	again, ignored, err := FromGraphs(graphs)
+	if err != nil || len(ignored) > 0 {
+		t.Fatal(err, ignored)
 	}
 	if diff := cmp.Diff(catalog.Channels(), again.Channels()); diff != "" {
 		t.Error(diff)
@@ -256,6 +257,76 @@ func TestBadCatalogs(t *testing.T) {
 	}
 }
 
+// TestMalformedElementsOfGraphsAreIgnored adds one malformed element after the other to a graph: the other releases and edges stay, and the element is
+// named.
+func TestMalformedElementsOfGraphsAreIgnored(t *testing.T) {
+	digest := func(c string) string { return "r@sha256:" + strings.Repeat(c, 64) }
+	for name, c := range map[string]struct{ node, edge, conditional, want string }{
+		"a node of another type":           {node: `7`, want: "nodes[2]"},
+		"a version of another type":        {node: `{"version":4.21,"payload":"` + digest("c") + `"}`, want: "nodes[2]"},
+		"a node without a version":         {node: `null`, want: "nodes[2]"},
+		"metadata of another type":         {node: `{"version":"4.21.2","metadata":[]}`, want: "nodes[2]"},
+		"a payload without a digest":       {node: `{"version":"4.21.2","payload":"r:latest"}`, want: "release 4.21.2"},
+		"a payload with a short digest":    {node: `{"version":"4.21.2","payload":"r@sha256:abc"}`, want: "release 4.21.2"},
+		"an edge to an unknown node":       {edge: `[0,9]`, want: "edges[1]"},
+		"an edge with a negative index":    {edge: `[-1,0]`, want: "edges[1]"},
+		"an edge with one end":             {edge: `[1]`, want: "edges[1]"},
+		"an edge with three ends":          {edge: `[0,1,2]`, want: "edges[1]"},
+		"an edge of texts":                 {edge: `["4.20.1","4.21.1"]`, want: "edges[1]"},
+		"a conditional edge of a text":     {conditional: `"4.20.1"`, want: "conditionalEdges[0]"},
+		"a risk of another type":           {conditional: `{"edges":[{"from":"4.20.1","to":"4.21.1"}],"risks":{}}`, want: "conditionalEdges[0]"},
+		"an end of a conditional edge 4.2": {conditional: `{"edges":[{"from":4.2,"to":"4.21.1"}]}`, want: "conditionalEdges[0]"},
+	} {
+		nodes := `{"version":"4.20.1","payload":"` + digest("a") + `"},{"version":"4.21.1","payload":"` + digest("b") + `"}`
+		if c.node != "" {
+			nodes += "," + c.node
+		}
+		edges := `[0,1]`
+		if c.edge != "" {
+			edges += "," + c.edge
+		}
+		g, ignored, err := ParseGraph([]byte(`{"nodes":[` + nodes + `],"edges":[` + edges + `],"conditionalEdges":[` + c.conditional + `]}`))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		catalog, more, err := FromGraphs(map[string]*Graph{"stable-4.21": g})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if all := append(ignored, more...); len(all) != 1 || !strings.Contains(all[0], c.want) {
+			t.Errorf("%s: ignored are %q, want one with %q", name, all, c.want)
+		}
+		if got := names(catalog.Updates(version(t, "4.20.1"), "stable-4.21")); got != "4.21.1" || len(catalog.Releases()) != 2 {
+			t.Errorf("%s: updates are %q of %d releases", name, got, len(catalog.Releases()))
+		}
+	}
+}
+
+// TestReleaseWithTwoPayloadsIsIgnored: nobody can tell which payload is right, and the other releases stay.
+func TestReleaseWithTwoPayloadsIsIgnored(t *testing.T) {
+	node := func(version, digest string) Node {
+		return Node{Version: version, Payload: "r@sha256:" + strings.Repeat(digest, 64)}
+	}
+	catalog, ignored, err := FromGraphs(map[string]*Graph{
+		"stable-4.20": {Nodes: []Node{node("4.20.1", "a"), node("4.20.2", "b")}, Edges: [][2]int{{0, 1}}},
+		"stable-4.21": {Nodes: []Node{node("4.20.1", "a"), node("4.20.2", "c"), node("4.21.1", "d")}, Edges: [][2]int{{0, 1}, {0, 2}, {1, 2}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ignored) != 1 || !strings.Contains(ignored[0], "4.20.2") {
+		t.Errorf("ignored are %q", ignored)
+	}
+	if got := names(catalog.Updates(version(t, "4.20.1"), "stable-4.21")); got != "4.21.1" {
+		t.Errorf("updates are %q", got)
+	}
+	if _, _, err := FromGraphs(map[string]*Graph{"stable-4.20": {Nodes: []Node{{Version: "4.20.1"}}}}); err == nil || !strings.Contains(err.Error(), "4.20.1") {
+		t.Errorf("a graph without a usable release: %v", err)
+	}
+}
+
 // TestWithoutPrevious checks the default edges: from the same minor version and from the one before.
 func TestWithoutPrevious(t *testing.T) {
 	text := "repository: r\nreleases:\n"
@@ -295,11 +366,11 @@ func FuzzParseGraph(f *testing.F) {
 	f.Add(text)
 	f.Add([]byte(`{"nodes":[{"version":"4.20.1","payload":"x"}],"edges":[[0,1]]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		g, err := ParseGraph(text)
+		g, _, err := ParseGraph(text)
 		if err != nil {
 			return
 		}
-		catalog, err := FromGraphs(map[string]*Graph{"stable-4.21": g})
+		catalog, _, err := FromGraphs(map[string]*Graph{"stable-4.21": g})
 		if err != nil {
 			return
 		}

@@ -1,7 +1,8 @@
 // Package updategraph provides the release catalogue of Cluster Service. It builds the catalogue from the update graphs of all
 // channels, which a service of the Cincinnati protocol serves. A Source polls the graphs and stores them. While the service is
 // unavailable, also after a restart, the last stored graphs apply; before the first response, the initial catalogue does. A
-// catalogue is replaced as a whole, so that no decision is based on an incomplete response. Releases without a valid signature are
+// catalogue is replaced as a whole, so that no decision is based on an incomplete response. Malformed releases, edges and channels are logged and
+// counted, and hide no others. Releases without a valid signature are
 // refusals of the catalogue: nobody can choose them.
 package updategraph
 
@@ -16,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +33,8 @@ const (
 	maxChannels = 100
 	// maxGraph is the maximum size of a response. The largest graphs of OpenShift are below 2 MiB.
 	maxGraph = 16 << 20
+	// maxLogged is the number of malformed elements that a log record names.
+	maxLogged = 10
 	// requestTimeout applies to the request for one channel.
 	requestTimeout = 15 * time.Second
 	// defaultRefresh is the default interval between polls. After a failure, pauses grow from firstRetry to lastRetry.
@@ -83,6 +87,9 @@ type Source struct {
 	changed bool
 	// invalid and undecided count the refused releases.
 	invalid, undecided atomic.Int64
+	// ignored are the malformed elements of the graphs, sorted, and ignoredCount is their number.
+	ignored      []string
+	ignoredCount atomic.Int64
 	// saved are the stored signatures, and logged the logged reasons of refusals, by digest.
 	saved  map[string][]byte
 	logged map[string]string
@@ -124,6 +131,8 @@ func New(o Options) *Source {
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "update_graph_channels",
 			Help: "Number of channels with a known update graph."}, func() float64 { return float64(s.channels.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "update_graph_ignored",
+			Help: "Number of elements of the update graph that cannot be used, because they are malformed: releases, edges, or the graphs of whole channels."}, func() float64 { return float64(s.ignoredCount.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "releases_refused",
 			Help: "Number of releases that are refused because they have no valid signature."}, func() float64 { return float64(s.invalid.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "releases_unverified",
@@ -188,19 +197,22 @@ func (s *Source) loadStored(ctx context.Context) {
 		return
 	}
 	graphs := map[string]*release.Graph{}
+	var ignored []string
 	for channel, body := range stored {
-		if graphs[channel], err = release.ParseGraph(body); err != nil {
-			s.o.Log.Warn("stored update graph is invalid", logkey.Key, channel, logkey.Error, err)
-			return
+		g, malformed, err := release.ParseGraph(body)
+		ignored = append(ignored, inChannel(channel, malformed, err)...)
+		if err == nil {
+			graphs[channel] = g
 		}
 	}
-	catalog, err := release.FromGraphs(graphs)
+	catalog, more, err := release.FromGraphs(graphs)
 	if err != nil {
 		s.o.Log.Warn("stored update graphs give no catalogue", logkey.Error, err)
 		return
 	}
-	for channel, body := range stored {
-		s.responses[channel] = response{body: body}
+	s.ignore(append(ignored, more...))
+	for channel := range graphs {
+		s.responses[channel] = response{body: stored[channel]}
 	}
 	s.replace(catalog, len(graphs))
 }
@@ -211,9 +223,36 @@ func (s *Source) replace(catalog *release.Catalog, channels int) {
 	s.channels.Store(int64(channels))
 }
 
+// inChannel returns the malformed elements of the graph of a channel, or why the whole response is malformed.
+func inChannel(channel string, malformed []string, err error) []string {
+	if err != nil {
+		malformed = []string{err.Error()}
+	}
+	named := make([]string, len(malformed))
+	for i, reason := range malformed {
+		named[i] = "channel " + channel + ": " + reason
+	}
+	return named
+}
+
+// ignore counts the elements of the update graph that cannot be used, and logs them when they change.
+func (s *Source) ignore(elements []string) {
+	slices.Sort(elements)
+	if slices.Equal(elements, s.ignored) {
+		return
+	}
+	s.ignored = elements
+	s.ignoredCount.Store(int64(len(elements)))
+	if len(elements) > 0 {
+		s.o.Log.Error("elements of the update graph are malformed; the others apply", logkey.Count, len(elements), logkey.Error, errors.New(strings.Join(elements[:min(len(elements), maxLogged)], "; ")))
+	}
+}
+
 // refresh requests the graphs of all known channels and of those that the responses mention. Unless all requests succeed,
-// nothing changes.
+// nothing changes: a later attempt may get what is missing. A malformed response is different, because no attempt changes it: the last response
+// for its channel applies, and those for other channels do.
 func (s *Source) refresh(ctx context.Context) error {
+	var ignored []string
 	pending := s.candidate.Channels()
 	next := map[string]response{}
 	graphs := map[string]*release.Graph{}
@@ -230,9 +269,14 @@ func (s *Source) refresh(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("request channel %s: %w", channel, err)
 		}
-		g, err := release.ParseGraph(received.body)
+		g, malformed, err := release.ParseGraph(received.body)
+		ignored = append(ignored, inChannel(channel, malformed, err)...)
 		if err != nil {
-			return fmt.Errorf("channel %s: %w", channel, err)
+			last, known := s.responses[channel]
+			received = response{body: last.body} // without its tag, so that the service sends the graph again
+			if g, _, err = release.ParseGraph(last.body); !known || err != nil {
+				g = &release.Graph{}
+			}
 		}
 		next[channel] = received
 		if len(g.Nodes) > 0 {
@@ -240,15 +284,16 @@ func (s *Source) refresh(ctx context.Context) error {
 		}
 		pending = append(pending, g.Mentioned()...)
 	}
+	catalog, more, err := release.FromGraphs(graphs)
+	s.ignore(append(ignored, more...))
+	if err != nil {
+		return err
+	}
 	s.refreshed.Store(time.Now().UnixNano())
 	same := maps.EqualFunc(s.responses, next, func(a, b response) bool { return bytes.Equal(a.body, b.body) })
 	if same {
 		s.responses = next // their ETags may be new
 		return nil
-	}
-	catalog, err := release.FromGraphs(graphs)
-	if err != nil {
-		return err
 	}
 	bodies := map[string][]byte{}
 	for channel := range graphs {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -50,7 +51,9 @@ func (m *memory) SaveUpdateGraphs(_ context.Context, graphs map[string][]byte) e
 
 // service serves the graphs of a catalogue. It returns errors while it is unavailable.
 type service struct {
-	mu          sync.Mutex
+	mu sync.Mutex
+	// malformed has other responses, by channel.
+	malformed   map[string]string
 	catalog     *release.Catalog
 	unavailable bool
 }
@@ -61,6 +64,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	channel := r.URL.Query().Get("channel")
 	if s.unavailable {
 		http.Error(w, "unavailable", http.StatusBadGateway)
+		return
+	}
+	if text, ok := s.malformed[channel]; ok {
+		_, _ = w.Write([]byte(text))
 		return
 	}
 	body, _ := json.Marshal(s.catalog.Graph(channel, r.URL.Query().Get("arch")))
@@ -114,6 +121,45 @@ func await(t *testing.T, s *Source, version string) {
 
 }
 
+// TestMalformedChannelHidesNoOther: the last response for a channel applies while its response is malformed, and other channels change. The channel
+// is counted, and read again.
+func TestMalformedChannelHidesNoOther(t *testing.T) {
+	first := parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21, stable-4.22")
+	second := parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21, stable-4.22", "4.22.0 stable-4.22")
+	graphs, store := &service{catalog: first}, &memory{}
+	server := httptest.NewServer(graphs)
+	defer server.Close()
+	s := source(t, server.URL, store, parse(t, "4.20.1 stable-4.20"))
+	defer run(t, s)()
+	await(t, s, "4.21.1")
+
+	graphs.mu.Lock()
+	graphs.catalog, graphs.malformed = second, map[string]string{"stable-4.20": `{"nodes":7}`, "stable-4.21": "<html>"}
+	graphs.mu.Unlock()
+	await(t, s, "4.22.0")
+	awaitIgnored(t, s, 2)
+	if _, known := s.Catalog().Exact("4.20.1"); !known {
+		t.Error("the last response of the malformed channel does not apply")
+	}
+	if updates := s.Catalog().Updates(release.Version{Major: 4, Minor: 20, Patch: 1}, "stable-4.21"); len(updates) != 1 {
+		t.Errorf("updates: %v", updates)
+	}
+	graphs.mu.Lock()
+	graphs.malformed = nil
+	graphs.mu.Unlock()
+	awaitIgnored(t, s, 0)
+}
+
+func awaitIgnored(t *testing.T, s *Source, want int64) {
+	t.Helper()
+	eventually.Soon(t, fmt.Sprintf("%d elements are ignored", want), func() error {
+		if ignored := s.ignoredCount.Load(); ignored != want {
+			return fmt.Errorf("%d elements are", ignored)
+		}
+		return nil
+	})
+}
+
 func TestSource(t *testing.T) {
 	first := parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21, stable-4.22, fast-4.21")
 	second := parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21, stable-4.22, fast-4.21", "4.22.0 stable-4.22, fast-4.22")
@@ -146,12 +192,12 @@ func TestSource(t *testing.T) {
 	stop()
 }
 
-// TestIncompleteResponseChangesNothing serves one valid and one invalid channel.
+// TestIncompleteResponseChangesNothing serves one valid channel and one that fails.
 func TestIncompleteResponseChangesNothing(t *testing.T) {
 	graphs := &service{catalog: parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("channel") == "stable-4.21" {
-			_, _ = w.Write([]byte(`{"nodes": [{"version": "4.21.1", "payload": "r@sha256:x"}], "edges": [[0, 7]]}`))
+			http.Error(w, "unavailable", http.StatusBadGateway)
 			return
 		}
 		graphs.ServeHTTP(w, r)
@@ -159,7 +205,7 @@ func TestIncompleteResponseChangesNothing(t *testing.T) {
 	defer server.Close()
 	s := source(t, server.URL, &memory{}, parse(t, "4.20.1 stable-4.20"))
 	if err := s.refresh(t.Context()); err == nil {
-		t.Fatal("an invalid graph was accepted")
+		t.Fatal("an incomplete response was accepted")
 	}
 	if _, known := s.Catalog().Exact("4.21.1"); known {
 		t.Error("an incomplete response was applied")
