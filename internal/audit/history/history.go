@@ -40,7 +40,8 @@ func New(log sink.Reader) *Reader { return &Reader{log: log, scanLimit: scanLimi
 
 // Page returns at most size records about a cluster with their outcomes, newest first, and the token of the next page, which is empty
 // after the last one. The first page has the empty token. It returns ErrToken for an invalid token, and audit.ErrChanged if a line
-// that names the cluster was changed. Records that are stored after the first page are not part of the following ones.
+// that names the cluster was changed: without it, the list would read as complete. The error names the writer and the place. Lines of a kind that only a
+// later release has hide no records. Records that are stored after the first page are not part of the following ones.
 func (r *Reader) Page(ctx context.Context, cluster, token string, size int) ([]audit.Line, string, error) {
 	offsets, err := r.decode(ctx, token)
 	if err != nil {
@@ -128,6 +129,9 @@ func (b *backward) match(line []byte) error {
 		return nil
 	}
 	decoded, err := audit.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
+	if errors.Is(err, audit.ErrUnknownKind) {
+		return nil // it is no record
+	}
 	if err != nil {
 		return fmt.Errorf("reading the audit log of %s before byte %d: %w", b.writer, b.end, err)
 	}

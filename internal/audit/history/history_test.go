@@ -1,6 +1,7 @@
 package history
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -111,6 +112,29 @@ func TestForeignTokensAreRefused(t *testing.T) {
 		if _, _, err := r.Page(t.Context(), "mine", token, 1); !errors.Is(err, ErrToken) {
 			t.Errorf("the token %q: %v", token, err)
 		}
+	}
+}
+
+// TestLineOfLaterReleaseHidesNoRecord adds a line of a kind that this release does not have, and that names the cluster.
+func TestLineOfLaterReleaseHidesNoRecord(t *testing.T) {
+	r, dir, want := newSink(t, 60)
+	path := filepath.Join(dir, "admin-00000000000000aa.jsonl")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(content), "\n")
+	last := strings.Replace(lines[len(lines)-2], `"kind":"record"`, `"kind":"notice","about":"mine"`, 1)
+	hashed := last[:strings.LastIndex(last, `,"hash":"`)]
+	later := fmt.Sprintf("%s,\"hash\":\"%x\"}\n", hashed, sha256.Sum256([]byte(hashed)))
+	if _, err := audit.ParseLine([]byte(strings.TrimSuffix(later, "\n"))); !errors.Is(err, audit.ErrUnknownKind) {
+		t.Fatalf("the line of a later release: %v", err)
+	}
+	if err := os.WriteFile(path, append(content, later...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := all(t, r, 100); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
