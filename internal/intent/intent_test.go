@@ -438,8 +438,40 @@ func TestPublishedKeysAreChecked(t *testing.T) {
 		"another algorithm": with(func(key map[string]any) { key["alg"] = "RS256" }), "not on the curve": with(func(key map[string]any) { key["x"] = key["y"] }),
 		"too many": []byte(`{"keys":[` + strings.Repeat(`{},`, maxKeys) + `{}]}`),
 	} {
-		if _, err := parseKeys(content); err == nil {
-			t.Errorf("%s is accepted", reason)
+		for _, parse := range []func([]byte) (*keys, error){parseKeys, usableKeys} {
+			if _, err := parse(content); err == nil {
+				t.Errorf("%s is accepted", reason)
+			}
+		}
+	}
+}
+
+// TestUnusableKeyHidesNoOther publishes unusable keys before and after the key of admin.
+func TestUnusableKeyHidesNoOther(t *testing.T) {
+	signer := newTestSigner(t)
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(signer.KeySet(), &set); err != nil {
+		t.Fatal(err)
+	}
+	for reason, key := range map[string]string{"no key": `7`, "no ID": `{"kty":"EC","alg":"ES256"}`, "another algorithm": `{"kty":"RSA","alg":"RS256","kid":"a"}`,
+		"a type of another kind": `{"kty":7}`, "not on the curve": `{"kty":"EC","crv":"P-256","alg":"ES256","kid":"a","x":"AA","y":"AA"}`} {
+		content, err := json.Marshal(map[string]any{"keys": []json.RawMessage{json.RawMessage(key), set.Keys[0], json.RawMessage(key)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, err := usableKeys(content)
+		if err != nil || len(known.ids) != 1 {
+			t.Errorf("%s: %v, %v", reason, known, err)
+			continue
+		}
+		fixed := &Verifier{issuer: issuer, audience: audience, now: time.Now, find: func(_ context.Context, id string) (*keys, bool, error) { return known, known.ids[id], nil }}
+		if _, err := fixed.Verify(t.Context(), sign(t, signer, asked(t))); err != nil {
+			t.Errorf("%s: %v", reason, err)
+		}
+		if _, err := usableKeys([]byte(`{"keys":[` + key + `]}`)); err == nil || !strings.Contains(err.Error(), "keys[0]") {
+			t.Errorf("%s alone: %v", reason, err)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func NewVerifier(options VerifierOptions) *Verifier {
 		if err != nil {
 			return nil, err
 		}
-		return parseKeys(content)
+		return usableKeys(content)
 	}, options.Now)
 	return &Verifier{issuer: options.Issuer, audience: options.Audience, now: options.Now, run: cache.Run, find: func(ctx context.Context, id string) (*keys, bool, error) {
 		known, found, err := cache.Find(ctx, func(k *keys) bool { return k.ids[id] })
@@ -246,7 +246,42 @@ func decodePart(signed string, part int, into any) error {
 	return json.Unmarshal(content, into)
 }
 
-// parseKeys returns the keys of a JSON Web Key Set.
+// usableKeys returns the keys of a JSON Web Key Set that admin publishes, without those that cannot be used: a later release may publish keys of
+// another algorithm, and one of them hides no other (RFC 7517, section 5). It returns an error that names them if the set is malformed or has no usable key.
+func usableKeys(content []byte) (*keys, error) {
+	type set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	var published, usable set
+	if err := json.Unmarshal(content, &published); err != nil {
+		return nil, errors.New("the published keys are not a JSON Web Key Set")
+	}
+	if len(published.Keys) > maxKeys {
+		return nil, fmt.Errorf("%d keys are published, want 1 to %d", len(published.Keys), maxKeys)
+	}
+	parse := func(some ...json.RawMessage) (*keys, error) {
+		content, err := json.Marshal(set{some})
+		if err != nil {
+			return nil, err
+		}
+		return parseKeys(content)
+	}
+	var ignored []error
+	for n, key := range published.Keys {
+		if _, err := parse(key); err != nil {
+			ignored = append(ignored, fmt.Errorf("keys[%d]: %w", n, err))
+			continue
+		}
+		usable.Keys = append(usable.Keys, key)
+	}
+	if len(usable.Keys) == 0 {
+		return nil, errors.Join(append([]error{errors.New("no usable key is published")}, ignored...)...)
+	}
+	return parse(usable.Keys...)
+}
+
+// parseKeys returns the keys of a JSON Web Key Set. It refuses the whole set for a key that cannot be used: the process has made it from a keyset of its
+// own, or an operator has.
 func parseKeys(content []byte) (*keys, error) {
 	var set struct {
 		Keys []struct {
