@@ -57,6 +57,8 @@ func Load(path string) (*Config, error) {
 	return config, nil
 }
 
+// parse reads a configuration. It refuses the whole file for one malformed element, such as an unknown size, and names the element: an operator deploys the
+// file, and a replica with a wrong one does not start, so that the rollout stops.
 func parse(content []byte) (*Config, error) {
 	config := &Config{}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
