@@ -226,7 +226,7 @@ func FromGraphs(graphs map[string]*Graph) (c *Catalog, ignored []string, err err
 		}
 	}
 	if len(c.releases) == 0 {
-		return nil, ignored, fmt.Errorf("the update graph has no usable release; unusable elements: %q", ignored)
+		return nil, ignored, fmt.Errorf("the update graph has no usable release; unusable elements, at most 10: %q", ignored[:min(len(ignored), 10)])
 	}
 	slices.SortFunc(c.releases, func(a, b *Release) int { return a.Version.Compare(b.Version) })
 	for _, g := range graphs {
