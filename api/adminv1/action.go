@@ -123,6 +123,8 @@ type NodePool struct {
 	// ARM is nil if ARM no longer has the node pool. ClusterService is nil if the node pool has not reached it.
 	ARM            *ARMNodePool   `json:"arm,omitempty"`
 	ClusterService *FleetNodePool `json:"clusterService,omitempty"`
+	// Verdict is the state of the node pool, as that of a cluster. It is empty if the node pool has not reached Cluster Service.
+	Verdict string `json:"verdict,omitempty"`
 }
 
 // NodePoolList lists the node pools of a cluster by name.

@@ -65,6 +65,9 @@ type Cluster struct {
 	ProvisioningState string `json:"provisioningState,omitempty"`
 	// Phase comes from Cluster Service, for example Ready. It is empty for a cluster that has not reached it.
 	Phase string `json:"phase,omitempty"`
+	// Verdict is the state of the cluster with its node pools and external authentications: Ready if nothing is awaited, Waiting if the phase
+	// is Ready and something is, Paused, or the phase. It is empty for a cluster that has not reached Cluster Service.
+	Verdict string `json:"verdict,omitempty"`
 	// ClusterID is part of all names on the management cluster. Namespace holds the HostedCluster.
 	ClusterID      string     `json:"clusterId,omitempty"`
 	Namespace      string     `json:"namespace,omitempty"`
@@ -73,7 +76,7 @@ type Cluster struct {
 	APIURL         string     `json:"apiUrl,omitempty"`
 	CreateTime     *time.Time `json:"createTime,omitempty"`
 	DeleteTime     *time.Time `json:"deleteTime,omitempty"`
-	// Concern is set only in lists of clusters that are not in their desired state.
+	// Concern is what the cluster, or else one of its children, waits for; absent if nothing.
 	Concern *ClusterConcern `json:"concern,omitempty"`
 }
 

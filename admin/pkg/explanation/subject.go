@@ -12,7 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
 
 // The phases that all kinds share: the last part of the names in Cluster Service's enumerations.
@@ -71,14 +71,14 @@ func (f *facts) subjects() []*subject {
 	for _, p := range f.nodePools {
 		s := f.subject("node pool", p.GetResourceId())
 		s.known, s.generation, s.deleted = true, p.GetGeneration(), asTime(p.GetDeleteTime())
-		s.phase, s.observed = phaseOf(p.GetStatus().GetPhase()), p.GetStatus().GetObservedGeneration()
+		s.phase, s.observed = verdict.PhaseName(p.GetStatus().GetPhase()), p.GetStatus().GetObservedGeneration()
 		s.conditions, s.progress, s.graph = p.GetStatus().GetConditions(), p.GetStatus().GetProgress(), p.GetStatus().GetDeletion()
 		add(s)
 	}
 	for _, a := range f.externalAuths {
 		s := f.subject("external authentication", a.GetResourceId())
 		s.known, s.generation, s.deleted = true, a.GetGeneration(), asTime(a.GetDeleteTime())
-		s.phase, s.observed = phaseOf(a.GetStatus().GetPhase()), a.GetStatus().GetObservedGeneration()
+		s.phase, s.observed = verdict.PhaseName(a.GetStatus().GetPhase()), a.GetStatus().GetObservedGeneration()
 		s.conditions, s.progress, s.graph = a.GetStatus().GetConditions(), a.GetStatus().GetProgress(), a.GetStatus().GetDeletion()
 		s.secrets = a.GetStatus().GetAwaitedSecrets()
 		add(s)
@@ -113,7 +113,7 @@ func (f *facts) clusterSubject() *subject {
 	s := f.subject("cluster", f.target.ResourceID)
 	if c := f.cluster; c != nil {
 		s.known, s.generation, s.deleted = true, c.GetGeneration(), asTime(c.GetDeleteTime())
-		s.phase, s.observed = phaseOf(c.GetStatus().GetPhase()), c.GetStatus().GetObservedGeneration()
+		s.phase, s.observed = verdict.PhaseName(c.GetStatus().GetPhase()), c.GetStatus().GetObservedGeneration()
 		s.conditions, s.progress, s.graph = c.GetStatus().GetConditions(), c.GetStatus().GetProgress(), c.GetStatus().GetDeletion()
 	}
 	return s
@@ -155,7 +155,8 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 	case s.record != nil && s.record.generation > s.generation:
 		return s.changeNotDelivered(), true
 	}
-	if entry := s.awaited(); entry != nil {
+	v := s.verdict()
+	if entry := v.Entry; entry != nil {
 		if pause := s.pause(); pause != nil && stoppedByPause(entry.GetLayer()) {
 			return s.paused(pause), true
 		}
@@ -164,7 +165,7 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 	if pause := s.pause(); pause != nil && s.noun == "cluster" {
 		return s.paused(pause), true
 	}
-	if s.phase != phaseReady {
+	if v.Concern.Layer != "" {
 		return s.withoutProgress(), true
 	}
 	if item, found := s.operationNotCompleted(); found {
@@ -173,8 +174,13 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 	return s.failedOperation()
 }
 
+// verdict returns the verdict of the subject without its children, which are subjects of their own.
+func (s *subject) verdict() verdict.Verdict {
+	return verdict.Of(s.now, verdict.Resource{ID: s.resourceID, Phase: s.phase, Deleted: s.deleted, Progress: s.progress, Deletion: s.graph})
+}
+
 // awaited returns the first progress entry that is not done; nil if all are.
-func (s *subject) awaited() *csv1.LayerProgress { return layerprogress.Awaited(s.progress) }
+func (s *subject) awaited() *csv1.LayerProgress { return s.verdict().Entry }
 
 // activity returns the predicate that states what happens to the subject.
 func (s *subject) activity() string {
@@ -297,16 +303,6 @@ func (s *subject) condition(name string) *csv1.Condition {
 		return nil
 	}
 	return s.conditions[i]
-}
-
-// phaseOf returns the last part of an enumeration's name: READY of CLUSTER_PHASE_READY. A value that this release does not
-// know has a number as its name, which equals none of the constants.
-func phaseOf(phase fmt.Stringer) string {
-	_, end, known := strings.Cut(phase.String(), "_PHASE_")
-	if !known {
-		return phase.String()
-	}
-	return end
 }
 
 func asTime(t *timestamppb.Timestamp) time.Time {

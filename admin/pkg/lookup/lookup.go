@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
 
 // pageSize is the page size of requests to Cluster Service.
@@ -249,7 +250,7 @@ func fromDocument(item *database.Item[database.ClusterDocument]) adminv1.Cluster
 	d := &item.Value
 	c := adminv1.Cluster{
 		UID: d.UID, ResourceID: item.Key.ResourceID, Name: d.Cluster.Name, SubscriptionID: item.Key.SubscriptionID, Location: d.Cluster.Location,
-		ProvisioningState: string(d.ProvisioningState), Phase: d.Fleet.Phase, APIURL: d.Status.APIURL,
+		ProvisioningState: string(d.ProvisioningState), Phase: d.Fleet.Phase, Verdict: d.Fleet.Phase, APIURL: d.Status.APIURL,
 	}
 	if created := d.Cluster.SystemData; created != nil {
 		c.CreateTime = created.CreatedAt
@@ -272,6 +273,11 @@ func (f *Finder) FromFleet(c *clusterservicev1.Cluster) adminv1.Cluster {
 	}
 	if cluster.ProvisionShard != "" {
 		cluster.Namespace = "ocm-" + f.environment + "-" + cluster.ClusterID
+	}
+	decided := verdict.OfCluster(time.Now(), c)
+	cluster.Verdict = decided.State
+	if concern := decided.Concern; concern.Layer != "" {
+		cluster.Concern = &adminv1.ClusterConcern{SubjectID: concern.SubjectID, Layer: concern.Layer, State: concern.State, Since: concern.Since}
 	}
 	if versions := status.GetActiveVersions(); len(versions) > 0 {
 		cluster.Version = versions[0]

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
+	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
 
 // clusterActions lists the actions on a cluster, its placement, and the operations of its customer.
@@ -223,13 +224,13 @@ func credentialActions() []action {
 	}
 }
 
-// clusterOffers returns the actions that suit the phase of a cluster. admin decides whether an action is possible.
+// clusterOffers returns the actions that suit the verdict of a cluster. admin decides whether an action is possible.
 func clusterOffers(cluster adminv1.Cluster) []offer {
-	if cluster.DeleteTime != nil || cluster.Phase == "Deleting" {
+	if cluster.DeleteTime != nil || cluster.Verdict == verdict.Deleting {
 		return offersOf(kindCluster, cluster.UID, "retry-deletion")
 	}
 	paths := []string{"retry", "pause", "resume", "set-size", "set-placement", "remove-placement", "set-egress-link", "accept-control-plane"}
-	if cluster.Phase != "Ready" {
+	if cluster.Verdict != verdict.Ready {
 		paths = append(paths, "force-step")
 	}
 	return offersOf(kindCluster, cluster.UID, paths...)

@@ -247,7 +247,7 @@ func TestOffersSuitTheState(t *testing.T) {
 		"an ended operation":         {armOffers(adminv1.ARMOperation{OperationID: "o", Request: "Update", Status: "Succeeded"}), ""},
 		"an active shard":            {shardOffers(&clusterservicev1.ProvisionShard{Name: "s", State: clusterservicev1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE}), "Cordon, Drain, Change settings, Reset settings"},
 		"a draining shard":           {shardOffers(&clusterservicev1.ProvisionShard{Name: "s", State: clusterservicev1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING}), "Uncordon, Drain, Change settings, Reset settings, Deregister"},
-		"a cluster in deletion":      {clusterOffers(adminv1.Cluster{UID: "u", Phase: "Deleting"}), "Retry deletion"},
+		"a cluster in deletion":      {clusterOffers(adminv1.Cluster{UID: "u", Verdict: "Deleting"}), "Retry deletion"},
 		"an upgrade in progress":     {upgradeOffers(&clusterservicev1.Upgrade{Uid: "u"}), "Pause upgrade, Abort upgrade"},
 	} {
 		var titles []string

@@ -19,7 +19,7 @@ func BenchmarkClusters(b *testing.B) {
 	for i := range 50 {
 		uid := fmt.Sprintf("3f6c1d9e-6f0a-4c9b-8a4e-%012d", i)
 		subscription := fmt.Sprintf("00000000-0000-0000-0000-%012d", 7919*i)
-		list.Items = append(list.Items, adminv1.Cluster{UID: uid, Name: fmt.Sprintf("cluster-%d", i), SubscriptionID: subscription, Phase: "Ready", ProvisionShard: fmt.Sprintf("mgmt-%d", i%9),
+		list.Items = append(list.Items, adminv1.Cluster{UID: uid, Name: fmt.Sprintf("cluster-%d", i), SubscriptionID: subscription, Phase: "Ready", Verdict: "Ready", ProvisionShard: fmt.Sprintf("mgmt-%d", i%9),
 			Version: "4.20.8", ResourceID: "/subscriptions/" + subscription + "/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c", APIURL: "https://api.c" + uid[24:] + ".example.com",
 			Concern: &adminv1.ClusterConcern{Layer: "node-pool", State: "WaitingForNodes", Since: testTime.Add(-time.Duration(i) * time.Minute)}})
 	}

@@ -73,7 +73,7 @@ func objectKinds() []objectKind {
 func readCluster(v *view, id string) (object, error) {
 	var cluster adminv1.Cluster
 	err := v.api.get("/clusters/"+url.PathEscape(id), nil, &cluster)
-	state := cluster.Phase
+	state := cluster.Verdict
 	if state == "" {
 		state = cluster.ProvisioningState
 	}

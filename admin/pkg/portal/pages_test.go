@@ -41,11 +41,11 @@ func stamp(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(ago(
 func (f *fakeAPI) fill(text string) {
 	created, deleted, expires, started := ago(41*24*time.Hour), ago(52*time.Minute), testTime.Add(48*time.Minute), ago(12*time.Minute)
 	cluster := adminv1.Cluster{UID: testUID, ResourceID: testResourceID + "payments-prod", Name: "payments-prod", SubscriptionID: "00000000-0000-0000-0000-0000000000aa", Location: "westus3",
-		ProvisioningState: "Succeeded", Phase: "Ready", ClusterID: "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae", Namespace: "ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae", ProvisionShard: "mgmt-1", Version: "4.20.8",
+		ProvisioningState: "Succeeded", Phase: "Ready", Verdict: "Waiting", ClusterID: "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae", Namespace: "ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae", ProvisionShard: "mgmt-1", Version: "4.20.8",
 		APIURL: "https://api.payments.0ulz.westus3.example:443", CreateTime: &created}
 	waiting := cluster
 	waiting.Concern = &adminv1.ClusterConcern{SubjectID: cluster.ResourceID + "/nodePools/workers", Layer: "node-pool", State: "WaitingForNodes", Since: ago(3*time.Hour + 20*time.Minute)}
-	other := adminv1.Cluster{UID: testDeleting, ResourceID: testResourceID + "checkout-stage", Name: "checkout-stage", SubscriptionID: cluster.SubscriptionID, Phase: "Deleting", ProvisionShard: "mgmt-2",
+	other := adminv1.Cluster{UID: testDeleting, ResourceID: testResourceID + "checkout-stage", Name: "checkout-stage", SubscriptionID: cluster.SubscriptionID, Phase: "Ready", Verdict: "Deleting", ProvisionShard: "mgmt-2",
 		Version: "4.20.6", CreateTime: &created, DeleteTime: &deleted, Concern: &adminv1.ClusterConcern{SubjectID: testResourceID + "checkout-stage", Layer: "management-cluster", State: "Deleting", Since: deleted}}
 	hostileCluster := waiting
 	hostileCluster.UID, hostileCluster.Name, hostileCluster.Version = "not-a-uid<b>", text, text
@@ -77,7 +77,7 @@ func (f *fakeAPI) fill(text string) {
 		shard("mgmt-1", 57, 60, clusterservicev1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE, false), shard("mgmt-2", 41, 60, clusterservicev1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE, true),
 		shard("mgmt-3", 12, 60, clusterservicev1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED, false)}
 	armOperation := adminv1.ARMOperation{OperationID: "o", Request: "Update", ResourceID: cluster.ResourceID + "/nodePools/workers", Status: "Updating", StartTime: ago(3*time.Hour + 21*time.Minute)}
-	pool := adminv1.NodePool{
+	pool := adminv1.NodePool{Verdict: "Updating",
 		ARM: &adminv1.ARMNodePool{ARMState: adminv1.ARMState{ProvisioningState: "Updating"}, Resource: hub.NodePool{}},
 		ClusterService: &adminv1.FleetNodePool{Of: &clusterservicev1.NodePool{Spec: &clusterservicev1.NodePoolSpec{Name: "workers", Size: &clusterservicev1.NodePoolSpec_Replicas{Replicas: 5}},
 			Status: &clusterservicev1.NodePoolStatus{Phase: clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, Replicas: 3, Version: "4.20.8"}}}}

@@ -66,10 +66,10 @@ func (s *Server) listConcerns(ctx context.Context, rq *request, size int, token 
 	list := adminv1.ClusterList{Items: []adminv1.Cluster{}, NextPageToken: response.GetNextPageToken()}
 	for _, c := range response.GetConcerns() {
 		cluster := s.finder.FromFleet(&clusterservicev1.Cluster{Uid: c.GetClusterUid(), ResourceId: c.GetResourceId(),
-			Status: &clusterservicev1.ClusterStatus{Phase: c.GetPhase(), ProvisionShard: c.GetProvisionShard()}})
+			Concern: &clusterservicev1.Concern{SubjectResourceId: c.GetSubjectResourceId(), Layer: c.GetLayer(), State: c.GetState(), Since: c.GetSince()},
+			Status:  &clusterservicev1.ClusterStatus{Phase: c.GetPhase(), ProvisionShard: c.GetProvisionShard()}})
 		cluster.Name = c.GetResourceId()[strings.LastIndexByte(c.GetResourceId(), '/')+1:]
 		cluster.Namespace, cluster.Version = "", c.GetVersion()
-		cluster.Concern = &adminv1.ClusterConcern{SubjectID: c.GetSubjectResourceId(), Layer: c.GetLayer(), State: c.GetState(), Since: c.GetSince().AsTime()}
 		list.Items = append(list.Items, cluster)
 	}
 	return list, nil

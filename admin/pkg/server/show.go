@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
@@ -12,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
 
 func (s *Server) listClusterActions(ctx context.Context, rq *request) (any, error) {
@@ -68,7 +70,7 @@ func (s *Server) nodePools(ctx context.Context, cluster database.AdminTarget) ([
 	if taken.ClusterService != nil {
 		for _, p := range taken.ClusterService.NodePools {
 			pool := byID[p.Of.GetUid()]
-			pool.ClusterService = &p
+			pool.ClusterService, pool.Verdict = &p, verdict.Of(time.Now(), verdict.NodePool(p.Of)).State
 			byID[p.Of.GetUid()] = pool
 		}
 	}

@@ -178,7 +178,9 @@ type Cluster struct {
 	Overrides *ClusterOverrides `protobuf:"bytes,20,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	// The ID of the key with which Cluster Service sealed the signing key of the cluster. The recovery data must be read again when it
 	// changes. Absent until the cluster has a signing key.
-	SealingKeyId  uint32 `protobuf:"varint,21,opt,name=sealing_key_id,json=sealingKeyId,proto3" json:"sealing_key_id,omitempty"`
+	SealingKeyId uint32 `protobuf:"varint,21,opt,name=sealing_key_id,json=sealingKeyId,proto3" json:"sealing_key_id,omitempty"`
+	// What the cluster, or else one of its children, waits for; absent if nothing. Only GetCluster and ListClusters return it.
+	Concern       *Concern `protobuf:"bytes,22,opt,name=concern,proto3" json:"concern,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,6 +285,82 @@ func (x *Cluster) GetSealingKeyId() uint32 {
 	return 0
 }
 
+func (x *Cluster) GetConcern() *Concern {
+	if x != nil {
+		return x.Concern
+	}
+	return nil
+}
+
+// Concern states what a cluster that is not in its desired state waits for, as ClusterConcern does.
+type Concern struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	SubjectResourceId string                 `protobuf:"bytes,1,opt,name=subject_resource_id,json=subjectResourceId,proto3" json:"subject_resource_id,omitempty"`
+	Layer             string                 `protobuf:"bytes,2,opt,name=layer,proto3" json:"layer,omitempty"`
+	State             string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Since             *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Concern) Reset() {
+	*x = Concern{}
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Concern) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Concern) ProtoMessage() {}
+
+func (x *Concern) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Concern.ProtoReflect.Descriptor instead.
+func (*Concern) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Concern) GetSubjectResourceId() string {
+	if x != nil {
+		return x.SubjectResourceId
+	}
+	return ""
+}
+
+func (x *Concern) GetLayer() string {
+	if x != nil {
+		return x.Layer
+	}
+	return ""
+}
+
+func (x *Concern) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Concern) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // ClusterSpec is the desired state of a cluster. The first generation fixes the fields that are marked create-only.
 type ClusterSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -324,7 +402,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[1]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +414,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[1]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +427,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{1}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ClusterSpec) GetName() string {
@@ -491,7 +569,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[2]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +581,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[2]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +594,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Version) GetId() string {
@@ -545,7 +623,7 @@ type Dns struct {
 
 func (x *Dns) Reset() {
 	*x = Dns{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[3]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +635,7 @@ func (x *Dns) String() string {
 func (*Dns) ProtoMessage() {}
 
 func (x *Dns) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[3]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +648,7 @@ func (x *Dns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dns.ProtoReflect.Descriptor instead.
 func (*Dns) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Dns) GetBaseDomainPrefix() string {
@@ -597,7 +675,7 @@ type Network struct {
 
 func (x *Network) Reset() {
 	*x = Network{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +687,7 @@ func (x *Network) String() string {
 func (*Network) ProtoMessage() {}
 
 func (x *Network) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +700,7 @@ func (x *Network) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Network.ProtoReflect.Descriptor instead.
 func (*Network) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Network) GetNetworkType() string {
@@ -673,7 +751,7 @@ type Api struct {
 
 func (x *Api) Reset() {
 	*x = Api{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +763,7 @@ func (x *Api) String() string {
 func (*Api) ProtoMessage() {}
 
 func (x *Api) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +776,7 @@ func (x *Api) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Api.ProtoReflect.Descriptor instead.
 func (*Api) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Api) GetVisibility() Visibility {
@@ -725,7 +803,7 @@ type Ingress struct {
 
 func (x *Ingress) Reset() {
 	*x = Ingress{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[6]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +815,7 @@ func (x *Ingress) String() string {
 func (*Ingress) ProtoMessage() {}
 
 func (x *Ingress) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[6]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +828,7 @@ func (x *Ingress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ingress.ProtoReflect.Descriptor instead.
 func (*Ingress) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Ingress) GetVisibility() Visibility {
@@ -785,7 +863,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[7]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +875,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[7]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +888,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Platform) GetSubscriptionId() string {
@@ -894,7 +972,7 @@ type UserAssignedIdentity struct {
 
 func (x *UserAssignedIdentity) Reset() {
 	*x = UserAssignedIdentity{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +984,7 @@ func (x *UserAssignedIdentity) String() string {
 func (*UserAssignedIdentity) ProtoMessage() {}
 
 func (x *UserAssignedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +997,7 @@ func (x *UserAssignedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserAssignedIdentity.ProtoReflect.Descriptor instead.
 func (*UserAssignedIdentity) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UserAssignedIdentity) GetClientId() string {
@@ -950,7 +1028,7 @@ type ClusterAutoscaling struct {
 
 func (x *ClusterAutoscaling) Reset() {
 	*x = ClusterAutoscaling{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1040,7 @@ func (x *ClusterAutoscaling) String() string {
 func (*ClusterAutoscaling) ProtoMessage() {}
 
 func (x *ClusterAutoscaling) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1053,7 @@ func (x *ClusterAutoscaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterAutoscaling.ProtoReflect.Descriptor instead.
 func (*ClusterAutoscaling) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClusterAutoscaling) GetMaxNodesTotal() int32 {
@@ -1017,7 +1095,7 @@ type Etcd struct {
 
 func (x *Etcd) Reset() {
 	*x = Etcd{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1107,7 @@ func (x *Etcd) String() string {
 func (*Etcd) ProtoMessage() {}
 
 func (x *Etcd) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1120,7 @@ func (x *Etcd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Etcd.ProtoReflect.Descriptor instead.
 func (*Etcd) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Etcd) GetKmsKey() *KmsKey {
@@ -1069,7 +1147,7 @@ type KmsKey struct {
 
 func (x *KmsKey) Reset() {
 	*x = KmsKey{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1159,7 @@ func (x *KmsKey) String() string {
 func (*KmsKey) ProtoMessage() {}
 
 func (x *KmsKey) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1172,7 @@ func (x *KmsKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KmsKey.ProtoReflect.Descriptor instead.
 func (*KmsKey) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KmsKey) GetVaultName() string {
@@ -1136,7 +1214,7 @@ type ImageDigestMirror struct {
 
 func (x *ImageDigestMirror) Reset() {
 	*x = ImageDigestMirror{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1226,7 @@ func (x *ImageDigestMirror) String() string {
 func (*ImageDigestMirror) ProtoMessage() {}
 
 func (x *ImageDigestMirror) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1239,7 @@ func (x *ImageDigestMirror) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageDigestMirror.ProtoReflect.Descriptor instead.
 func (*ImageDigestMirror) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImageDigestMirror) GetSource() string {
@@ -1225,7 +1303,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1315,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1328,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClusterStatus) GetPhase() ClusterPhase {
@@ -1409,7 +1487,7 @@ type InsideObservation struct {
 
 func (x *InsideObservation) Reset() {
 	*x = InsideObservation{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1499,7 @@ func (x *InsideObservation) String() string {
 func (*InsideObservation) ProtoMessage() {}
 
 func (x *InsideObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1512,7 @@ func (x *InsideObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InsideObservation.ProtoReflect.Descriptor instead.
 func (*InsideObservation) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InsideObservation) GetState() string {
@@ -1503,7 +1581,7 @@ type LayerProgress struct {
 
 func (x *LayerProgress) Reset() {
 	*x = LayerProgress{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1593,7 @@ func (x *LayerProgress) String() string {
 func (*LayerProgress) ProtoMessage() {}
 
 func (x *LayerProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1606,7 @@ func (x *LayerProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
 func (*LayerProgress) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LayerProgress) GetLayer() string {
@@ -1576,7 +1654,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[16]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1666,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[16]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1679,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{16}
+	return file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Condition) GetType() string {
@@ -1650,7 +1728,7 @@ var File_hcpmesh_clusterservice_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\"\xe1\x03\n" +
+	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\"\x9f\x04\n" +
 	"\aCluster\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1666,7 +1744,13 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\vdelete_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"deleteTime\x12I\n" +
 	"\toverrides\x18\x14 \x01(\v2+.hcpmesh.clusterservice.v1.ClusterOverridesR\toverrides\x12$\n" +
-	"\x0esealing_key_id\x18\x15 \x01(\rR\fsealingKeyId\"\xb8\t\n" +
+	"\x0esealing_key_id\x18\x15 \x01(\rR\fsealingKeyId\x12<\n" +
+	"\aconcern\x18\x16 \x01(\v2\".hcpmesh.clusterservice.v1.ConcernR\aconcern\"\x97\x01\n" +
+	"\aConcern\x12.\n" +
+	"\x13subject_resource_id\x18\x01 \x01(\tR\x11subjectResourceId\x12\x14\n" +
+	"\x05layer\x18\x02 \x01(\tR\x05layer\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xb8\t\n" +
 	"\vClusterSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\blocation\x18\x02 \x01(\tR\blocation\x12\x1b\n" +
@@ -1835,86 +1919,89 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_hcpmesh_clusterservice_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	(Visibility)(0),               // 0: hcpmesh.clusterservice.v1.Visibility
 	(ClusterPhase)(0),             // 1: hcpmesh.clusterservice.v1.ClusterPhase
 	(*Cluster)(nil),               // 2: hcpmesh.clusterservice.v1.Cluster
-	(*ClusterSpec)(nil),           // 3: hcpmesh.clusterservice.v1.ClusterSpec
-	(*Version)(nil),               // 4: hcpmesh.clusterservice.v1.Version
-	(*Dns)(nil),                   // 5: hcpmesh.clusterservice.v1.Dns
-	(*Network)(nil),               // 6: hcpmesh.clusterservice.v1.Network
-	(*Api)(nil),                   // 7: hcpmesh.clusterservice.v1.Api
-	(*Ingress)(nil),               // 8: hcpmesh.clusterservice.v1.Ingress
-	(*Platform)(nil),              // 9: hcpmesh.clusterservice.v1.Platform
-	(*UserAssignedIdentity)(nil),  // 10: hcpmesh.clusterservice.v1.UserAssignedIdentity
-	(*ClusterAutoscaling)(nil),    // 11: hcpmesh.clusterservice.v1.ClusterAutoscaling
-	(*Etcd)(nil),                  // 12: hcpmesh.clusterservice.v1.Etcd
-	(*KmsKey)(nil),                // 13: hcpmesh.clusterservice.v1.KmsKey
-	(*ImageDigestMirror)(nil),     // 14: hcpmesh.clusterservice.v1.ImageDigestMirror
-	(*ClusterStatus)(nil),         // 15: hcpmesh.clusterservice.v1.ClusterStatus
-	(*InsideObservation)(nil),     // 16: hcpmesh.clusterservice.v1.InsideObservation
-	(*LayerProgress)(nil),         // 17: hcpmesh.clusterservice.v1.LayerProgress
-	(*Condition)(nil),             // 18: hcpmesh.clusterservice.v1.Condition
-	nil,                           // 19: hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
-	nil,                           // 20: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
-	nil,                           // 21: hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
-	nil,                           // 22: hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
-	nil,                           // 23: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*ClusterOverrides)(nil),      // 25: hcpmesh.clusterservice.v1.ClusterOverrides
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*Deletion)(nil),              // 27: hcpmesh.clusterservice.v1.Deletion
-	(*ControlPlaneIdentity)(nil),  // 28: hcpmesh.clusterservice.v1.ControlPlaneIdentity
-	(*ObjectRemoval)(nil),         // 29: hcpmesh.clusterservice.v1.ObjectRemoval
+	(*Concern)(nil),               // 3: hcpmesh.clusterservice.v1.Concern
+	(*ClusterSpec)(nil),           // 4: hcpmesh.clusterservice.v1.ClusterSpec
+	(*Version)(nil),               // 5: hcpmesh.clusterservice.v1.Version
+	(*Dns)(nil),                   // 6: hcpmesh.clusterservice.v1.Dns
+	(*Network)(nil),               // 7: hcpmesh.clusterservice.v1.Network
+	(*Api)(nil),                   // 8: hcpmesh.clusterservice.v1.Api
+	(*Ingress)(nil),               // 9: hcpmesh.clusterservice.v1.Ingress
+	(*Platform)(nil),              // 10: hcpmesh.clusterservice.v1.Platform
+	(*UserAssignedIdentity)(nil),  // 11: hcpmesh.clusterservice.v1.UserAssignedIdentity
+	(*ClusterAutoscaling)(nil),    // 12: hcpmesh.clusterservice.v1.ClusterAutoscaling
+	(*Etcd)(nil),                  // 13: hcpmesh.clusterservice.v1.Etcd
+	(*KmsKey)(nil),                // 14: hcpmesh.clusterservice.v1.KmsKey
+	(*ImageDigestMirror)(nil),     // 15: hcpmesh.clusterservice.v1.ImageDigestMirror
+	(*ClusterStatus)(nil),         // 16: hcpmesh.clusterservice.v1.ClusterStatus
+	(*InsideObservation)(nil),     // 17: hcpmesh.clusterservice.v1.InsideObservation
+	(*LayerProgress)(nil),         // 18: hcpmesh.clusterservice.v1.LayerProgress
+	(*Condition)(nil),             // 19: hcpmesh.clusterservice.v1.Condition
+	nil,                           // 20: hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
+	nil,                           // 21: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
+	nil,                           // 22: hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
+	nil,                           // 23: hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
+	nil,                           // 24: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*ClusterOverrides)(nil),      // 26: hcpmesh.clusterservice.v1.ClusterOverrides
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*Deletion)(nil),              // 28: hcpmesh.clusterservice.v1.Deletion
+	(*ControlPlaneIdentity)(nil),  // 29: hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	(*ObjectRemoval)(nil),         // 30: hcpmesh.clusterservice.v1.ObjectRemoval
 }
 var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
-	3,  // 0: hcpmesh.clusterservice.v1.Cluster.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	15, // 1: hcpmesh.clusterservice.v1.Cluster.status:type_name -> hcpmesh.clusterservice.v1.ClusterStatus
-	24, // 2: hcpmesh.clusterservice.v1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	24, // 3: hcpmesh.clusterservice.v1.Cluster.delete_time:type_name -> google.protobuf.Timestamp
-	25, // 4: hcpmesh.clusterservice.v1.Cluster.overrides:type_name -> hcpmesh.clusterservice.v1.ClusterOverrides
-	4,  // 5: hcpmesh.clusterservice.v1.ClusterSpec.version:type_name -> hcpmesh.clusterservice.v1.Version
-	5,  // 6: hcpmesh.clusterservice.v1.ClusterSpec.dns:type_name -> hcpmesh.clusterservice.v1.Dns
-	6,  // 7: hcpmesh.clusterservice.v1.ClusterSpec.network:type_name -> hcpmesh.clusterservice.v1.Network
-	7,  // 8: hcpmesh.clusterservice.v1.ClusterSpec.api:type_name -> hcpmesh.clusterservice.v1.Api
-	8,  // 9: hcpmesh.clusterservice.v1.ClusterSpec.ingress:type_name -> hcpmesh.clusterservice.v1.Ingress
-	9,  // 10: hcpmesh.clusterservice.v1.ClusterSpec.platform:type_name -> hcpmesh.clusterservice.v1.Platform
-	11, // 11: hcpmesh.clusterservice.v1.ClusterSpec.autoscaling:type_name -> hcpmesh.clusterservice.v1.ClusterAutoscaling
-	12, // 12: hcpmesh.clusterservice.v1.ClusterSpec.etcd:type_name -> hcpmesh.clusterservice.v1.Etcd
-	14, // 13: hcpmesh.clusterservice.v1.ClusterSpec.image_digest_mirrors:type_name -> hcpmesh.clusterservice.v1.ImageDigestMirror
-	26, // 14: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
-	19, // 15: hcpmesh.clusterservice.v1.ClusterSpec.experiments:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
-	20, // 16: hcpmesh.clusterservice.v1.ClusterSpec.identities:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
-	0,  // 17: hcpmesh.clusterservice.v1.Api.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
-	0,  // 18: hcpmesh.clusterservice.v1.Ingress.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
-	21, // 19: hcpmesh.clusterservice.v1.Platform.control_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
-	22, // 20: hcpmesh.clusterservice.v1.Platform.data_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
-	26, // 21: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
-	26, // 22: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
-	13, // 23: hcpmesh.clusterservice.v1.Etcd.kms_key:type_name -> hcpmesh.clusterservice.v1.KmsKey
-	0,  // 24: hcpmesh.clusterservice.v1.KmsKey.vault_visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
-	1,  // 25: hcpmesh.clusterservice.v1.ClusterStatus.phase:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	18, // 26: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	17, // 27: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	27, // 28: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
-	28, // 29: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
-	29, // 30: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
-	23, // 31: hcpmesh.clusterservice.v1.ClusterStatus.identities:type_name -> hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
-	24, // 32: hcpmesh.clusterservice.v1.ClusterStatus.control_plane_restart_time:type_name -> google.protobuf.Timestamp
-	16, // 33: hcpmesh.clusterservice.v1.ClusterStatus.inside_observation:type_name -> hcpmesh.clusterservice.v1.InsideObservation
-	24, // 34: hcpmesh.clusterservice.v1.InsideObservation.since:type_name -> google.protobuf.Timestamp
-	24, // 35: hcpmesh.clusterservice.v1.InsideObservation.certificate_end_time:type_name -> google.protobuf.Timestamp
-	24, // 36: hcpmesh.clusterservice.v1.InsideObservation.observed_time:type_name -> google.protobuf.Timestamp
-	24, // 37: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
-	24, // 38: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	10, // 39: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	10, // 40: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	4,  // 0: hcpmesh.clusterservice.v1.Cluster.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	16, // 1: hcpmesh.clusterservice.v1.Cluster.status:type_name -> hcpmesh.clusterservice.v1.ClusterStatus
+	25, // 2: hcpmesh.clusterservice.v1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	25, // 3: hcpmesh.clusterservice.v1.Cluster.delete_time:type_name -> google.protobuf.Timestamp
+	26, // 4: hcpmesh.clusterservice.v1.Cluster.overrides:type_name -> hcpmesh.clusterservice.v1.ClusterOverrides
+	3,  // 5: hcpmesh.clusterservice.v1.Cluster.concern:type_name -> hcpmesh.clusterservice.v1.Concern
+	25, // 6: hcpmesh.clusterservice.v1.Concern.since:type_name -> google.protobuf.Timestamp
+	5,  // 7: hcpmesh.clusterservice.v1.ClusterSpec.version:type_name -> hcpmesh.clusterservice.v1.Version
+	6,  // 8: hcpmesh.clusterservice.v1.ClusterSpec.dns:type_name -> hcpmesh.clusterservice.v1.Dns
+	7,  // 9: hcpmesh.clusterservice.v1.ClusterSpec.network:type_name -> hcpmesh.clusterservice.v1.Network
+	8,  // 10: hcpmesh.clusterservice.v1.ClusterSpec.api:type_name -> hcpmesh.clusterservice.v1.Api
+	9,  // 11: hcpmesh.clusterservice.v1.ClusterSpec.ingress:type_name -> hcpmesh.clusterservice.v1.Ingress
+	10, // 12: hcpmesh.clusterservice.v1.ClusterSpec.platform:type_name -> hcpmesh.clusterservice.v1.Platform
+	12, // 13: hcpmesh.clusterservice.v1.ClusterSpec.autoscaling:type_name -> hcpmesh.clusterservice.v1.ClusterAutoscaling
+	13, // 14: hcpmesh.clusterservice.v1.ClusterSpec.etcd:type_name -> hcpmesh.clusterservice.v1.Etcd
+	15, // 15: hcpmesh.clusterservice.v1.ClusterSpec.image_digest_mirrors:type_name -> hcpmesh.clusterservice.v1.ImageDigestMirror
+	27, // 16: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
+	20, // 17: hcpmesh.clusterservice.v1.ClusterSpec.experiments:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
+	21, // 18: hcpmesh.clusterservice.v1.ClusterSpec.identities:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
+	0,  // 19: hcpmesh.clusterservice.v1.Api.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
+	0,  // 20: hcpmesh.clusterservice.v1.Ingress.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
+	22, // 21: hcpmesh.clusterservice.v1.Platform.control_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
+	23, // 22: hcpmesh.clusterservice.v1.Platform.data_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
+	27, // 23: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
+	27, // 24: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
+	14, // 25: hcpmesh.clusterservice.v1.Etcd.kms_key:type_name -> hcpmesh.clusterservice.v1.KmsKey
+	0,  // 26: hcpmesh.clusterservice.v1.KmsKey.vault_visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
+	1,  // 27: hcpmesh.clusterservice.v1.ClusterStatus.phase:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	19, // 28: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	18, // 29: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	28, // 30: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
+	29, // 31: hcpmesh.clusterservice.v1.ClusterStatus.control_plane:type_name -> hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	30, // 32: hcpmesh.clusterservice.v1.ClusterStatus.removals:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
+	24, // 33: hcpmesh.clusterservice.v1.ClusterStatus.identities:type_name -> hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry
+	25, // 34: hcpmesh.clusterservice.v1.ClusterStatus.control_plane_restart_time:type_name -> google.protobuf.Timestamp
+	17, // 35: hcpmesh.clusterservice.v1.ClusterStatus.inside_observation:type_name -> hcpmesh.clusterservice.v1.InsideObservation
+	25, // 36: hcpmesh.clusterservice.v1.InsideObservation.since:type_name -> google.protobuf.Timestamp
+	25, // 37: hcpmesh.clusterservice.v1.InsideObservation.certificate_end_time:type_name -> google.protobuf.Timestamp
+	25, // 38: hcpmesh.clusterservice.v1.InsideObservation.observed_time:type_name -> google.protobuf.Timestamp
+	25, // 39: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
+	25, // 40: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	11, // 41: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	11, // 42: hcpmesh.clusterservice.v1.ClusterStatus.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_cluster_proto_init() }
@@ -1931,7 +2018,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

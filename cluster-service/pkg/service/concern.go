@@ -72,6 +72,24 @@ func (s *Service) SummarizeClusterConcerns(ctx context.Context, r *csv1.Summariz
 	return response, nil
 }
 
+// addConcerns sets the concerns of clusters.
+func (s *Service) addConcerns(ctx context.Context, clusters ...*csv1.Cluster) error {
+	if len(clusters) == 0 {
+		return nil
+	}
+	uids := make([]string, len(clusters))
+	for i, c := range clusters {
+		uids[i] = c.GetUid()
+	}
+	concerns, err := s.o.Store.ConcernsOf(ctx, uids)
+	for _, c := range clusters {
+		if known, waits := concerns[c.GetUid()]; waits {
+			c.Concern = &csv1.Concern{SubjectResourceId: known.SubjectID, Layer: known.Layer, State: known.State, Since: optionalTime(known.Since)}
+		}
+	}
+	return err
+}
+
 // concernToken returns the token of the page after a concern.
 func concernToken(since time.Time, uid string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(since.UTC().Format(time.RFC3339Nano) + "|" + uid))

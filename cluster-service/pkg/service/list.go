@@ -80,6 +80,9 @@ func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest)
 	for _, c := range clusters {
 		response.Clusters = append(response.Clusters, c.Proto())
 	}
+	if err := s.addConcerns(ctx, response.Clusters...); err != nil {
+		return nil, s.answer(ctx, err)
+	}
 	if len(clusters) > 0 {
 		response.NextPageToken = nextToken(len(clusters) == f.Limit, clusters[len(clusters)-1].UID)
 	}

@@ -298,7 +298,14 @@ func read[T interface{ Proto() P }, P any](ctx context.Context, s *Service, uid 
 
 // GetCluster returns a cluster.
 func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*csv1.Cluster, error) {
-	return read(ctx, s, r.GetUid(), s.o.Store.Cluster, ReasonClusterUnknown, "cluster")
+	cluster, err := read(ctx, s, r.GetUid(), s.o.Store.Cluster, ReasonClusterUnknown, "cluster")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.addConcerns(ctx, cluster); err != nil {
+		return nil, s.answer(ctx, err)
+	}
+	return cluster, nil
 }
 
 // DeleteCluster requests the deletion of a cluster and its children. For an unknown UID it stores a tombstone.

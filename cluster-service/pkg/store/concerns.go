@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
 
 // ClusterConcern is the concern of a cluster with what a list of them shows of the cluster.
 type ClusterConcern struct {
-	fleet.Concern
+	verdict.Concern
 	UID, ResourceID, Shard, Version string
 	Phase                           int16
 }
@@ -87,6 +88,24 @@ func (s *Store) ListConcerns(ctx context.Context, f ConcernFilter) ([]ClusterCon
 	return concerns, nil
 }
 
+// ConcernsOf returns the concerns of clusters, by UID, without those that wait for nothing.
+func (s *Store) ConcernsOf(ctx context.Context, uids []string) (map[string]verdict.Concern, error) {
+	rows, err := s.pool.Query(ctx, "SELECT cluster_uid::text, subject_id, layer, state, since FROM cluster_concerns WHERE cluster_uid = ANY ($1::uuid[]) AND layer <> ''", uids)
+	if err != nil {
+		return nil, fmt.Errorf("reading concerns: %w", err)
+	}
+	concerns := map[string]verdict.Concern{}
+	var uid string
+	var c verdict.Concern
+	if _, err := pgx.ForEachRow(rows, []any{&uid, &c.SubjectID, &c.Layer, &c.State, &c.Since}, func() error {
+		concerns[uid] = c
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("reading concerns: %w", err)
+	}
+	return concerns, nil
+}
+
 // SummarizeConcerns counts the clusters that are not in their desired state, of one shard or of all if it is empty. The largest
 // groups come first.
 func (s *Store) SummarizeConcerns(ctx context.Context, shard string) ([]ConcernGroup, error) {
@@ -115,7 +134,7 @@ func concernChanged(old, aggregate *fleet.ClusterAggregate) bool {
 }
 
 // queueConcern queues the write of the concern of a cluster. The row of the cluster must exist.
-func queueConcern(batch *pgx.Batch, clusterUID string, c fleet.Concern) {
+func queueConcern(batch *pgx.Batch, clusterUID string, c verdict.Concern) {
 	batch.Queue(`INSERT INTO cluster_concerns (cluster_uid, subject_id, layer, state, since) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (cluster_uid) DO UPDATE SET subject_id = $2, layer = $3, state = $4, since = $5`, clusterUID, c.SubjectID, c.Layer, c.State, c.Since)
 }

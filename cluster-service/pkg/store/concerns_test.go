@@ -80,6 +80,10 @@ func TestConcernsAreFoundByAge(t *testing.T) {
 			t.Errorf("%s: %v, last %+v", concern, pools, last)
 		}
 	}
+	known, err := s.ConcernsOf(t.Context(), append([]string{uuid.NewString()}, waiting[:2]...))
+	if err != nil || len(known) != 2 || known[waiting[0]].Layer != "control-plane" || known[waiting[1]].Layer != "node-pool" {
+		t.Errorf("the concerns of two clusters: %v, %v", known, err)
+	}
 	if none, _ := concernsOf(t, s, store.ConcernFilter{Limit: 2, Shard: "mgmt-9"}); len(none) > 0 {
 		t.Errorf("on another shard: %v", none)
 	}

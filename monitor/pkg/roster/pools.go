@@ -5,6 +5,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/verdict"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 )
 
@@ -17,10 +18,11 @@ type pool struct {
 	nodes   judge.Nodes
 }
 
-// poolOf returns a node pool. One that is being deleted wants no nodes and has no problem.
+// poolOf returns a node pool. One that is being deleted wants no nodes, and only one that waits has a problem.
 func poolOf(p *clusterservicev1.NodePool) pool {
 	known := pool{cluster: p.GetClusterUid()}
-	if p.GetDeleteTime() != nil {
+	decided := verdict.Of(time.Time{}, verdict.NodePool(p)).State
+	if decided == verdict.Deleting {
 		return known
 	}
 	known.nodes.Wanted, known.nodes.Ready = int(p.GetSpec().GetReplicas()), int(p.GetStatus().GetReplicas())
@@ -30,7 +32,7 @@ func poolOf(p *clusterservicev1.NodePool) pool {
 	for _, c := range p.GetStatus().GetConditions() {
 		report := judge.Condition{Part: judge.Part{Status: c.GetStatus(), Since: since(c, p.GetCreateTime().AsTime())}, Pool: p.GetSpec().GetName(), Message: c.GetMessage()}
 		switch {
-		case c.GetStatus() != conditionFalse:
+		case c.GetStatus() != conditionFalse || decided == verdict.Ready:
 		case c.GetType() == clustercondition.AllMachinesReady:
 			known.nodes.Machines = report
 		case c.GetType() == clustercondition.AllNodesHealthy:

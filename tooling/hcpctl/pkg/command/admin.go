@@ -132,13 +132,13 @@ an API server, a subscription, or a resource group. Partial names do not match.`
 			for _, cluster := range found {
 				rows = append(rows, clusterRow(cluster))
 			}
-			return display.Table(e.out, []string{"NAME", "STATE", "PHASE", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
+			return display.Table(e.out, []string{"NAME", "STATE", "VERDICT", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
 		})
 	})
 }
 
 func clusterRow(c adminv1.Cluster) []string {
-	return []string{c.Name, c.ProvisioningState, c.Phase, c.Version, c.ProvisionShard, c.ClusterID, c.ResourceID}
+	return []string{c.Name, c.ProvisioningState, c.Verdict, c.Version, c.ProvisionShard, c.ClusterID, c.ResourceID}
 }
 
 func (e *environment) clusterJournal() *cobra.Command {

@@ -105,9 +105,9 @@ func (e *environment) listRegion(ctx context.Context, client *adminclient.Client
 			}
 		}
 		if l.filter.NotReady {
-			return display.Table(e.out, []string{"NAME", "AGE", "CONCERN", "SUBJECT", "PHASE", "VERSION", "SHARD", "RESOURCE ID"}, rows)
+			return display.Table(e.out, []string{"NAME", "AGE", "CONCERN", "SUBJECT", "VERDICT", "VERSION", "SHARD", "RESOURCE ID"}, rows)
 		}
-		return display.Table(e.out, []string{"NAME", "STATE", "PHASE", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
+		return display.Table(e.out, []string{"NAME", "STATE", "VERDICT", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
 	})
 }
 
@@ -118,5 +118,5 @@ func waitingRow(c adminv1.Cluster, now time.Time) []string {
 		concern = *c.Concern
 	}
 	subject := strings.TrimPrefix(strings.TrimPrefix(concern.SubjectID, c.ResourceID), "/")
-	return []string{c.Name, now.Sub(concern.Since).Round(time.Second).String(), concern.Layer + "/" + concern.State, subject, c.Phase, c.Version, c.ProvisionShard, c.ResourceID}
+	return []string{c.Name, now.Sub(concern.Since).Round(time.Second).String(), concern.Layer + "/" + concern.State, subject, c.Verdict, c.Version, c.ProvisionShard, c.ResourceID}
 }

@@ -116,7 +116,7 @@ func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 
 // waitingClusters returns a page of clusters of the region: two pages of one if they wait, as requested.
 func waitingClusters(query url.Values) adminv1.ClusterList {
-	c := adminv1.Cluster{Name: "demo", ResourceID: explainedID, Phase: "Ready" + query.Get("phase"), ProvisionShard: "mgmt-1" + query.Get("shard"), Version: query.Get("version")}
+	c := adminv1.Cluster{Name: "demo", ResourceID: explainedID, Verdict: "Ready" + query.Get("phase"), ProvisionShard: "mgmt-1" + query.Get("shard"), Version: query.Get("version")}
 	if query.Get("notReady") != "true" {
 		return adminv1.ClusterList{Items: []adminv1.Cluster{c}}
 	}
