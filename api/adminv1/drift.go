@@ -4,7 +4,7 @@ package adminv1
 type Drift struct {
 	// Layer is the layer that differs: cluster-service from ARM's documents, or maestro or management-cluster from Cluster Service.
 	Layer string `json:"layer"`
-	// Difference of a work is one of Refused, Unpublished, Removed, BeingRemoved, Replaced, ApplyRefused and NotApplied. Otherwise it is Missing, Older or Undeleted if the fleet lost what it had accepted; Newer if it holds a generation that ARM's
+	// Difference of a work is one of Refused, Unpublished, Removed, BeingRemoved, Replaced, ApplyRefused, NotApplied and ForeignFields. Otherwise it is Missing, Older or Undeleted if the fleet lost what it had accepted; Newer if it holds a generation that ARM's
 	// documents do not have; and Orphan if it holds a resource that they do not have.
 	Difference string `json:"difference"`
 	// Kind is cluster, nodePool, externalAuth or, below Cluster Service, work.

@@ -122,6 +122,22 @@ const (
 	RemovedReplaced = "Replaced"
 )
 
+// AnnotationForeignFields is an annotation that hcpmesh's agent adds to an object that it read, before it evaluates the feedback rules of
+// works. It is a JSON list of ForeignField, and absent if the object has none. The object on the management cluster does not have it.
+const AnnotationForeignFields = "maestro.hcpmesh.io/foreign-fields"
+
+// MaxForeignFields is the maximum number of fields in AnnotationForeignFields.
+const MaxForeignFields = 32
+
+// ForeignField is a field of the spec of an applied object that another field manager than the agent owns, and the agent does not.
+type ForeignField struct {
+	// Path is the path of the field, for example spec.autoscaling.maxNodesTotal.
+	Path    string `json:"path"`
+	Manager string `json:"manager"`
+	// Value is the value of a short scalar; empty for all others.
+	Value string `json:"value,omitempty"`
+}
+
 // ConditionRefused is a condition type that hcpmesh's agent adds to a manifest that the API server of the management cluster refuses
 // permanently: applying the same manifest again cannot succeed until a person changes the manifest or the management cluster. It is True,
 // with a reason below, while the manifest's condition Applied is False for the same generation. RefusalMessage formats its message. Other

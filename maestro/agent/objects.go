@@ -98,7 +98,11 @@ func (o *objects) get(ctx context.Context, m workv1.ManifestResourceMeta) (*unst
 			return object.(*unstructured.Unstructured), nil
 		}
 	}
-	return o.client.Resource(gvr).Namespace(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
+	object, err := o.client.Resource(gvr).Namespace(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return withForeignFields(object), nil
 }
 
 // RegisterInformer implements objectreader.ObjectReader. It adds the work to the queue whenever the object changes.
@@ -193,7 +197,7 @@ func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
 	}
 	informer := dynamicinformer.NewFilteredDynamicInformer(o.client, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
 	k := &kind{informer: informer.Informer(), lister: informer.Lister(), interested: map[string]map[string]workqueue.TypedRateLimitingInterface[string]{}}
-	if err := k.informer.SetTransform(withoutManagedFields); err != nil {
+	if err := k.informer.SetTransform(reduce); err != nil {
 		return nil, fmt.Errorf("watching %s: %w", gvr, err)
 	}
 	_, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -263,9 +267,10 @@ func appliedOwners(object metav1.Object) []string {
 	return owners
 }
 
-func withoutManagedFields(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetManagedFields(nil)
+// reduce removes the managed fields of an object before it is stored, and keeps what feedback needs of them.
+func reduce(object any) (any, error) {
+	if content, ok := object.(*unstructured.Unstructured); ok {
+		return withForeignFields(content), nil
 	}
 	return object, nil
 }

@@ -69,13 +69,14 @@ func (f *facts) items() []adminv1.ExplanationItem {
 	return items
 }
 
-// mergeShared replaces the items of children that wait for the same as their cluster by one sentence. Each permanent refusal has its own cause.
+// mergeShared replaces the items of children that wait for the same as their cluster by one sentence. Each permanent refusal has its own cause, as have
+// fields that another client has set.
 func mergeShared(items []adminv1.ExplanationItem) []adminv1.ExplanationItem {
 	var merged []adminv1.ExplanationItem
 	var same []string
 	for i, item := range items {
 		first := items[0]
-		if i > 0 && first.Layer == item.Layer && first.State == item.State && blocksChildren(item.Layer) && item.Code != adminv1.ExplanationApplyRefused {
+		if i > 0 && first.Layer == item.Layer && first.State == item.State && blocksChildren(item.Layer) && item.Code != adminv1.ExplanationApplyRefused && item.State != stateForeignFields {
 			same = append(same, item.Subject)
 			continue
 		}

@@ -323,6 +323,17 @@ func TestSituations(t *testing.T) {
 				p.Status.Progress[3] = layer("node-pool", "WaitingForNodes", "2 of 5 nodes are ready.", 30*time.Minute)
 			})}
 		}),
+		"foreign-fields": createdYesterday(cluster(func(c *csv1.Cluster) {
+			c.Generation, c.Status.Phase = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
+			c.Status.Progress[2] = layer("management-cluster", "ForeignFields", "kubectl-edit set spec.pausedUntil to true, which stops HyperShift.", 9*time.Minute)
+			c.Status.Progress[3] = layer("control-plane", "Reconciling", "Waiting for HyperShift to act on the desired state.", 8*time.Minute)
+		}), func(f *facts) {
+			f.records[0] = newRecord(clusterID, 2, "Updating")
+			f.operations = append(f.operations, inProgress(updateID, "Update", clusterID, 8*time.Minute, time.Hour))
+			f.nodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
+				p.Status.Progress[2] = layer("management-cluster", "ForeignFields", "kubectl-edit set spec.nodeDrainTimeout to 5m.", 9*time.Minute)
+			})}
+		}),
 		"upgrade-rolling-out": createdYesterday(cluster(func(c *csv1.Cluster) {
 			c.Status.ActiveVersions = []string{"4.21.4", "4.20.16"}
 			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "ControlPlane", "Upgrade 0b7a to 4.21.4: The control plane is being upgraded from 4.20.16 to 4.21.4.", 7*time.Minute))

@@ -156,6 +156,9 @@ func (s *subject) failed() adminv1.ExplanationItem {
 // stateRefused is the state of a layer that refuses the manifests permanently.
 const stateRefused = "Refused"
 
+// stateForeignFields is the state of a layer with an object whose spec has fields that no manifest sets.
+const stateForeignFields = "ForeignFields"
+
 // waitingDoesNotHelp is the outcome of a permanent refusal.
 const waitingDoesNotHelp = "Waiting and repeating the request do not help: {shard} keeps what it accepted last until a person changes the {noun} or {shard}."
 

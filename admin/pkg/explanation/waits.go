@@ -132,6 +132,11 @@ var waits = map[[2]string]wait{
 		awaits: "the agent of {shard} to apply objects again that another client removed", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "find out what keeps the agent of {shard} from applying them, and who removed them",
 	},
+	{layerManagementCluster, stateForeignFields}: {
+		summary: "Fields of {subject} on {shard} have differed from the manifests {since}.", reporter: "The agent of {shard}", responsible: adminv1.PartySRE,
+		action: "find out who set them, and remove them from the object on {shard}; `hcpctl cluster pause` is the way to pause HyperShift", command: mustGather,
+		outcome: "The agent never changes fields that no manifest sets. It sets those of the manifests again within 15 minutes. While spec.pausedUntil is set, HyperShift applies no change.",
+	},
 	// A newer rendering of a resource that has reached its generation is refused. A resource that has not is failed; see applyRefused.
 	{layerManagementCluster, stateRefused}: {
 		summary: "{shard} has permanently refused the newest manifests of {subject} {since}. It keeps the manifests before.", reporter: "The API server of {shard}", responsible: adminv1.PartySRE,

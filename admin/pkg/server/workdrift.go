@@ -22,6 +22,7 @@ var workDrifts = map[string]struct {
 	"BeingRemoved": {"management-cluster", false, "Another client deletes it. The agent applies it again when it is gone: 'hcpctl explain {cluster}'."},
 	"Replaced":     {"management-cluster", false, "The control plane was rebuilt without its data. An SRE must decide: 'hcpctl explain {cluster}'."},
 	"ApplyRefused": {"management-cluster", false, "The management cluster permanently refuses the manifests. A person must act: 'hcpctl explain {cluster}'."},
+	foreignFields:  {"management-cluster", false, "A person must remove the fields that no manifest sets; the agent sets the others again within 15 minutes: 'hcpctl explain {cluster}'."},
 	"NotApplied":   {"management-cluster", true, "The management cluster does not accept the manifests. The agent retries: 'hcpctl explain {cluster}'."},
 }
 
@@ -36,15 +37,26 @@ func (s *Server) addWorkDrift(ctx context.Context, list *adminv1.DriftList) erro
 			list.More = true
 			return nil
 		}
-		known, ok := workDrifts[w.GetDrift()]
-		if !ok {
-			known.layer, known.remedy = "management-cluster", "This release does not know the difference: 'hcpctl explain {cluster}'."
-		}
-		list.Items = append(list.Items, adminv1.Drift{Layer: known.layer, Difference: w.GetDrift(), Kind: "work", ResourceID: w.GetClusterResourceId(), UID: w.GetId(),
-			ClusterUID: w.GetClusterUid(), Desired: w.GetDesired(), InFleet: w.GetPublished(), AutoRepaired: known.autoRepaired,
-			Remedy: strings.ReplaceAll(known.remedy, "{cluster}", w.GetClusterResourceId())})
+		list.Items = append(list.Items, workDrift(w))
 	}
 	return nil
+}
+
+// foreignFields is the drift of a work with fields that another client has set.
+const foreignFields = "ForeignFields"
+
+// workDrift returns the drift of a work with its remedy.
+func workDrift(w *clusterservicev1.Work) adminv1.Drift {
+	known, ok := workDrifts[w.GetDrift()]
+	if !ok {
+		known.layer, known.remedy = "management-cluster", "This release does not know the difference: 'hcpctl explain {cluster}'."
+	}
+	remedy := strings.ReplaceAll(known.remedy, "{cluster}", w.GetClusterResourceId())
+	if w.GetDrift() == foreignFields {
+		remedy = w.GetForeignFields() + " " + remedy
+	}
+	return adminv1.Drift{Layer: known.layer, Difference: w.GetDrift(), Kind: "work", ResourceID: w.GetClusterResourceId(), UID: w.GetId(),
+		ClusterUID: w.GetClusterUid(), Desired: w.GetDesired(), InFleet: w.GetPublished(), AutoRepaired: known.autoRepaired, Remedy: remedy}
 }
 
 // driftUnknown is the drift of bundles while Cluster Service cannot be read.

@@ -126,12 +126,14 @@ type Work struct {
 	// How the layers below Cluster Service differ from the work, empty if they do not: Refused (Maestro rejects it),
 	// Unpublished (publishing fails), Removed, BeingRemoved (by another client than the agent), Replaced (by a HostedCluster
 	// that no SRE accepted), ApplyRefused (the API server of the management cluster permanently refuses it), NotApplied (applying
-	// it fails, and a retry can succeed).
+	// it fails, and a retry can succeed), ForeignFields (another client has set fields of its main object that no manifest sets).
 	Drift string `protobuf:"bytes,18,opt,name=drift,proto3" json:"drift,omitempty"`
 	// The ARM resource ID of the cluster; set only in lists of works with drift.
 	ClusterResourceId string `protobuf:"bytes,19,opt,name=cluster_resource_id,json=clusterResourceId,proto3" json:"cluster_resource_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The foreign fields of the main object, as sentences: which client set which field. Empty if there are none.
+	ForeignFields string `protobuf:"bytes,20,opt,name=foreign_fields,json=foreignFields,proto3" json:"foreign_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Work) Reset() {
@@ -297,11 +299,18 @@ func (x *Work) GetClusterResourceId() string {
 	return ""
 }
 
+func (x *Work) GetForeignFields() string {
+	if x != nil {
+		return x.ForeignFields
+	}
+	return ""
+}
+
 var File_hcpmesh_clusterservice_v1_work_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"$hcpmesh/clusterservice/v1/work.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x05\n" +
+	"$hcpmesh/clusterservice/v1/work.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x05\n" +
 	"\x04Work\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -327,7 +336,8 @@ const file_hcpmesh_clusterservice_v1_work_proto_rawDesc = "" +
 	"\arefused\x18\x10 \x01(\bR\arefused\x12\x18\n" +
 	"\amissing\x18\x11 \x01(\bR\amissing\x12\x14\n" +
 	"\x05drift\x18\x12 \x01(\tR\x05drift\x12.\n" +
-	"\x13cluster_resource_id\x18\x13 \x01(\tR\x11clusterResourceId*\xc1\x01\n" +
+	"\x13cluster_resource_id\x18\x13 \x01(\tR\x11clusterResourceId\x12%\n" +
+	"\x0eforeign_fields\x18\x14 \x01(\tR\rforeignFields*\xc1\x01\n" +
 	"\bWorkKind\x12\x19\n" +
 	"\x15WORK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14WORK_KIND_NAMESPACES\x10\x01\x12\x1c\n" +

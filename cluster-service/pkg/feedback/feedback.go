@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
@@ -109,6 +110,9 @@ type Observed struct {
 	Inside *insidereport.Report `json:"inside,omitempty"`
 	// Logs states whether the logs that the customer has selected arrive; nil if the customer has selected none.
 	Logs *logdelivery.Report `json:"logs,omitempty"`
+
+	// ForeignFields are the fields of the main object's spec that neither a manifest nor HyperShift sets. Only hcpmesh's agent reports them.
+	ForeignFields []maestroapi.ForeignField `json:"foreignFields,omitempty"`
 
 	// Finalizers are those of the main object.
 	Finalizers []string `json:"finalizers,omitempty"`
@@ -231,6 +235,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Inside = insidereport.Decode(text(v))
 	case nameLogs:
 		o.Logs = logdelivery.Decode(text(v))
+	case nameForeign:
+		o.ForeignFields = readForeignFields(text(v))
 	case nameFinalizers:
 		o.Finalizers = finalizers(v)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
@@ -56,6 +57,11 @@ func TestDecodeLeavesOutWhatItCannotRead(t *testing.T) {
 			`{"conditions":[{"type":"Applied","status":"False"}],"resourceStatus":[{"resourceMeta":{"kind":"NodePool","name":"x"},"conditions":[{"type":"Applied","status":"False","message":"no","observedGeneration":3},{"type":"Refused","status":"True","reason":"Invalid","message":"spec.replicas spec.platform.azure.vmSize\nNodePool x is invalid","observedGeneration":3}]}]}`,
 			&feedback.Observed{Applied: feedback.Condition{Status: "False", Message: "NodePool x: no"}, Refusal: &feedback.Refusal{Reason: "Invalid", Kind: "NodePool", Name: "x",
 				Fields: []string{"spec.replicas", "spec.platform.azure.vmSize"}, Message: "NodePool x is invalid", Version: 3}}},
+		"Foreign fields": {"those of HyperShift are left out, and the pause is never cut off",
+			`{"resourceStatus":[{"resourceMeta":{"kind":"HostedCluster","name":"x"},"statusFeedback":{"values":[{"name":"foreignFields","fieldValue":{"type":"String","string":"[{\"path\":\"spec.a\",\"manager\":\"m\"},{\"path\":\"spec.b\",\"manager\":\"hypershift-operator-manager\"},{\"path\":\"status.c\",\"manager\":\"m\"},{\"path\":\"spec.pausedUntil\",\"manager\":\"kubectl-edit\",\"value\":\"true\"}]"}}]}}]}`,
+			&feedback.Observed{ForeignFields: []maestroapi.ForeignField{{Path: "spec.pausedUntil", Manager: "kubectl-edit", Value: "true"}, {Path: "spec.a", Manager: "m"}}}},
+		"Malformed foreign fields": {"the report is not JSON",
+			`{"resourceStatus":[{"resourceMeta":{"kind":"HostedCluster","name":"x"},"statusFeedback":{"values":[{"name":"foreignFields","fieldValue":{"type":"String","string":"x"}}]}}]}`, &feedback.Observed{}},
 		"Earlier version refused": {"the version that was not applied may be accepted by a retry",
 			`{"conditions":[{"type":"Applied","status":"False"}],"resourceStatus":[{"resourceMeta":{"kind":"NodePool","name":"x"},"conditions":[{"type":"Applied","status":"False","message":"no","observedGeneration":4},{"type":"Refused","status":"True","reason":"Invalid","message":"\nno","observedGeneration":3}]}]}`,
 			&feedback.Observed{Applied: feedback.Condition{Status: "False", Message: "NodePool x: no"}}},

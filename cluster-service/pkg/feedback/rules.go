@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
@@ -47,6 +48,7 @@ const (
 	nameFinalizers  = "finalizers"
 	nameCreateTime  = "createTime"
 	nameDeleteTime  = "deleteTime"
+	nameForeign     = "foreignFields"
 )
 
 // Types of conditions of a HostedCluster.
@@ -133,6 +135,7 @@ var (
 	image      = workv1.JsonPath{Name: nameImage, Path: ".spec.release.image"}
 	generation = workv1.JsonPath{Name: nameGeneration, Path: ".metadata.generation"}
 	version    = workv1.JsonPath{Name: nameVersion, Path: ".status.version"}
+	foreign    = workv1.JsonPath{Name: nameForeign, Path: annotationPath(maestroapi.AnnotationForeignFields)}
 	// finalizer names tell who delays a deletion.
 	finalizerNames = workv1.JsonPath{Name: nameFinalizers, Path: ".metadata.finalizers"}
 )
@@ -140,7 +143,7 @@ var (
 // HostedClusterRules returns the values of a HostedCluster that the state machine of a cluster needs, and no others: every
 // process between the agent and the store handles each status update.
 func HostedClusterRules() []workv1.FeedbackRule {
-	return rules(conditions, uid, digest, image, generation, finalizerNames,
+	return rules(conditions, uid, digest, image, generation, finalizerNames, foreign,
 		workv1.JsonPath{Name: nameHost, Path: ".status.controlPlaneEndpoint.host"},
 		workv1.JsonPath{Name: namePort, Path: ".status.controlPlaneEndpoint.port"},
 		workv1.JsonPath{Name: nameCPVersions, Path: ".status.controlPlaneVersion.history"},
@@ -156,7 +159,7 @@ func HostedClusterRules() []workv1.FeedbackRule {
 
 // NodePoolRules returns the values of a NodePool that its state machine needs.
 func NodePoolRules() []workv1.FeedbackRule {
-	return rules(conditions, uid, digest, image, generation, version, finalizerNames,
+	return rules(conditions, uid, digest, image, generation, version, finalizerNames, foreign,
 		workv1.JsonPath{Name: nameReplicas, Path: ".status.replicas"},
 		workv1.JsonPath{Name: nameSpecReps, Path: ".spec.replicas"},
 		workv1.JsonPath{Name: nameNodes, Path: ".status.nodesInfo.nodeVersions"})

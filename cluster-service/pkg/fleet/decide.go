@@ -334,6 +334,8 @@ func maestroLayer(works ...*Work) layer {
 
 func managementClusterLayer(w *Work) layer {
 	switch {
+	case w.Applied() && len(w.Observed.ForeignFields) > 0:
+		return layer{LayerManagementCluster, DriftForeignFields, w.Observed.ForeignText()}
 	case w.Applied():
 		return layer{LayerManagementCluster, "Applied", "The desired state is applied on the management cluster."}
 	case w.Refusal() != nil:

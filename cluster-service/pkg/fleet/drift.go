@@ -14,6 +14,8 @@ const (
 	DriftApplyRefused = "ApplyRefused"
 	// DriftNotApplied: the objects could not be applied, and a retry can succeed.
 	DriftNotApplied = "NotApplied"
+	// DriftForeignFields: another client has set fields of the main object that no manifest sets.
+	DriftForeignFields = "ForeignFields"
 )
 
 // DriftOf returns the drift of a work of the aggregate; empty if there is none, and for works that are being deleted.
@@ -40,6 +42,8 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 		return DriftNotApplied
 	case w.Published < w.Desired && w.Error != "":
 		return DriftUnpublished
+	case len(w.Observed.ForeignFields) > 0:
+		return DriftForeignFields
 	}
 	return ""
 }

@@ -30,7 +30,10 @@ func TestDriftOfWorks(t *testing.T) {
 		"Missing":       {"it does not exist", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = missing() }, fleet.DriftRemoved},
 		"Being removed": {"another client deletes it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = deleting }, fleet.DriftBeingRemoved},
 		"Replaced":      {"it is another one", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = identified("second") }, fleet.DriftReplaced},
-		"Deleting":      {"the customer deletes the cluster", func(a *fleet.ClusterAggregate, w *fleet.Work) { w.Observed, a.Cluster.DeleteTime = missing(), start }, ""},
+		"Foreign": {"another client set a field that no manifest sets", func(_ *fleet.ClusterAggregate, w *fleet.Work) {
+			w.Observed.ForeignFields = []maestroapi.ForeignField{{Path: "spec.pausedUntil", Manager: "kubectl-edit", Value: "true"}}
+		}, fleet.DriftForeignFields},
+		"Deleting": {"the customer deletes the cluster", func(a *fleet.ClusterAggregate, w *fleet.Work) { w.Observed, a.Cluster.DeleteTime = missing(), start }, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

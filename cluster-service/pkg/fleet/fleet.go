@@ -215,7 +215,7 @@ func (w *Work) Proto() *csv1.Work {
 	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
 		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
 		Carried: w.Applied(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused,
-		Missing: w.Observed.Missing}
+		Missing: w.Observed.Missing, ForeignFields: w.Observed.ForeignText()}
 }
 
 // ClusterAggregate is a cluster with all its children.

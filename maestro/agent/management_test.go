@@ -1,0 +1,31 @@
+package agent
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+)
+
+// management is the API server of all tests.
+var management kubeapitest.Shared
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	management.Close()
+	os.Exit(code)
+}
+
+// managementCluster returns the configuration of an administrator's client.
+func managementCluster(t testing.TB) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = -1, 0
+	return config
+}
