@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	ocmfeature "open-cluster-management.io/api/feature"
 	"open-cluster-management.io/ocm/pkg/features"
@@ -121,6 +123,9 @@ type Agent struct {
 	// health sends requests to the management cluster at server for readiness checks.
 	health *http.Client
 	server string
+	rights *rights
+	// applied watches the kinds that works apply; nil before the controllers start.
+	applied atomic.Pointer[applied]
 }
 
 // New returns an agent. Call Run to start it.
@@ -155,19 +160,39 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection to the management cluster: %w", err)
 	}
-	return &Agent{o: o, uplink: u, health: health, server: server.String()}, nil
+	unlimited := rest.CopyConfig(o.Cluster)
+	unlimited.QPS, unlimited.Burst = -1, 0 // see Run
+	reviews, err := authorizationclient.NewForConfigAndClient(unlimited, health)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to the management cluster: %w", err)
+	}
+	a := &Agent{o: o, uplink: u, health: health, server: server.String()}
+	a.rights = &rights{reviews: reviews, kinds: a.appliedKinds, now: time.Now}
+	return a, nil
+}
+
+// appliedKinds returns the kinds that works apply.
+func (a *Agent) appliedKinds() []schema.GroupResource {
+	watched := a.applied.Load()
+	if watched == nil {
+		return nil
+	}
+	return watched.resources()
 }
 
 // Ready returns why the link to the broker is down, or nil if it is up.
 func (a *Agent) Ready(ctx context.Context) error { return a.uplink.link.Ready(ctx) }
 
-// ClusterReady returns nil if the controllers run and the management cluster's API server is ready, or why not.
+// ClusterReady returns nil if the controllers run, the management cluster's API server is ready and the agent has its rights, or why not.
 func (a *Agent) ClusterReady(ctx context.Context) error {
 	if err := kubehealth.Check(ctx, a.health, a.server); err != nil {
 		return fmt.Errorf("management cluster: %w", err)
 	}
 	if !a.clusterReady.Load() {
 		return errors.New("the AppliedManifestWorks of the management cluster have not been listed yet")
+	}
+	if err := a.rights.check(ctx); err != nil {
+		return fmt.Errorf("management cluster: %w", err)
 	}
 	return nil
 }

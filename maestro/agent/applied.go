@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,6 +135,20 @@ func (a *applied) object(named *workv1.AppliedManifestResourceMeta) *appliedObje
 		a.byNamespace[o.namespace][o] = struct{}{}
 	}
 	return o
+}
+
+// resources returns the kinds of the objects that works apply, in order.
+func (a *applied) resources() []schema.GroupResource {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var kinds []schema.GroupResource
+	for gvr, objects := range a.kinds {
+		if len(objects) > 0 {
+			kinds = append(kinds, gvr.GroupResource())
+		}
+	}
+	slices.SortFunc(kinds, func(x, y schema.GroupResource) int { return strings.Compare(x.String(), y.String()) })
+	return kinds
 }
 
 // forget removes a work. Objects that waited for one of its objects are applied.

@@ -77,6 +77,7 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	works := newWorkInformer(a.uplink.works)
 	objects := newObjects(ctx, c.dynamic, a.o.Log, applied.recheck)
 	removals := newApplied(ctx, c.metadata, a.uplink.works, a.o.Log)
+	a.applied.Store(removals)
 	runners, err := a.runners(ctx, config, c, hubHash, applied, works, objects, removals)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ func TestClusterReadyAsksTheAPIServer(t *testing.T) {
 		t.Error("ready before the controllers run")
 	}
 	a.clusterReady.Store(true)
+	a.rights.checked = time.Now() // the server has no rights
 	if err := a.ClusterReady(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// TestAgentReportsMissingRights takes the rights from a running agent and gives them back.
+func TestAgentReportsMissingRights(t *testing.T) {
+	config := managementCluster(t)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := client.RbacV1()
+	user := rest.CopyConfig(config)
+	user.Impersonate = rest.ImpersonationConfig{UserName: "agent", Groups: []string{"system:authenticated"}}
+	a, err := New(Options{Consumer: "mgmt-1", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{}, Cluster: user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.clusterReady.Store(true)
+	now := time.Now()
+	a.rights.now = func() time.Time { return now }
+	a.rights.kinds = func() []schema.GroupResource { return []schema.GroupResource{{Resource: "secrets"}} }
+	expect := func(reason, want string) {
+		t.Helper()
+		eventually.Soon(t, reason, func() error {
+			now = now.Add(rightsInterval)
+			if err := a.ClusterReady(t.Context()); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				return fmt.Errorf("%v, want %q", err, want)
+			}
+			return nil
+		})
+	}
+	expect("without a role", "the agent may not get/list/watch/create/patch/delete appliedmanifestworks.work.open-cluster-management.io, get/list/watch/create/patch/delete secrets;")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"", "work.open-cluster-management.io"}, Resources: []string{"secrets", "appliedmanifestworks"}, Verbs: []string{"create", "patch", "delete"}}}}
+	if _, err := roles.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "agent"}}}
+	if _, err := roles.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("with the role", "")
+	role.Rules[1].Resources = []string{"appliedmanifestworks"}
+	if _, err := roles.ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("a part of the role is removed", "forbidden: the agent may not create/patch/delete secrets;")
+	if err := roles.ClusterRoleBindings().Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("the binding is removed", "appliedmanifestworks.work.open-cluster-management.io")
+}
