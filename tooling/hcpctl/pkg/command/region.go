@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
@@ -307,7 +308,8 @@ func (e *environment) show(ctx context.Context, dir string, done func(local.Stat
 	}
 }
 
-// processLines returns one line for each process. Without a terminal it leaves out transient states.
+// processLines returns one line for each process. Without a terminal it leaves out transient states, and names in one line the processes that
+// a start waits for.
 func processLines(live *display.Live, status local.Status) []display.Line {
 	var lines []display.Line
 	for _, p := range status.Processes {
@@ -324,7 +326,34 @@ func processLines(live *display.Live, status local.Status) []display.Line {
 		}
 		lines = append(lines, display.Line{Key: p.Name, Text: text + " " + p.Message})
 	}
+	if text := awaitedText(status); text != "" && !live.Terminal() {
+		lines = append(lines, display.Line{Key: "awaited", Text: text})
+	}
 	return lines
+}
+
+// awaitedText returns what the start of a region waits for: the processes that run and are not ready, and how many start after them. It
+// is empty if the region has started.
+func awaitedText(status local.Status) string {
+	var awaited []string
+	later := 0
+	for _, p := range status.Processes {
+		switch {
+		case status.Phase != local.PhaseStarting || p.Background || p.State == supervisor.Ready:
+		case p.State == supervisor.Waiting:
+			later++
+		default:
+			awaited = append(awaited, p.Name)
+		}
+	}
+	if len(awaited) == 0 {
+		return ""
+	}
+	text := "waiting for " + strings.Join(awaited, ", ")
+	if later > 0 {
+		text += fmt.Sprintf("; %d more start after them", later)
+	}
+	return text
 }
 
 func (e *environment) regionDown() *cobra.Command {
