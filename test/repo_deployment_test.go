@@ -25,7 +25,7 @@ import (
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	frontendconfig "github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
-	egressapp "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
+	gatewayegress "github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
 	grantapp "github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
@@ -282,7 +282,7 @@ var deployedPrograms = map[string][]string{
 	"backend":            {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/recording/logs", "internal/mesh"},
 	"gateway-access":     {"gateway/pkg/app", "gateway/pkg/recording", "internal/recording/logs", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
-	"gateway-egress":     {"gateway/pkg/egress/app", "internal/process", "internal/database"},
+	"gateway-egress":     {"gateway/pkg/egress", "internal/process", "internal/database"},
 	"gateway-grants":     {"gateway/pkg/grant/app", "internal/process", "internal/mesh"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
@@ -416,7 +416,7 @@ func TestServicesAcceptTheirConfiguration(t *testing.T) {
 			})
 			if flags["gateway-egress"]["allow-host"] != "" { // a region may have none
 				accept(t, "gateway-egress", flags, func(set *flag.FlagSet) func() error {
-					o := &egressapp.Options{}
+					o := &gatewayegress.Options{}
 					o.AddFlags(set)
 					return o.Validate
 				})

@@ -30,7 +30,7 @@ import (
 	clusterserviceconfig "github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
-	egressapp "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
+	gatewayegress "github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
 	grantapp "github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agentapp"
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
@@ -55,7 +55,11 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 		"backend":        func(set *flag.FlagSet) func() error { o := &backendapp.Options{}; o.AddFlags(set); return o.Validate },
 		"admin":          func(set *flag.FlagSet) func() error { o := &adminapp.Options{}; o.AddFlags(set); return o.Validate },
 		"gateway-access": func(set *flag.FlagSet) func() error { o := &gatewayapp.Options{}; o.AddFlags(set); return o.Validate },
-		"gateway-egress": func(set *flag.FlagSet) func() error { o := &egressapp.Options{}; o.AddFlags(set); return o.Validate },
+		"gateway-egress": func(set *flag.FlagSet) func() error {
+			o := &gatewayegress.Options{}
+			o.AddFlags(set)
+			return o.Validate
+		},
 		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
 		"gateway-grants": func(set *flag.FlagSet) func() error { o := &grantapp.Options{}; o.AddFlags(set); return o.Validate },
 		"monitor-inside": func(set *flag.FlagSet) func() error { o := &insideapp.Options{}; o.AddFlags(set); return o.Validate },

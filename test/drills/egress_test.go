@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader/proxyheadertest"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 

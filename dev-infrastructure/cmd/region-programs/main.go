@@ -21,7 +21,7 @@ import (
 	clusterservice "github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	frontend "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	gatewayaccess "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
-	gatewayegress "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
+	gatewayegress "github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
 	gatewaygrants "github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
 	gatewaytunnel "github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agentapp"
 	hypershiftruntime "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"

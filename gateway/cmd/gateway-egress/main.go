@@ -1,6 +1,6 @@
 // Command gateway-egress connects clusters without a way to the internet to permitted hosts, which their private endpoints name in TLS or with CONNECT.
 package main
 
-import "github.com/hcpmesh/hcpmesh/gateway/pkg/egress/app"
+import "github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
 
-func main() { app.Main() }
+func main() { egress.Main() }

@@ -1,6 +1,4 @@
-// Package policy decides whether a cluster may connect to a host through the egress gateway. Its functions are pure: the caller gives them the
-// link of the connection and what the client asked for.
-package policy
+package egress
 
 import (
 	"fmt"
@@ -67,8 +65,8 @@ type Policy struct {
 	ports []uint16
 }
 
-// New returns a policy. hosts are names in any form, and ports are the ports of all hosts.
-func New(hosts []string, ports []uint16) (*Policy, error) {
+// NewPolicy returns a policy. hosts are names in any form, and ports are the ports of all hosts.
+func NewPolicy(hosts []string, ports []uint16) (*Policy, error) {
 	p := &Policy{ports: slices.Clone(ports)}
 	for _, host := range hosts {
 		canonical, err := hostname.Canonical(host)

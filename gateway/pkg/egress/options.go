@@ -1,5 +1,15 @@
-// Package app holds the flags and the wiring of the process gateway-egress.
-package app
+// Package egress is the program gateway-egress, through which clusters without a way to the internet connect to permitted hosts.
+//
+// A connection begins with a PROXY header, whose link ID identifies the private endpoint and with it the cluster. Whoever can connect to the gateway
+// directly can write any header: only the load balancer of the private link service may reach it. Then the client names a host, in the first message
+// of TLS or in a request CONNECT. If the Policy permits the host, the Server connects to a public address of it and copies bytes in both directions.
+// It never terminates TLS. Each connection has an access record in the log.
+//
+// The Registry holds the links in memory: which private endpoint belongs to which cluster, and the connections of each. It follows the container
+// EgressLinks of Cosmos DB. It ends connections when their link is removed, when their host is no longer permitted, and when the documents could not
+// be read for too long. A document authorizes nothing unless the intent of an engineer, signed by admin, is for its link, its cluster and its hosts.
+// The Registry verifies each version once, and accepts no version that was requested before one that it has served.
+package egress
 
 import (
 	"errors"
@@ -9,8 +19,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
@@ -30,7 +38,7 @@ type Options struct {
 	ConnectionsPerLink int
 	// NewPerLink is the number of connections that one link may open per second.
 	NewPerLink int
-	Limits     server.Limits
+	Limits     Limits
 }
 
 // AddFlags registers the options with flags.
@@ -43,7 +51,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ListenConnect, "listen-connect", "", "`address` for clients that name the host with HTTP CONNECT; as for --listen")
 	flags.Func("allow-host", "`names` of hosts to which all clusters may connect, separated by commas; repeatable; a host permits none below it", func(text string) error {
 		hosts := strings.Split(text, ",")
-		if _, err := policy.New(hosts, nil); err != nil {
+		if _, err := NewPolicy(hosts, nil); err != nil {
 			return err
 		}
 		o.Hosts = append(o.Hosts, hosts...)
@@ -88,10 +96,10 @@ func (o *Options) Validate() error {
 }
 
 // policy returns what the flags permit to all clusters.
-func (o *Options) policy() (*policy.Policy, error) {
+func (o *Options) policy() (*Policy, error) {
 	ports := o.Ports
 	if len(ports) == 0 {
 		ports = []uint16{443}
 	}
-	return policy.New(o.Hosts, ports)
+	return NewPolicy(o.Hosts, ports)
 }

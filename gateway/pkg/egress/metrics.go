@@ -1,9 +1,7 @@
-package server
+package egress
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
 )
 
 type metrics struct {
@@ -16,7 +14,7 @@ type metrics struct {
 // outcomes returns all outcomes.
 func outcomes() []Outcome {
 	all := []Outcome{Local, NoLink, UnverifiedLink, Stale, Busy, BusyLink, RateLink, Timeout, Malformed, Address, Unresolved, Unreachable, Canceled}
-	for _, reason := range policy.Reasons() {
+	for _, reason := range Reasons() {
 		all = append(all, Outcome(reason))
 	}
 	return all
@@ -33,7 +31,7 @@ func newMetrics(registry prometheus.Registerer, open func() float64) *metrics {
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "gateway_egress_records_suppressed_total",
 			Help: "Refused connections of the egress gateway without an access record, because their link has too many."}),
 	}
-	for _, protocol := range policy.Protocols() {
+	for _, protocol := range Protocols() {
 		for _, outcome := range outcomes() {
 			m.connections.WithLabelValues(string(protocol), string(outcome))
 		}

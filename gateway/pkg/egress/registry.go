@@ -1,10 +1,4 @@
-// Package link holds the links of the egress gateway in memory: which private endpoint belongs to which cluster, and the connections of each. A
-// Registry follows the container EgressLinks of Cosmos DB. It ends connections when their link is removed, when their host is no longer permitted,
-// and when the documents could not be read for too long.
-//
-// A document authorizes nothing unless the intent of an engineer, signed by admin, is for its link, its cluster and its hosts. The Registry verifies each version
-// once. It accepts no version that was requested before one that it has served.
-package link
+package egress
 
 import (
 	"context"
@@ -20,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -66,10 +59,10 @@ type Source interface {
 	EgressLinks() *database.Collection[database.EgressLinkDocument]
 }
 
-// Options are the options of a Registry.
-type Options struct {
+// RegistryOptions are the options of a Registry.
+type RegistryOptions struct {
 	Source Source
-	Policy *policy.Policy
+	Policy *Policy
 	// Intents verifies the documents. Keys returns the IDs of its keys: when they change, all documents are verified again.
 	Intents adminaction.IntentVerifier
 	Keys    func() keyfile.Ring
@@ -85,7 +78,7 @@ type Options struct {
 
 // Registry is the set of links. Run fills it. It is safe for concurrent use.
 type Registry struct {
-	options Options
+	options RegistryOptions
 
 	// setting is held while documents are verified and set.
 	setting sync.Mutex
@@ -136,7 +129,7 @@ type entry struct {
 }
 
 // NewRegistry returns a Registry without links. It registers its metrics.
-func NewRegistry(options Options) *Registry {
+func NewRegistry(options RegistryOptions) *Registry {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
@@ -364,7 +357,7 @@ func (r *Registry) verify(ctx context.Context, id uint32, document *database.Egr
 		if c.asked == nil {
 			continue
 		}
-		if _, reason := r.options.Policy.Decide(&e.document, *c.asked); reason != policy.Permitted {
+		if _, reason := r.options.Policy.Decide(&e.document, *c.asked); reason != Permitted {
 			c.cancel(ErrHost)
 		}
 	}
@@ -394,7 +387,7 @@ type Connection struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	// asked is the request that was permitted; nil before.
-	asked *policy.Request
+	asked *Request
 }
 
 // Cluster identifies the cluster of a link.
@@ -436,11 +429,11 @@ func (r *Registry) Open(ctx context.Context, id uint32) (*Connection, error) {
 func (c *Connection) Context() context.Context { return c.ctx }
 
 // Decide decides about a request with the present document of the link. If it is permitted, the connection ends when it no longer is.
-func (c *Connection) Decide(request policy.Request) (host string, reason policy.Reason) {
+func (c *Connection) Decide(request Request) (host string, reason Reason) {
 	r := c.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if host, reason = r.options.Policy.Decide(&c.entry.document, request); reason == policy.Permitted {
+	if host, reason = r.options.Policy.Decide(&c.entry.document, request); reason == Permitted {
 		c.asked = &request
 	}
 	return host, reason

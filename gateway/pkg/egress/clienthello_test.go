@@ -1,4 +1,4 @@
-package clienthello
+package egress
 
 import (
 	"bufio"
@@ -10,12 +10,10 @@ import (
 	"net"
 	"strings"
 	"testing"
-
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/clienthello/echtest"
 )
 
-// send returns what a TLS client sends first.
-func send(t testing.TB, config *tls.Config) []byte {
+// sendHello returns what a TLS client sends first.
+func sendHello(t testing.TB, config *tls.Config) []byte {
 	t.Helper()
 	client, server := net.Pipe()
 	ended := make(chan error, 1)
@@ -46,20 +44,20 @@ func fragmented(record []byte, size int) []byte {
 	return all
 }
 
-func client(name string) *tls.Config {
+func helloClient(name string) *tls.Config {
 	return &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS10} //nolint:gosec // the test has no server
 }
 
-func TestRead(t *testing.T) {
-	hidden := client("secret.example")
-	hidden.MinVersion, hidden.EncryptedClientHelloConfigList = tls.VersionTLS13, echtest.ConfigList(t, "public.example")
-	old := client("old.example")
+func TestReadClientHello(t *testing.T) {
+	hidden := helloClient("secret.example")
+	hidden.MinVersion, hidden.EncryptedClientHelloConfigList = tls.VersionTLS13, ECHConfigList(t, "public.example")
+	old := helloClient("old.example")
 	old.MaxVersion = tls.VersionTLS10
-	large := client("large.example")
+	large := helloClient("large.example")
 	for range 2000 {
 		large.NextProtos = append(large.NextProtos, "protocol")
 	}
-	plain := send(t, client("a.example"))
+	plain := sendHello(t, helloClient("a.example"))
 	for name, tc := range map[string]struct {
 		text      []byte
 		want      string
@@ -67,14 +65,14 @@ func TestRead(t *testing.T) {
 		err       string
 	}{
 		"name":                   {plain, "a.example", false, ""},
-		"upper case":             {send(t, client("A.Example")), "A.Example", false, ""},
-		"TLS 1.0":                {send(t, old), "old.example", false, ""},
-		"no name":                {send(t, client("")), "", false, ""},
-		"address":                {send(t, client("127.0.0.1")), "", false, ""},
+		"upper case":             {sendHello(t, helloClient("A.Example")), "A.Example", false, ""},
+		"TLS 1.0":                {sendHello(t, old), "old.example", false, ""},
+		"no name":                {sendHello(t, helloClient("")), "", false, ""},
+		"address":                {sendHello(t, helloClient("127.0.0.1")), "", false, ""},
 		"fragmented":             {fragmented(plain, 7), "a.example", false, ""},
-		"encrypted hello":        {send(t, hidden), "public.example", true, ""},
+		"encrypted hello":        {sendHello(t, hidden), "public.example", true, ""},
 		"bytes after it":         {append(bytes.Clone(plain), "more"...), "a.example", false, ""},
-		"too large":              {send(t, large), "", false, ErrTooLarge.Error()},
+		"too large":              {sendHello(t, large), "", false, errClientHelloTooLarge.Error()},
 		"truncated":              {plain[:len(plain)-1], "", false, "EOF"},
 		"nothing":                {nil, "", false, "EOF"},
 		"HTTP":                   {[]byte("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "", false, "does not begin with TLS"},
@@ -83,7 +81,7 @@ func TestRead(t *testing.T) {
 		"records of alerts only": {bytes.Repeat([]byte{0x15, 3, 1, 0, 2, 1, 0x5a}, 4000), "", false, "TLS"},
 	} {
 		for size, reader := range map[string]io.Reader{"at once": bytes.NewReader(tc.text), "one byte at a time": slow{bytes.NewReader(tc.text)}} {
-			got, err := Read(bufio.NewReaderSize(reader, 4<<10))
+			got, err := readClientHello(bufio.NewReaderSize(reader, 4<<10))
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("%s, %s: %+v, %v", name, size, got, err)
@@ -95,7 +93,7 @@ func TestRead(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Read(bufio.NewReader(io.MultiReader(bytes.NewReader(plain[:20]), failing{}))); !errors.Is(err, errBroken) {
+	if _, err := readClientHello(bufio.NewReader(io.MultiReader(bytes.NewReader(plain[:20]), failing{}))); !errors.Is(err, errBroken) {
 		t.Errorf("a broken connection: %v", err)
 	}
 }
@@ -112,14 +110,14 @@ type slow struct{ io.Reader }
 func (s slow) Read(p []byte) (int, error) { return s.Reader.Read(p[:min(len(p), 1)]) }
 
 // FuzzRead reads any bytes: nothing is lost and nothing is read beyond the limit.
-func FuzzRead(f *testing.F) {
-	plain := send(f, client("a.example"))
+func FuzzReadClientHello(f *testing.F) {
+	plain := sendHello(f, helloClient("a.example"))
 	f.Add(plain)
 	f.Add(fragmented(plain, 9))
 	f.Add(append(bytes.Clone(plain), "more"...))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		reader := bufio.NewReaderSize(bytes.NewReader(text), 4<<10)
-		got, err := Read(reader)
+		got, err := readClientHello(reader)
 		if err != nil {
 			return
 		}
@@ -127,7 +125,7 @@ func FuzzRead(f *testing.F) {
 		if !bytes.Equal(append(bytes.Clone(got.Bytes), rest...), text) {
 			t.Errorf("%d bytes were read and %d are left of %d", len(got.Bytes), len(rest), len(text))
 		}
-		if len(got.Bytes) > MaxSize+4<<10 {
+		if len(got.Bytes) > maxClientHello+4<<10 {
 			t.Errorf("%d bytes were read", len(got.Bytes))
 		}
 	})

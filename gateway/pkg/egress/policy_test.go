@@ -1,4 +1,4 @@
-package policy
+package egress
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 
 func newPolicy(t testing.TB) *Policy {
 	t.Helper()
-	p, err := New([]string{"Management.Azure.com.", "quay.io", "bücher.example"}, []uint16{443, 8443})
+	p, err := NewPolicy([]string{"Management.Azure.com.", "quay.io", "bücher.example"}, []uint16{443, 8443})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	for _, invalid := range []string{"*.azure.com", "10.0.0.1", "", "azure"} {
-		if _, err := New([]string{invalid}, nil); err == nil {
+		if _, err := NewPolicy([]string{invalid}, nil); err == nil {
 			t.Errorf("a policy permits %q", invalid)
 		}
 	}

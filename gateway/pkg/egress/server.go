@@ -1,7 +1,4 @@
-// Package server serves the connections of the egress gateway. A connection begins with a PROXY header, whose link ID identifies the cluster. Then
-// the client names a host, in the first message of TLS or in a request CONNECT. If the policy permits the host, the server connects to a public
-// address of it and copies bytes in both directions. It never terminates TLS. Each connection has an access record in the log.
-package server
+package egress
 
 import (
 	"context"
@@ -14,8 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
@@ -50,9 +45,9 @@ type Limits struct {
 // refusalRecords limits the access records about refused connections of one link. All are counted in metrics.
 func refusalRecords() ratelimit.Limit { return ratelimit.Limit{Size: 100, PerSecond: 10} }
 
-// Options configures a Server.
-type Options struct {
-	Links  *link.Registry
+// ServerOptions configures a Server.
+type ServerOptions struct {
+	Links  *Registry
 	Limits Limits
 	// Dialer connects to hosts. Tests have a network of their own.
 	Dialer publicaddress.Dialer
@@ -64,7 +59,7 @@ type Options struct {
 
 // Server serves connections. It is safe for concurrent use.
 type Server struct {
-	options Options
+	options ServerOptions
 	metrics *metrics
 	tunnels *relay.Tunnels
 	records *ratelimit.Buckets
@@ -74,8 +69,8 @@ type Server struct {
 	open        sync.WaitGroup
 }
 
-// New returns a server. It registers its metrics.
-func New(options Options) *Server {
+// NewServer returns a server. It registers its metrics.
+func NewServer(options ServerOptions) *Server {
 	if options.Limits.Handshake == 0 {
 		options.Limits.Handshake = handshakeTimeout
 	}
@@ -93,7 +88,7 @@ func New(options Options) *Server {
 
 // Run accepts connections until ctx ends. Then it closes the listeners, waits for open connections for Limits.Drain, and closes the others. It
 // returns the first error of a listener.
-func (s *Server) Run(ctx context.Context, listeners map[policy.Protocol]net.Listener) error {
+func (s *Server) Run(ctx context.Context, listeners map[Protocol]net.Listener) error {
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	accepting, fail := context.WithCancelCause(ctx)
@@ -124,7 +119,7 @@ func (s *Server) Run(ctx context.Context, listeners map[policy.Protocol]net.List
 }
 
 // accept accepts connections of one listener until ctx ends.
-func (s *Server) accept(ctx, serving context.Context, protocol policy.Protocol, listener net.Listener) error {
+func (s *Server) accept(ctx, serving context.Context, protocol Protocol, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	for {

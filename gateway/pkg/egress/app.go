@@ -1,4 +1,4 @@
-package app
+package egress
 
 import (
 	"context"
@@ -6,9 +6,6 @@ import (
 	"net"
 	"sync"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
@@ -20,11 +17,11 @@ import (
 // Run serves until ctx ends, and then until open connections have ended or the time for that is over. It returns after everything that it started
 // has ended.
 func Run(ctx context.Context, p *process.Process, options Options) error {
-	listeners := map[policy.Protocol]net.Listener{}
+	listeners := map[Protocol]net.Listener{}
 	for _, each := range []struct {
 		flag, address string
-		protocol      policy.Protocol
-	}{{"listen", options.Listen, policy.SNI}, {"listen-connect", options.ListenConnect, policy.Connect}} {
+		protocol      Protocol
+	}{{"listen", options.Listen, SNI}, {"listen-connect", options.ListenConnect, Connect}} {
 		if each.address == "" {
 			continue
 		}
@@ -44,7 +41,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	return Serve(ctx, p, options, Parts{Database: db, Listeners: listeners})
 }
 
-func closeAll(listeners map[policy.Protocol]net.Listener) {
+func closeAll(listeners map[Protocol]net.Listener) {
 	for _, listener := range listeners {
 		_ = listener.Close()
 	}
@@ -52,8 +49,8 @@ func closeAll(listeners map[policy.Protocol]net.Listener) {
 
 // Parts are the connections of a gateway.
 type Parts struct {
-	Database  link.Source
-	Listeners map[policy.Protocol]net.Listener
+	Database  Source
+	Listeners map[Protocol]net.Listener
 	// Dialer connects to hosts. Only tests have another one than the zero Dialer.
 	Dialer publicaddress.Dialer
 }
@@ -71,9 +68,9 @@ func Serve(ctx context.Context, p *process.Process, options Options, parts Parts
 		return fmt.Errorf("--intent-keys-file: %w", err)
 	}
 	p.Metrics.MustRegister(keyfile.Collector("intent-keys-file", ring))
-	links := link.NewRegistry(link.Options{Source: parts.Database, Policy: permitted, Intents: intents, Keys: ring, ConnectionsPerLink: options.ConnectionsPerLink, NewPerSecond: options.NewPerLink, Log: p.Log, Metrics: p.Metrics})
+	links := NewRegistry(RegistryOptions{Source: parts.Database, Policy: permitted, Intents: intents, Keys: ring, ConnectionsPerLink: options.ConnectionsPerLink, NewPerSecond: options.NewPerLink, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", links.Ready)
-	egress := server.New(server.Options{Links: links, Limits: options.Limits, Dialer: parts.Dialer, Metrics: p.Metrics, Log: p.Log})
+	egress := NewServer(ServerOptions{Links: links, Limits: options.Limits, Dialer: parts.Dialer, Metrics: p.Metrics, Log: p.Log})
 	var wg sync.WaitGroup
 	// Links are followed in the drain too, so that connections of removed links end.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,4 +1,4 @@
-package app
+package egress
 
 import (
 	"bufio"
@@ -11,14 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader/proxyheadertest"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
@@ -27,10 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
-	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
-
-func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
 // parse returns the options of flags.
 func parse(arguments ...string) (Options, error) {
@@ -114,7 +109,7 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, p, options, Parts{Database: db, Listeners: map[policy.Protocol]net.Listener{policy.Connect: listener}, Dialer: publicaddress.Dialer{
+		ended <- Serve(ctx, p, options, Parts{Database: db, Listeners: map[Protocol]net.Listener{Connect: listener}, Dialer: publicaddress.Dialer{
 			Lookup: func(context.Context, string) ([]netip.Addr, error) {
 				return []netip.Addr{netip.MustParseAddr("20.50.2.1")}, nil
 			},

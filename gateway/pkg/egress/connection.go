@@ -1,4 +1,4 @@
-package server
+package egress
 
 import (
 	"bufio"
@@ -13,11 +13,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/clienthello"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/connectrequest"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 	"github.com/hcpmesh/hcpmesh/internal/relay"
@@ -58,21 +53,21 @@ const (
 // connection is one connection of a client.
 type connection struct {
 	server   *Server
-	protocol policy.Protocol
+	protocol Protocol
 	id       string
 	start    time.Time
 	client   net.Conn
 	reader   *bufio.Reader
-	header   proxyheader.Header
-	cluster  link.Cluster
+	header   proxyHeader
+	cluster  Cluster
 	host     string
 	port     uint16
 }
 
 // serve serves one connection and closes it.
-func (s *Server) serve(ctx context.Context, protocol policy.Protocol, client net.Conn) {
+func (s *Server) serve(ctx context.Context, protocol Protocol, client net.Conn) {
 	defer func() { _ = client.Close() }()
-	c := &connection{server: s, protocol: protocol, id: uuid.NewString(), start: time.Now(), client: client, reader: bufio.NewReaderSize(client, proxyheader.BufferSize)}
+	c := &connection{server: s, protocol: protocol, id: uuid.NewString(), start: time.Now(), client: client, reader: bufio.NewReaderSize(client, proxyHeaderBuffer)}
 	// The end of the gateway ends all waiting for the client.
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	defer stop()
@@ -80,9 +75,9 @@ func (s *Server) serve(ctx context.Context, protocol policy.Protocol, client net
 		return
 	}
 	var err error
-	c.header, err = proxyheader.Read(c.reader)
+	c.header, err = readProxyHeader(c.reader)
 	switch {
-	case errors.Is(err, proxyheader.ErrLocal):
+	case errors.Is(err, errLocalConnection):
 		c.count(Local)
 		return
 	case err != nil:
@@ -101,7 +96,7 @@ func (s *Server) serve(ctx context.Context, protocol policy.Protocol, client net
 		c.cluster = opened.Cluster
 	}
 	if err != nil {
-		c.refuse(map[error]Outcome{link.ErrStale: Stale, link.ErrBusy: BusyLink, link.ErrRate: RateLink, link.ErrUnknown: Outcome(policy.UnknownLink), link.ErrUnverified: UnverifiedLink}[err], err.Error())
+		c.refuse(map[error]Outcome{ErrStale: Stale, ErrBusy: BusyLink, ErrRate: RateLink, ErrUnknown: Outcome(UnknownLink), ErrUnverified: UnverifiedLink}[err], err.Error())
 		return
 	}
 	defer opened.Close()
@@ -115,7 +110,7 @@ func (s *Server) serve(ctx context.Context, protocol policy.Protocol, client net
 
 // connect connects to the host that the client names. first are the bytes for the host that the client has sent already. It returns nil after a
 // refusal.
-func (c *connection) connect(opened *link.Connection) (upstream net.Conn, first []byte) {
+func (c *connection) connect(opened *Connection) (upstream net.Conn, first []byte) {
 	request, first, err := c.read()
 	if err != nil {
 		outcome := Malformed
@@ -127,7 +122,7 @@ func (c *connection) connect(opened *link.Connection) (upstream net.Conn, first 
 	}
 	host, reason := opened.Decide(request)
 	c.host, c.port = host, request.Port
-	if reason != policy.Permitted {
+	if reason != Permitted {
 		c.refuse(Outcome(reason), refusalText(reason))
 		return nil, nil
 	}
@@ -140,21 +135,21 @@ func (c *connection) connect(opened *link.Connection) (upstream net.Conn, first 
 }
 
 // read reads which host the client names, and returns the bytes for the host that it has sent already.
-func (c *connection) read() (policy.Request, []byte, error) {
-	if c.protocol == policy.Connect {
-		asked, err := connectrequest.Read(c.reader)
+func (c *connection) read() (Request, []byte, error) {
+	if c.protocol == Connect {
+		asked, err := readConnectRequest(c.reader)
 		if err != nil {
-			return policy.Request{}, nil, err
+			return Request{}, nil, err
 		}
 		first := make([]byte, c.reader.Buffered())
 		_, err = io.ReadFull(c.reader, first)
-		return policy.Request{Protocol: policy.Connect, Host: asked.Host, Port: asked.Port}, first, err
+		return Request{Protocol: Connect, Host: asked.Host, Port: asked.Port}, first, err
 	}
-	hello, err := clienthello.Read(c.reader)
+	hello, err := readClientHello(c.reader)
 	if err != nil {
-		return policy.Request{}, nil, err
+		return Request{}, nil, err
 	}
-	return policy.Request{Protocol: policy.SNI, Host: hello.ServerName, Port: httpsPort, Encrypted: hello.Encrypted}, hello.Bytes, nil
+	return Request{Protocol: SNI, Host: hello.ServerName, Port: httpsPort, Encrypted: hello.Encrypted}, hello.Bytes, nil
 }
 
 func dialOutcome(ctx context.Context, err error) Outcome {
@@ -172,17 +167,17 @@ func dialOutcome(ctx context.Context, err error) Outcome {
 }
 
 // refusalText explains a reason of the policy to the client.
-func refusalText(reason policy.Reason) string {
+func refusalText(reason Reason) string {
 	switch reason {
-	case policy.EncryptedHello:
+	case EncryptedHello:
 		return "the client encrypts the name of the host (Encrypted Client Hello)"
-	case policy.MissingName:
+	case MissingName:
 		return "the client sends no server name in TLS"
-	case policy.InvalidName:
+	case InvalidName:
 		return "the host is not a DNS name"
-	case policy.Port:
+	case Port:
 		return "the port is not permitted"
-	case policy.Host:
+	case Host:
 		return "the host is not permitted for this cluster"
 	}
 	return "the connection is not permitted"
@@ -191,12 +186,12 @@ func refusalText(reason policy.Reason) string {
 // tunnel copies bytes until the connection ends.
 func (c *connection) tunnel(ctx context.Context, upstream net.Conn, first []byte) {
 	log := c.server.options.Log
-	c.count(Outcome(policy.Permitted))
+	c.count(Outcome(Permitted))
 	log.Info("egress connection opened", append(c.attributes(), logkey.Address, upstream.RemoteAddr().String())...)
 	var result relay.Result
 	err := c.client.SetDeadline(time.Time{})
-	if err == nil && c.protocol == policy.Connect {
-		_, err = io.WriteString(c.client, connectrequest.Established)
+	if err == nil && c.protocol == Connect {
+		_, err = io.WriteString(c.client, connectionEstablished)
 	}
 	if err == nil && len(first) > 0 {
 		if err = upstream.SetWriteDeadline(time.Now().Add(c.server.options.Limits.Handshake)); err == nil {
@@ -241,13 +236,13 @@ func endOf(ctx context.Context, end relay.End) End {
 		return End(end)
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, link.ErrRemoved):
+	case errors.Is(cause, ErrRemoved):
 		return EndRemoved
-	case errors.Is(cause, link.ErrHost):
+	case errors.Is(cause, ErrHost):
 		return EndHost
-	case errors.Is(cause, link.ErrUnverified):
+	case errors.Is(cause, ErrUnverified):
 		return EndUnverified
-	case errors.Is(cause, link.ErrStale):
+	case errors.Is(cause, ErrStale):
 		return EndStale
 	}
 	return EndStopped
@@ -265,12 +260,12 @@ func (c *connection) refuse(outcome Outcome, text string) {
 	if err := c.client.SetDeadline(time.Now().Add(lingerTimeout)); err != nil {
 		return
 	}
-	if c.protocol == policy.Connect {
+	if c.protocol == Connect {
 		status, shown := response(outcome)
 		if shown == "" {
 			shown = clip(text)
 		}
-		if connectrequest.WriteError(c.client, status, shown) != nil {
+		if writeConnectError(c.client, status, shown) != nil {
 			return
 		}
 	} else if _, err := c.client.Write(alert(outcome)); err != nil {
@@ -278,7 +273,7 @@ func (c *connection) refuse(outcome Outcome, text string) {
 	}
 	// Closing a connection with unread bytes would discard the response.
 	if half, ok := c.client.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, c.client, clienthello.MaxSize)
+		_, _ = io.CopyN(io.Discard, c.client, maxClientHello)
 	}
 }
 

@@ -1,4 +1,4 @@
-package link_test
+package egress_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,17 +14,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
-	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
-
-func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 
 // sharedAdmin is that of all tests.
 var sharedAdmin = sync.OnceValues(intenttest.Open)
@@ -40,19 +35,19 @@ func admin(t testing.TB) *intenttest.Admin {
 	return a
 }
 
-func options(t *testing.T, source link.Source) link.Options {
+func options(t *testing.T, source egress.Source) egress.RegistryOptions {
 	t.Helper()
-	p, err := policy.New([]string{"quay.io"}, []uint16{443})
+	p, err := egress.NewPolicy([]string{"quay.io"}, []uint16{443})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return link.Options{Source: source, Policy: p, Intents: admin(t).Verifier, Keys: admin(t).Signer.Ring, ConnectionsPerLink: 2, NewPerSecond: 100, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry()}
+	return egress.RegistryOptions{Source: source, Policy: p, Intents: admin(t).Verifier, Keys: admin(t).Signer.Ring, ConnectionsPerLink: 2, NewPerSecond: 100, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry()}
 }
 
-// start runs a registry until the test ends.
-func start(t *testing.T, source link.Source) *link.Registry {
+// startRegistry runs a registry until the test ends.
+func startRegistry(t *testing.T, source egress.Source) *egress.Registry {
 	t.Helper()
-	r := link.NewRegistry(options(t, source))
+	r := egress.NewRegistry(options(t, source))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.Run(ctx) }()
@@ -61,9 +56,9 @@ func start(t *testing.T, source link.Source) *link.Registry {
 }
 
 // open opens a connection as soon as the registry has the link.
-func open(t *testing.T, r *link.Registry, id uint32) *link.Connection {
+func open(t *testing.T, r *egress.Registry, id uint32) *egress.Connection {
 	t.Helper()
-	var c *link.Connection
+	var c *egress.Connection
 	eventually.Soon(t, "the link is known", func() (err error) {
 		c, err = r.Open(t.Context(), id)
 		return err
@@ -85,24 +80,24 @@ func assign(t *testing.T, db *database.DB, id uint32, cluster, operation string,
 func TestChangesOfLinksEndConnections(t *testing.T) {
 	db, _ := databasetest.New(t)
 	assign(t, db, 7, "a", "one", "a.example")
-	replicas := []*link.Registry{start(t, db), start(t, db)}
+	replicas := []*egress.Registry{startRegistry(t, db), startRegistry(t, db)}
 	assign(t, db, 8, "b", "two", "a.example")
-	type connections struct{ region, cluster, other *link.Connection }
+	type connections struct{ region, cluster, other *egress.Connection }
 	var all []connections
 	for _, r := range replicas {
 		c := connections{open(t, r, 7), open(t, r, 7), open(t, r, 8)}
-		for host, each := range map[string]*link.Connection{"quay.io": c.region, "a.example": c.cluster, "A.example.": c.other} {
-			if _, reason := each.Decide(policy.Request{Host: host, Port: 443}); reason != policy.Permitted {
+		for host, each := range map[string]*egress.Connection{"quay.io": c.region, "a.example": c.cluster, "A.example.": c.other} {
+			if _, reason := each.Decide(egress.Request{Host: host, Port: 443}); reason != egress.Permitted {
 				t.Errorf("%s is %s", host, reason)
 			}
 		}
-		if c.region.Cluster != (link.Cluster{Link: 7, UID: "a", ResourceID: "/a", Generation: 1}) {
+		if c.region.Cluster != (egress.Cluster{Link: 7, UID: "a", ResourceID: "/a", Generation: 1}) {
 			t.Errorf("the connection belongs to %+v", c.region.Cluster)
 		}
-		if _, err := r.Open(t.Context(), 7); !errors.Is(err, link.ErrBusy) {
+		if _, err := r.Open(t.Context(), 7); !errors.Is(err, egress.ErrBusy) {
 			t.Errorf("a third connection: %v", err)
 		}
-		if _, err := r.Open(t.Context(), 9); !errors.Is(err, link.ErrUnknown) {
+		if _, err := r.Open(t.Context(), 9); !errors.Is(err, egress.ErrUnknown) {
 			t.Errorf("an unknown link: %v", err)
 		}
 		all = append(all, c)
@@ -110,7 +105,7 @@ func TestChangesOfLinksEndConnections(t *testing.T) {
 	assign(t, db, 7, "a", "three", "b.example")
 	for _, c := range all {
 		<-c.cluster.Context().Done()
-		if cause := context.Cause(c.cluster.Context()); !errors.Is(cause, link.ErrHost) || c.region.Context().Err() != nil {
+		if cause := context.Cause(c.cluster.Context()); !errors.Is(cause, egress.ErrHost) || c.region.Context().Err() != nil {
 			t.Errorf("a connection to a host that is no longer permitted ended with %v, the other one with %v", cause, c.region.Context().Err())
 		}
 		c.cluster.Close()
@@ -121,10 +116,10 @@ func TestChangesOfLinksEndConnections(t *testing.T) {
 	}
 	for i, c := range all {
 		<-c.region.Context().Done()
-		if cause := context.Cause(c.region.Context()); !errors.Is(cause, link.ErrRemoved) || c.other.Context().Err() != nil {
+		if cause := context.Cause(c.region.Context()); !errors.Is(cause, egress.ErrRemoved) || c.other.Context().Err() != nil {
 			t.Errorf("a connection of a removed link ended with %v, one of another link with %v", cause, c.other.Context().Err())
 		}
-		if _, err := replicas[i].Open(t.Context(), 7); !errors.Is(err, link.ErrUnknown) {
+		if _, err := replicas[i].Open(t.Context(), 7); !errors.Is(err, egress.ErrUnknown) {
 			t.Errorf("a removed link: %v", err)
 		}
 		c.region.Close()
@@ -172,11 +167,11 @@ func (s *source) TailEgressLinks(ctx context.Context, _ time.Time, options datab
 func TestStaleLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{documents: []database.EgressLinkDocument{admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "a"}), {LinkID: "zero", Generation: 1, ClusterUID: "b"}}, read: make(chan struct{})}
-		r := link.NewRegistry(options(t, s))
+		r := egress.NewRegistry(options(t, s))
 		if err := r.Ready(t.Context()); err == nil {
 			t.Error("ready before the first read")
 		}
-		if _, err := r.Open(t.Context(), 7); !errors.Is(err, link.ErrStale) {
+		if _, err := r.Open(t.Context(), 7); !errors.Is(err, egress.ErrStale) {
 			t.Errorf("before the first read: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -201,7 +196,7 @@ func TestStaleLinks(t *testing.T) {
 			second.Close()
 		}
 		time.Sleep(2 * time.Second)
-		if _, err := r.Open(t.Context(), 7); !errors.Is(err, link.ErrStale) || !errors.Is(context.Cause(c.Context()), link.ErrStale) {
+		if _, err := r.Open(t.Context(), 7); !errors.Is(err, egress.ErrStale) || !errors.Is(context.Cause(c.Context()), egress.ErrStale) {
 			t.Errorf("after the bound: %v, the connection: %v", err, context.Cause(c.Context()))
 		}
 		c.Close()
@@ -221,7 +216,7 @@ func TestListingIsRetried(t *testing.T) {
 	db, server := databasetest.New(t)
 	assign(t, db, 7, "a", "one")
 	remove := server.InjectFault(t, faults.Rule{Container: "EgressLinks", Operations: []string{"query"}, Status: http.StatusForbidden})
-	r := start(t, db)
+	r := startRegistry(t, db)
 	eventually.Soon(t, "the listing was tried", func() error {
 		if server.FaultCount() == 0 {
 			return errors.New("no request was refused")
@@ -229,7 +224,7 @@ func TestListingIsRetried(t *testing.T) {
 		return nil
 	})
 
-	if _, err := r.Open(t.Context(), 7); !errors.Is(err, link.ErrStale) || r.Ready(t.Context()) == nil {
+	if _, err := r.Open(t.Context(), 7); !errors.Is(err, egress.ErrStale) || r.Ready(t.Context()) == nil {
 		t.Errorf("without the links: %v", err)
 	}
 	remove()
@@ -240,13 +235,13 @@ func TestListingIsRetried(t *testing.T) {
 }
 
 // TestRateOfNewConnections checks that a link may open the connections of ten seconds at once, and then as many as its rate permits.
-func TestRateOfNewConnections(t *testing.T) {
+func TestRegistryLimitsRateOfNewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{documents: []database.EgressLinkDocument{admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "a"}),
 			admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "b"})}, read: make(chan struct{})}
 		o := options(t, s)
 		o.NewPerSecond = 3
-		r := link.NewRegistry(o)
+		r := egress.NewRegistry(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); r.Run(ctx) }()
@@ -254,7 +249,7 @@ func TestRateOfNewConnections(t *testing.T) {
 		opened := func(id uint32) (count int) {
 			for {
 				c, err := r.Open(t.Context(), id)
-				if errors.Is(err, link.ErrRate) && c != nil && c.Cluster.Link == id {
+				if errors.Is(err, egress.ErrRate) && c != nil && c.Cluster.Link == id {
 					return count
 				}
 				if err != nil {

@@ -1,5 +1,4 @@
-// Package echtest makes configurations with which TLS clients in tests use Encrypted Client Hello.
-package echtest
+package egress
 
 import (
 	"crypto/ecdh"
@@ -8,8 +7,9 @@ import (
 	"testing"
 )
 
-// ConfigList returns the ECHConfigList (RFC 9849) of a server with a public name, whose private key nobody has.
-func ConfigList(t testing.TB, publicName string) []byte {
+// ECHConfigList returns the ECHConfigList (RFC 9849) of a server with a public name, whose private key nobody has. Clients use
+// Encrypted Client Hello with it.
+func ECHConfigList(t testing.TB, publicName string) []byte {
 	t.Helper()
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {

@@ -1,4 +1,4 @@
-package server_test
+package egress_test
 
 import (
 	"bufio"
@@ -32,11 +32,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/clocktest"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/clienthello/echtest"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/link"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheader/proxyheadertest"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/server"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
@@ -159,7 +156,7 @@ type gateway struct {
 	links     *links
 	log       *log
 	metrics   *prometheus.Registry
-	addresses map[policy.Protocol]string
+	addresses map[egress.Protocol]string
 	// clock stands unless the test advances it.
 	clock clocktest.Clock
 	// closed is closed when the gateway accepts no more connections for the host in TLS.
@@ -184,11 +181,11 @@ func (l notedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// start starts a gateway with limits that nobody reaches, except those that are given. change changes the options of its registry; nil changes nothing.
-func start(t testing.TB, limits server.Limits, change func(*link.Options)) *gateway {
+// startGateway starts a gateway with limits that nobody reaches, except those that are given. change changes the options of its registry; nil changes nothing.
+func startGateway(t testing.TB, limits egress.Limits, change func(*egress.RegistryOptions)) *gateway {
 	t.Helper()
-	listeners := map[policy.Protocol]net.Listener{}
-	for _, protocol := range policy.Protocols() {
+	listeners := map[egress.Protocol]net.Listener{}
+	for _, protocol := range egress.Protocols() {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -199,18 +196,18 @@ func start(t testing.TB, limits server.Limits, change func(*link.Options)) *gate
 }
 
 // startAt is start with existing listeners.
-func startAt(t testing.TB, listeners map[policy.Protocol]net.Listener, limits server.Limits, change func(*link.Options)) *gateway {
+func startAt(t testing.TB, listeners map[egress.Protocol]net.Listener, limits egress.Limits, change func(*egress.RegistryOptions)) *gateway {
 	t.Helper()
-	g := &gateway{t: t, clock: clocktest.New(), closed: make(chan struct{}), log: &log{}, metrics: prometheus.NewRegistry(), addresses: map[policy.Protocol]string{}, names: map[string][]string{}, network: map[string]string{},
+	g := &gateway{t: t, clock: clocktest.New(), closed: make(chan struct{}), log: &log{}, metrics: prometheus.NewRegistry(), addresses: map[egress.Protocol]string{}, names: map[string][]string{}, network: map[string]string{},
 		links: &links{t: t, admin: intenttest.New(t), documents: map[string]database.EgressLinkDocument{}, changed: make(chan struct{})}}
 	logger := slog.New(slog.NewJSONHandler(g.log, nil))
-	p, err := policy.New([]string{"quay.example", "private.example", "unknown.example", "closed.example"}, []uint16{443, 8443})
+	p, err := egress.NewPolicy([]string{"quay.example", "private.example", "unknown.example", "closed.example"}, []uint16{443, 8443})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.links.set(database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "uid-a", ResourceID: "/subscriptions/s/clusters/a", Hosts: []string{"registry-a.example"}})
 	g.links.set(database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "uid-b", ResourceID: "/subscriptions/s/clusters/b"})
-	options := link.Options{Source: g.links, Intents: g.links.admin.Verifier, Keys: g.links.admin.Signer.Ring, Policy: p, ConnectionsPerLink: 5000, NewPerSecond: 1_000_000, Log: logger, Metrics: g.metrics}
+	options := egress.RegistryOptions{Source: g.links, Intents: g.links.admin.Verifier, Keys: g.links.admin.Signer.Ring, Policy: p, ConnectionsPerLink: 5000, NewPerSecond: 1_000_000, Log: logger, Metrics: g.metrics}
 	// Somebody has written the document of another link and has changed the cluster.
 	forged := g.links.admin.EgressLink(t, database.EgressLinkDocument{LinkID: "10", Generation: 1, ClusterUID: "uid-a", ResourceID: "/subscriptions/s/clusters/a"})
 	forged.ClusterUID = "uid-b"
@@ -218,7 +215,7 @@ func startAt(t testing.TB, listeners map[policy.Protocol]net.Listener, limits se
 	if change != nil {
 		change(&options)
 	}
-	registry := link.NewRegistry(options)
+	registry := egress.NewRegistry(options)
 	if limits.Connections == 0 {
 		limits.Connections = 10000
 	}
@@ -228,11 +225,11 @@ func startAt(t testing.TB, listeners map[policy.Protocol]net.Listener, limits se
 	if limits.Idle == 0 {
 		limits.Idle = time.Hour
 	}
-	s := server.New(server.Options{Links: registry, Limits: limits, Clock: g.clock, Metrics: g.metrics, Log: logger, Dialer: publicaddress.Dialer{Lookup: g.lookup, Dial: g.dial}})
+	s := egress.NewServer(egress.ServerOptions{Links: registry, Limits: limits, Clock: g.clock, Metrics: g.metrics, Log: logger, Dialer: publicaddress.Dialer{Lookup: g.lookup, Dial: g.dial}})
 	for protocol, listener := range listeners {
 		g.addresses[protocol] = listener.Addr().String()
 	}
-	listeners[policy.SNI] = notedListener{listeners[policy.SNI], sync.OnceFunc(func() { close(g.closed) })}
+	listeners[egress.SNI] = notedListener{listeners[egress.SNI], sync.OnceFunc(func() { close(g.closed) })}
 	following, endFollowing := context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -289,7 +286,7 @@ func (g *gateway) serve(host, address string, port int, target string) {
 }
 
 // connect connects to the gateway as the private endpoint of a link.
-func (g *gateway) connect(protocol policy.Protocol, id uint32) (net.Conn, error) {
+func (g *gateway) connect(protocol egress.Protocol, id uint32) (net.Conn, error) {
 	connection, err := net.Dial("tcp", g.addresses[protocol])
 	if err == nil {
 		g.t.Cleanup(func() { _ = connection.Close() })
@@ -301,7 +298,7 @@ func (g *gateway) connect(protocol policy.Protocol, id uint32) (net.Conn, error)
 // tunnel opens a tunnel with CONNECT.
 func (g *gateway) tunnel(id uint32, target string) (net.Conn, *http.Response) {
 	g.t.Helper()
-	connection, err := g.connect(policy.Connect, id)
+	connection, err := g.connect(egress.Connect, id)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -333,7 +330,7 @@ func (g *gateway) awaitRecords(message string, n int) []map[string]any {
 	return found
 }
 
-func (g *gateway) counted(protocol policy.Protocol, outcome server.Outcome) float64 {
+func (g *gateway) counted(protocol egress.Protocol, outcome egress.Outcome) float64 {
 	g.t.Helper()
 	families, err := g.metrics.Gather()
 	if err != nil {
@@ -389,9 +386,9 @@ func echo(t testing.TB) string {
 }
 
 // get requests a page with a client whose connections begin with the PROXY header of a link.
-func (g *gateway) get(protocol policy.Protocol, id uint32, target string, config *tls.Config) (string, error) {
+func (g *gateway) get(protocol egress.Protocol, id uint32, target string, config *tls.Config) (string, error) {
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return g.connect(protocol, id) }}
-	if protocol == policy.Connect {
+	if protocol == egress.Connect {
 		transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "gateway.example"})
 	}
 	response, err := (&http.Client{Transport: transport}).Get(target)
@@ -406,9 +403,9 @@ func (g *gateway) get(protocol policy.Protocol, id uint32, target string, config
 // TestHTTPSClientsReachPermittedHosts sends requests of a real HTTPS client through both protocols. TLS is between the client and the host, and
 // each connection has two access records.
 func TestHTTPSClientsReachPermittedHosts(t *testing.T) {
-	for _, protocol := range policy.Protocols() {
+	for _, protocol := range egress.Protocols() {
 		t.Run(string(protocol), func(t *testing.T) {
-			g := start(t, server.Limits{}, nil)
+			g := startGateway(t, egress.Limits{}, nil)
 			target, config := website(t)
 			config.ServerName = "" // that of the URL
 			// The certificate of httptest is for example.com.
@@ -432,7 +429,7 @@ func TestHTTPSClientsReachPermittedHosts(t *testing.T) {
 					}
 				}
 			}
-			if closed[logkey.Reason] != string(server.EndClosed) || closed[logkey.Sent].(float64) < 500 || closed[logkey.Received].(float64) < 500 {
+			if closed[logkey.Reason] != string(egress.EndClosed) || closed[logkey.Sent].(float64) < 500 || closed[logkey.Received].(float64) < 500 {
 				t.Errorf("the connection ended with %v", closed)
 			}
 			if _, err := g.get(protocol, 8, "https://www.example.com/page", config); err == nil {
@@ -444,7 +441,7 @@ func TestHTTPSClientsReachPermittedHosts(t *testing.T) {
 
 // TestRefusals sends what the gateway refuses. Nothing reaches a host.
 func TestRefusals(t *testing.T) {
-	g := start(t, server.Limits{}, nil)
+	g := startGateway(t, egress.Limits{}, nil)
 	target, config := website(t)
 	reached := 0
 	counting, err := net.Listen("tcp", "127.0.0.1:0")
@@ -472,36 +469,36 @@ func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		link    uint32
 		host    string
-		outcome server.Outcome
+		outcome egress.Outcome
 		alert   string
 		ech     bool
 	}{
-		"encrypted hello":         {7, "quay.example", server.Outcome(policy.EncryptedHello), "access denied", true},
-		"another host":            {7, "evil.example", server.Outcome(policy.Host), "access denied", false},
-		"host of another cluster": {8, "registry-a.example", server.Outcome(policy.Host), "access denied", false},
-		"unknown link":            {99, "quay.example", server.Outcome(policy.UnknownLink), "access denied", false},
-		"unverified link":         {10, "quay.example", server.UnverifiedLink, "access denied", false},
-		"no name":                 {7, "", server.Outcome(policy.MissingName), "access denied", false},
-		"address":                 {7, "127.0.0.1", server.Outcome(policy.MissingName), "access denied", false},
-		"private addresses only":  {7, "private.example", server.Address, "access denied", false},
-		"unresolved":              {7, "unknown.example", server.Unresolved, "internal error", false},
-		"unreachable":             {7, "closed.example", server.Unreachable, "internal error", false},
+		"encrypted hello":         {7, "quay.example", egress.Outcome(egress.EncryptedHello), "access denied", true},
+		"another host":            {7, "evil.example", egress.Outcome(egress.Host), "access denied", false},
+		"host of another cluster": {8, "registry-a.example", egress.Outcome(egress.Host), "access denied", false},
+		"unknown link":            {99, "quay.example", egress.Outcome(egress.UnknownLink), "access denied", false},
+		"unverified link":         {10, "quay.example", egress.UnverifiedLink, "access denied", false},
+		"no name":                 {7, "", egress.Outcome(egress.MissingName), "access denied", false},
+		"address":                 {7, "127.0.0.1", egress.Outcome(egress.MissingName), "access denied", false},
+		"private addresses only":  {7, "private.example", egress.Address, "access denied", false},
+		"unresolved":              {7, "unknown.example", egress.Unresolved, "internal error", false},
+		"unreachable":             {7, "closed.example", egress.Unreachable, "internal error", false},
 	} {
-		before := g.counted(policy.SNI, tc.outcome)
-		connection, err := g.connect(policy.SNI, tc.link)
+		before := g.counted(egress.SNI, tc.outcome)
+		connection, err := g.connect(egress.SNI, tc.link)
 		if err != nil {
 			t.Fatal(err)
 		}
 		client := config.Clone()
 		client.ServerName, client.InsecureSkipVerify = tc.host, true
 		if tc.ech {
-			client.MinVersion, client.EncryptedClientHelloConfigList = tls.VersionTLS13, echtest.ConfigList(t, "quay.example")
+			client.MinVersion, client.EncryptedClientHelloConfigList = tls.VersionTLS13, egress.ECHConfigList(t, "quay.example")
 		}
 		err = tls.Client(connection, client).Handshake()
 		if err == nil || !strings.Contains(err.Error(), tc.alert) {
 			t.Errorf("SNI, %s: %v, want the alert %q", name, err, tc.alert)
 		}
-		if got := g.counted(policy.SNI, tc.outcome); got != before+1 {
+		if got := g.counted(egress.SNI, tc.outcome); got != before+1 {
 			t.Errorf("SNI, %s: %v connections with the outcome %s, want %v", name, got, tc.outcome, before+1)
 		}
 	}
@@ -509,22 +506,22 @@ func TestRefusals(t *testing.T) {
 		link    uint32
 		target  string
 		status  int
-		outcome server.Outcome
+		outcome egress.Outcome
 	}{
-		"another host":   {7, "evil.example:443", 403, server.Outcome(policy.Host)},
-		"unknown link":   {99, "quay.example:443", 403, server.Outcome(policy.UnknownLink)},
-		"unverified":     {10, "quay.example:443", 403, server.UnverifiedLink},
-		"another port":   {7, "quay.example:22", 403, server.Outcome(policy.Port)},
-		"address":        {7, "127.0.0.1:443", 403, server.Outcome(policy.InvalidName)},
-		"IPv6":           {7, "[::1]:443", 403, server.Outcome(policy.InvalidName)},
-		"octal address":  {7, "0177.0.0.1:443", 403, server.Outcome(policy.InvalidName)},
-		"private":        {7, "private.example:443", 403, server.Address},
-		"unresolved":     {7, "unknown.example:443", 502, server.Unresolved},
-		"unreachable":    {7, "closed.example:443", 502, server.Unreachable},
-		"no port":        {7, "quay.example", 400, server.Malformed},
-		"with a request": {7, "quay.example:443 HTTP/1.1\r\nContent-Length: 5", 400, server.Malformed},
+		"another host":   {7, "evil.example:443", 403, egress.Outcome(egress.Host)},
+		"unknown link":   {99, "quay.example:443", 403, egress.Outcome(egress.UnknownLink)},
+		"unverified":     {10, "quay.example:443", 403, egress.UnverifiedLink},
+		"another port":   {7, "quay.example:22", 403, egress.Outcome(egress.Port)},
+		"address":        {7, "127.0.0.1:443", 403, egress.Outcome(egress.InvalidName)},
+		"IPv6":           {7, "[::1]:443", 403, egress.Outcome(egress.InvalidName)},
+		"octal address":  {7, "0177.0.0.1:443", 403, egress.Outcome(egress.InvalidName)},
+		"private":        {7, "private.example:443", 403, egress.Address},
+		"unresolved":     {7, "unknown.example:443", 502, egress.Unresolved},
+		"unreachable":    {7, "closed.example:443", 502, egress.Unreachable},
+		"no port":        {7, "quay.example", 400, egress.Malformed},
+		"with a request": {7, "quay.example:443 HTTP/1.1\r\nContent-Length: 5", 400, egress.Malformed},
 	} {
-		before := g.counted(policy.Connect, tc.outcome)
+		before := g.counted(egress.Connect, tc.outcome)
 		_, response := g.tunnel(tc.link, tc.target)
 		if response.StatusCode != tc.status {
 			t.Errorf("CONNECT, %s: %s, want %d", name, response.Status, tc.status)
@@ -532,24 +529,24 @@ func TestRefusals(t *testing.T) {
 		if body, _ := io.ReadAll(response.Body); bytes.Contains(body, []byte("10.0.0.1")) || bytes.Contains(body, []byte("20.50.2.9")) {
 			t.Errorf("CONNECT, %s: the response has an address: %q", name, body)
 		}
-		if got := g.counted(policy.Connect, tc.outcome); got != before+1 {
+		if got := g.counted(egress.Connect, tc.outcome); got != before+1 {
 			t.Errorf("CONNECT, %s: %v connections with the outcome %s, want %v", name, got, tc.outcome, before+1)
 		}
 	}
 	for name, tc := range map[string]struct {
 		text    []byte
-		outcome server.Outcome
+		outcome egress.Outcome
 	}{
-		"no header":               {[]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00\x00"), server.NoLink},
-		"version 1":               {[]byte("PROXY TCP4 10.0.0.4 10.0.0.9 41000 443\r\n"), server.NoLink},
-		"without a link":          {[]byte("\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a\x21\x11\x00\x0c\x0a\x00\x00\x04\x0a\x00\x00\x09\x01\xbb\x01\xbb"), server.NoLink},
-		"health check of a proxy": {[]byte("\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a\x20\x00\x00\x00"), server.Local},
-		"HTTP in place of TLS":    {append(proxyheadertest.Link(t, 7), "GET / HTTP/1.1\r\n\r\n"...), server.Malformed},
-		"two headers":             {append(proxyheadertest.Link(t, 7), proxyheadertest.Link(t, 8)...), server.Malformed},
-		"large hello":             {append(proxyheadertest.Link(t, 7), bytes.Repeat([]byte("\x16\x03\x01\x00\x01\x01"), 4000)...), server.Malformed},
+		"no header":               {[]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00\x00"), egress.NoLink},
+		"version 1":               {[]byte("PROXY TCP4 10.0.0.4 10.0.0.9 41000 443\r\n"), egress.NoLink},
+		"without a link":          {[]byte("\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a\x21\x11\x00\x0c\x0a\x00\x00\x04\x0a\x00\x00\x09\x01\xbb\x01\xbb"), egress.NoLink},
+		"health check of a proxy": {[]byte("\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a\x20\x00\x00\x00"), egress.Local},
+		"HTTP in place of TLS":    {append(proxyheadertest.Link(t, 7), "GET / HTTP/1.1\r\n\r\n"...), egress.Malformed},
+		"two headers":             {append(proxyheadertest.Link(t, 7), proxyheadertest.Link(t, 8)...), egress.Malformed},
+		"large hello":             {append(proxyheadertest.Link(t, 7), bytes.Repeat([]byte("\x16\x03\x01\x00\x01\x01"), 4000)...), egress.Malformed},
 	} {
-		before := g.counted(policy.SNI, tc.outcome)
-		connection, err := net.Dial("tcp", g.addresses[policy.SNI])
+		before := g.counted(egress.SNI, tc.outcome)
+		connection, err := net.Dial("tcp", g.addresses[egress.SNI])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -559,7 +556,7 @@ func TestRefusals(t *testing.T) {
 		_, _ = io.Copy(io.Discard, connection) // until the gateway closes it
 		_ = connection.Close()
 		eventually.Soon(t, name+" is counted", func() error {
-			if got := g.counted(policy.SNI, tc.outcome); got != before+1 {
+			if got := g.counted(egress.SNI, tc.outcome); got != before+1 {
 				return fmt.Errorf("%v connections with the outcome %s, want %v", got, tc.outcome, before+1)
 			}
 			return nil
@@ -621,7 +618,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clients := newPipes()
-				g := startAt(t, map[policy.Protocol]net.Listener{policy.SNI: clients}, server.Limits{Handshake: limit}, nil)
+				g := startAt(t, map[egress.Protocol]net.Listener{egress.SNI: clients}, egress.Limits{Handshake: limit}, nil)
 				text := proxyheadertest.Link(t, 7)
 				if begin != nil {
 					text = append([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), make([]byte, 400)...)
@@ -646,7 +643,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 				if closed != limit {
 					t.Errorf("the connection was closed after %s, want %s", closed, limit)
 				}
-				if got := g.counted(policy.SNI, server.Timeout); got != 1 {
+				if got := g.counted(egress.SNI, egress.Timeout); got != 1 {
 					t.Errorf("%v connections have timed out", got)
 				}
 			})
@@ -656,7 +653,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 
 // TestEndOfOneDirectionIsForwarded ends the client's direction. The host reads everything and responds after that.
 func TestEndOfOneDirectionIsForwarded(t *testing.T) {
-	g := start(t, server.Limits{}, nil)
+	g := startGateway(t, egress.Limits{}, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -694,14 +691,14 @@ func TestEndOfOneDirectionIsForwarded(t *testing.T) {
 		t.Error(err)
 	}
 	record := g.awaitRecords("egress connection closed", 1)[0]
-	if record[logkey.Sent] != 100000.0 || record[logkey.Received] != 15.0 || record[logkey.Reason] != string(server.EndClosed) {
+	if record[logkey.Sent] != 100000.0 || record[logkey.Received] != 15.0 || record[logkey.Reason] != string(egress.EndClosed) {
 		t.Errorf("the access record is %v", record)
 	}
 }
 
 // TestChangesCloseConnections removes a link, and a host of another one. Their connections are closed with the reason, and those beside them stay.
 func TestChangesCloseConnections(t *testing.T) {
-	g := start(t, server.Limits{}, nil)
+	g := startGateway(t, egress.Limits{}, nil)
 	target := echo(t)
 	g.serve("quay.example", "20.50.2.1", 443, target)
 	g.serve("registry-a.example", "20.50.2.2", 443, target)
@@ -721,7 +718,7 @@ func TestChangesCloseConnections(t *testing.T) {
 	for _, record := range g.awaitRecords("egress connection closed", 2) {
 		reasons[record[logkey.Link]] = record[logkey.Reason]
 	}
-	if diff := cmp.Diff(map[any]any{"7": string(server.EndHost), "8": string(server.EndRemoved)}, reasons); diff != "" {
+	if diff := cmp.Diff(map[any]any{"7": string(egress.EndHost), "8": string(egress.EndRemoved)}, reasons); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := stays.Write([]byte("x")); err != nil {
@@ -734,7 +731,7 @@ func TestChangesCloseConnections(t *testing.T) {
 
 // TestLimits reaches the limits of a link and of the gateway.
 func TestLimits(t *testing.T) {
-	g := start(t, server.Limits{Connections: 3}, func(o *link.Options) { o.ConnectionsPerLink = 2 })
+	g := startGateway(t, egress.Limits{Connections: 3}, func(o *egress.RegistryOptions) { o.ConnectionsPerLink = 2 })
 	g.serve("quay.example", "20.50.2.1", 443, echo(t))
 	for range 2 {
 		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusOK {
@@ -746,7 +743,7 @@ func TestLimits(t *testing.T) {
 	}
 	var last net.Conn
 	eventually.Soon(t, "another link has a connection", func() error {
-		connection, err := g.connect(policy.Connect, 8)
+		connection, err := g.connect(egress.Connect, 8)
 		if err != nil {
 			return err
 		}
@@ -758,12 +755,12 @@ func TestLimits(t *testing.T) {
 		return err
 	})
 
-	over, err := g.connect(policy.Connect, 8)
+	over, err := g.connect(egress.Connect, 8)
 	if err == nil {
 		_, err = over.Read(make([]byte, 1))
 	}
-	if err == nil || g.counted(policy.Connect, server.Busy) == 0 || g.counted(policy.Connect, server.BusyLink) != 1 {
-		t.Errorf("beyond the limit of all: %v, busy %v, busy link %v", err, g.counted(policy.Connect, server.Busy), g.counted(policy.Connect, server.BusyLink))
+	if err == nil || g.counted(egress.Connect, egress.Busy) == 0 || g.counted(egress.Connect, egress.BusyLink) != 1 {
+		t.Errorf("beyond the limit of all: %v, busy %v, busy link %v", err, g.counted(egress.Connect, egress.Busy), g.counted(egress.Connect, egress.BusyLink))
 	}
 	_ = last.Close()
 }
@@ -771,7 +768,7 @@ func TestLimits(t *testing.T) {
 // TestRateOfNewConnections opens more connections of a link than its rate permits. Open ones and other links are not affected.
 func TestRateOfNewConnections(t *testing.T) {
 	now := time.Now() // the link saves up nothing while the clock stands
-	g := start(t, server.Limits{}, func(o *link.Options) { o.NewPerSecond, o.Now = 1, func() time.Time { return now } })
+	g := startGateway(t, egress.Limits{}, func(o *egress.RegistryOptions) { o.NewPerSecond, o.Now = 1, func() time.Time { return now } })
 	g.serve("quay.example", "20.50.2.1", 443, echo(t))
 	first, response := g.tunnel(7, "quay.example:443")
 	if response.StatusCode != http.StatusOK {
@@ -783,7 +780,7 @@ func TestRateOfNewConnections(t *testing.T) {
 			refused++
 		}
 	}
-	if counted := g.counted(policy.Connect, server.RateLink); refused != 1 || counted != 1 {
+	if counted := g.counted(egress.Connect, egress.RateLink); refused != 1 || counted != 1 {
 		t.Errorf("of 11 connections, %d were refused, and %v are counted", refused, counted)
 	}
 	if _, err := first.Write([]byte("x")); err != nil {
@@ -813,7 +810,7 @@ func TestStoppedUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := start(t, server.Limits{Idle: 300 * time.Millisecond}, nil)
+	g := startGateway(t, egress.Limits{Idle: 300 * time.Millisecond}, nil)
 	g.serve("quay.example", "20.50.2.1", 443, strings.TrimSpace(address))
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -826,7 +823,7 @@ func TestStoppedUpstream(t *testing.T) {
 	for err == nil {
 		_, err = connection.Write(make([]byte, 1<<20)) // until the gateway closes the connection
 	}
-	if record := g.awaitRecords("egress connection closed", 1)[0]; record[logkey.Reason] != string(server.EndIdle) {
+	if record := g.awaitRecords("egress connection closed", 1)[0]; record[logkey.Reason] != string(egress.EndIdle) {
 		t.Errorf("the connection ended with %v", record)
 	}
 }
@@ -836,13 +833,13 @@ func TestDrain(t *testing.T) {
 	const drain = time.Minute
 	for name, tc := range map[string]struct {
 		finish bool
-		want   server.End
-	}{"client ends": {true, server.EndClosed}, "time is over": {false, server.EndStopped}} {
+		want   egress.End
+	}{"client ends": {true, egress.EndClosed}, "time is over": {false, egress.EndStopped}} {
 		t.Run(name, func(t *testing.T) {
-			g := start(t, server.Limits{Drain: drain}, nil)
+			g := startGateway(t, egress.Limits{Drain: drain}, nil)
 			g.serve("quay.example", "20.50.2.1", 443, echo(t))
 			connection, _ := g.tunnel(7, "quay.example:443")
-			waiting, err := g.connect(policy.SNI, 7) // has not named a host
+			waiting, err := g.connect(egress.SNI, 7) // has not named a host
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -875,7 +872,7 @@ func TestDrain(t *testing.T) {
 
 // TestRefusalRecordsAreBounded refuses more connections of a link than have access records. All are counted, and another link has its own.
 func TestRefusalRecordsAreBounded(t *testing.T) {
-	g := start(t, server.Limits{}, nil)
+	g := startGateway(t, egress.Limits{}, nil)
 	const many = 300
 	for range many {
 		if _, response := g.tunnel(7, "evil.example:443"); response.StatusCode != http.StatusForbidden {
@@ -888,7 +885,7 @@ func TestRefusalRecordsAreBounded(t *testing.T) {
 	for _, record := range records {
 		links[record[logkey.Link]]++
 	}
-	if links["7"] != 100 || links["8"] != 1 || g.counted(policy.Connect, server.Outcome(policy.Host)) != many+1 {
+	if links["7"] != 100 || links["8"] != 1 || g.counted(egress.Connect, egress.Outcome(egress.Host)) != many+1 {
 		t.Errorf("%d refused connections have %v records", many, links)
 	}
 }
@@ -901,7 +898,7 @@ func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < 4*many+500 {
 		t.Skipf("%d descriptors are too few", limit.Cur)
 	}
-	g := start(t, server.Limits{}, nil)
+	g := startGateway(t, egress.Limits{}, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -959,7 +956,7 @@ func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
 // BenchmarkThroughput compares a gateway with a direct connection in the same run: the metric ratio is the time through the gateway divided by that
 // of a direct connection.
 func BenchmarkThroughput(b *testing.B) {
-	g := start(b, server.Limits{}, nil)
+	g := startGateway(b, egress.Limits{}, nil)
 	target := echo(b)
 	g.serve("quay.example", "20.50.2.1", 443, target)
 	const size = 1 << 20
@@ -992,7 +989,7 @@ func BenchmarkThroughput(b *testing.B) {
 
 // BenchmarkConnect compares the time of a new connection with one exchanged byte.
 func BenchmarkConnect(b *testing.B) {
-	g := start(b, server.Limits{}, nil)
+	g := startGateway(b, egress.Limits{}, nil)
 	target := echo(b)
 	g.serve("quay.example", "20.50.2.1", 443, target)
 	exchange := func(connection net.Conn) {

@@ -1,4 +1,4 @@
-package link
+package egress
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/policy"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
@@ -34,7 +33,7 @@ type scene struct {
 func newScene(t testing.TB) *scene {
 	t.Helper()
 	admin, log, now := intenttest.New(t), &logtest.Log{}, time.Now().UTC()
-	p, err := policy.New([]string{"quay.io"}, []uint16{443})
+	p, err := NewPolicy([]string{"quay.io"}, []uint16{443})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func newScene(t testing.TB) *scene {
 		original: admin.EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 2, ClusterUID: "a", ResourceID: "/a", Hosts: []string{"a.example"}, RequestTime: now.Add(-24 * time.Hour)}),
 		other:    admin.EgressLink(t, database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "b", ResourceID: "/b", Hosts: []string{"b.example"}}),
 	}
-	s.Registry = NewRegistry(Options{Policy: p, Intents: admin.Verifier, Keys: admin.Signer.Ring, ConnectionsPerLink: 100, NewPerSecond: 1000, Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: prometheus.NewRegistry()})
+	s.Registry = NewRegistry(RegistryOptions{Policy: p, Intents: admin.Verifier, Keys: admin.Signer.Ring, ConnectionsPerLink: 100, NewPerSecond: 1000, Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: prometheus.NewRegistry()})
 	s.noteRead()
 	t.Cleanup(func() { s.stale.Stop() })
 	s.set(t.Context(), &s.other)
@@ -64,7 +63,7 @@ func (s *scene) permits(t testing.TB, id uint32) (permitted string, c *Connectio
 	}
 	permitted = c.Cluster.UID + c.Cluster.ResourceID
 	for _, host := range []string{"a.example", "b.example", "rewritten", "z.example"} {
-		if _, reason := s.options.Policy.Decide(&c.entry.document, policy.Request{Host: host, Port: 443}); reason == policy.Permitted {
+		if _, reason := s.options.Policy.Decide(&c.entry.document, Request{Host: host, Port: 443}); reason == Permitted {
 			permitted += " " + host
 		}
 	}
