@@ -1,4 +1,4 @@
-package mqttlink_test
+package conformance
 
 import (
 	"context"
