@@ -72,7 +72,11 @@ func TestDay2Operations(t *testing.T) {
 	d.step("labels and taints", func() {
 		d.patch(steady, map[string]any{"labels": []any{map[string]any{"key": "example.com/tier", "value": "front"}},
 			"taints": []any{map[string]any{"key": "example.com/tier", "value": "front", "effect": "PreferNoSchedule"}}})
-		hosted.await(ctx, "nodes -l example.com/tier=front", `{.items[*].spec.taints[?(@.key=="example.com/tier")].effect}`, equals("PreferNoSchedule"))
+		host.await(ctx, "nodepools", `{.items[*].spec.nodeLabels}`, func(text string) bool { return strings.Contains(text, `"example.com/tier":"front"`) })
+		// A running node keeps its labels. The upgrade below replaces it.
+		if labelled := hosted.get(ctx, "nodes -l example.com/tier=front", `{.items[*].metadata.name}`); labelled != "" {
+			t.Errorf("the change reached the running nodes %s", labelled)
+		}
 	})
 	d.step("upgrade of the control plane by a minor version", func() {
 		d.upgradeByComponents(host, "4.22")
@@ -92,6 +96,7 @@ func TestDay2Operations(t *testing.T) {
 		host.await(ctx, "nodepools", `{.items[*].status.version}`, words(2, equals(after)))
 		hosted.await(ctx, "nodes", `{.items[*].status.nodeInfo.kubeletVersion}`, words(3, func(v string) bool { return strings.HasPrefix(v, "v1.35.") }))
 		hosted.await(ctx, "nodes", readyStatus, words(3, equals("True")))
+		hosted.await(ctx, "nodes -l example.com/tier=front", `{.items[*].spec.taints[?(@.key=="example.com/tier")].effect}`, equals("PreferNoSchedule"))
 	})
 	d.step("rotation of the key that encrypts etcd", func() {
 		d.patch(id, map[string]any{"etcd": map[string]any{"dataEncryption": map[string]any{"customerManaged": map[string]any{

@@ -145,8 +145,8 @@ func hostedPod(name, node, cpu string) *corev1.Pod {
 }
 
 // TestNodePoolLifecycle watches the nodes of a pool with a client of the hosted API server while the pool is scaled
-// down with a drain that a disruption budget delays, relabelled in place, replaced with another machine size, repaired,
-// and autoscaled by pods.
+// down with a drain that a disruption budget delays, relabelled, replaced with another machine size, repaired, and autoscaled by
+// pods.
 func TestNodePoolLifecycle(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
@@ -202,20 +202,23 @@ func TestNodePoolLifecycle(t *testing.T) {
 		t.Errorf("pods: %v, %v", pods.Items, err)
 	}
 
-	// Labels and taints change in place.
+	// Changed labels and taints reach new nodes only.
 	s.setPool(t, map[string]any{"team": "b"}, "spec", "nodeLabels")
 	unstructured.RemoveNestedField(s.pool.Object, "spec", "taints")
 	s.apply(t, s.pool)
-	eventually.Soon(t, "the node has the new labels and no taints", func() error {
-		nodes, err := watched.usable(1)
-		if err != nil {
-			return err
+	s.waitPool(t, func(pool *hyperv1.NodePool) error {
+		for _, c := range pool.Status.Conditions {
+			if c.Type == hyperv1.NodePoolUpdatingVersionConditionType && c.ObservedGeneration == pool.Generation && pool.Spec.NodeLabels["team"] == "b" {
+				return nil
+			}
 		}
-		if n := nodes[0]; n.Name != kept.Name || n.Labels["team"] != "b" || len(n.Spec.Taints) != 0 {
-			return fmt.Errorf("node %s has labels %v, taints %v", n.Name, n.Labels, n.Spec.Taints)
-		}
-		return nil
+		return fmt.Errorf("the runtime has not acted on generation %d: %v", pool.Generation, pool.Status.Conditions)
 	})
+	if n, err := hosted.CoreV1().Nodes().Get(t.Context(), kept.Name, metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	} else if n.Labels["team"] != "a" || len(n.Spec.Taints) != 1 {
+		t.Errorf("node %s has labels %v, taints %v; a running node keeps them", n.Name, n.Labels, n.Spec.Taints)
+	}
 
 	// Another machine size replaces the node, with one more node during the rollout.
 	if err := hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
@@ -228,6 +231,9 @@ func TestNodePoolLifecycle(t *testing.T) {
 	larger := watched.await(t, 1)[0]
 	if size := larger.Labels["node.kubernetes.io/instance-type"]; size != "Standard_D16s_v3" || watched.fewestUsable < 1 {
 		t.Errorf("the new node has size %s; the smallest number of usable nodes was %d", size, watched.fewestUsable)
+	}
+	if larger.Labels["team"] != "b" || len(larger.Spec.Taints) != 0 {
+		t.Errorf("the new node has labels %v, taints %v", larger.Labels, larger.Spec.Taints)
 	}
 
 	// A node whose kubelet stops reporting is replaced.

@@ -1,7 +1,6 @@
 package nodepool
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -37,9 +36,9 @@ type Node struct {
 	announce func(*corev1.NodeStatus)
 }
 
-// managedLabels is an annotation of a node with the labels that the pool has set, so that labels that are removed from
-// the pool are removed from the node, and labels that others have set remain.
-const managedLabels = "runtime.hcpmesh.io/pool-labels"
+// labelsSynced is HyperShift's annotation of a node that has received the labels and taints of its pool. A node receives them once, so
+// that changes of the pool reach new nodes only, and what others change on a node remains.
+const labelsSynced = "hypershift.openshift.io/labelsSynced"
 
 // apply changes object to the desired state, and reports whether metadata or spec, and whether the status, differ from
 // before. It keeps what others have set.
@@ -52,20 +51,21 @@ func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specCha
 	if object.Annotations == nil {
 		object.Annotations = map[string]string{}
 	}
-	var previous []string
-	_ = json.Unmarshal([]byte(object.Annotations[managedLabels]), &previous) // an invalid value counts as empty
-	for _, key := range previous {
-		delete(object.Labels, key)
+	if _, synced := object.Annotations[labelsSynced]; !synced {
+		object.Annotations[labelsSynced] = "true"
+		maps.Copy(object.Labels, n.Labels)
+		for _, taint := range n.Taints {
+			if !slices.ContainsFunc(object.Spec.Taints, func(existing corev1.Taint) bool { return existing.MatchTaint(&taint) }) {
+				object.Spec.Taints = append(object.Spec.Taints, taint)
+			}
+		}
 	}
-	names, _ := json.Marshal(slices.Sorted(maps.Keys(n.Labels))) // strings can always be encoded
-	object.Annotations[managedLabels] = string(names)
-	maps.Copy(object.Labels, n.Labels)
 	maps.Copy(object.Labels, n.WellKnownLabels(pool))
 	object.Labels["kubernetes.io/hostname"] = n.Name
 	if object.Spec.ProviderID == "" {
 		object.Spec.ProviderID = fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s", n.SubscriptionID, n.ResourceGroup, n.Name)
 	}
-	object.Spec.Taints = n.taints()
+	object.Spec.Taints = n.withStateTaints(object.Spec.Taints)
 	// A node that someone else has cordoned remains cordoned.
 	object.Spec.Unschedulable = object.Spec.Unschedulable || n.Cordoned
 	specChanged = !equality.Semantic.DeepEqual(before.ObjectMeta, object.ObjectMeta) || !equality.Semantic.DeepEqual(before.Spec, object.Spec)
@@ -74,9 +74,11 @@ func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specCha
 	return specChanged, !equality.Semantic.DeepEqual(before.Status, object.Status)
 }
 
-// taints returns the pool's taints and those that Kubernetes' controllers add to a node in this state.
-func (n *Node) taints() []corev1.Taint {
-	taints := slices.Clone(n.Taints)
+// withStateTaints returns taints with those that Kubernetes' controllers add to a node in this state, and without the others of theirs.
+func (n *Node) withStateTaints(taints []corev1.Taint) []corev1.Taint {
+	taints = slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeUnschedulable || taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady
+	})
 	if n.Cordoned {
 		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
