@@ -112,7 +112,12 @@ func (k *kubelet) attach(w http.ResponseWriter, r *http.Request) {
 }
 
 func (k *kubelet) forward(w http.ResponseWriter, r *http.Request) {
-	portforward.ServePortForward(w, r, k, r.PathValue("pod"), "", &portforward.V4Options{}, streamTimeout, streamTimeout, portforward.SupportedProtocols)
+	options, err := portforward.NewV4Options(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	portforward.ServePortForward(w, r, k, r.PathValue("pod"), "", options, streamTimeout, streamTimeout, portforward.SupportedProtocols)
 }
 
 // ExecInContainer implements the interface of kubelets. It ends the command when its connection ends.
@@ -124,14 +129,14 @@ func (k *kubelet) ExecInContainer(ctx context.Context, _ string, _ types.UID, _ 
 	if command.Stderr = io.Writer(out); errOut != nil {
 		command.Stderr = errOut
 	}
-	var feeding sync.WaitGroup
-	defer feeding.Wait()
+	var resizing sync.WaitGroup
+	defer resizing.Wait()
 	if in != nil {
 		pipe, err := command.StdinPipe()
 		if err != nil {
 			return err
 		}
-		feeding.Go(func() {
+		k.calls.Go(func() { // a WebSocket of v4.channel.k8s.io has no end of the input: it ends with the connection, after the command
 			_, err := io.Copy(pipe, in)
 			_ = pipe.Close()
 			if err != nil {
@@ -142,7 +147,7 @@ func (k *kubelet) ExecInContainer(ctx context.Context, _ string, _ types.UID, _ 
 	if resize != nil {
 		ended := make(chan struct{}) // the stream of sizes ends after the command
 		defer close(ended)
-		feeding.Go(func() {
+		resizing.Go(func() {
 			for {
 				select {
 				case <-ended:

@@ -3,10 +3,14 @@ package app
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +24,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	clientexec "k8s.io/client-go/util/exec"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
@@ -202,25 +209,74 @@ func TestUnrecordableMessageEndsCommand(t *testing.T) {
 	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
 	for name, message := range map[string]string{"a channel of the API server": "\x01x", "an unknown channel": "\x07x", "another encoding": "0eA=="} {
-		t.Run(name, func(t *testing.T) {
-			ended := make(chan error, 1)
-			r.handle(readOnce(remoteCommand, ended))
-			connection, _, err := g.webSocket(execPath, remoteCommand)
+		for _, protocol := range []string{remoteCommand, channels} {
+			t.Run(name+"/"+protocol[:2], func(t *testing.T) {
+				ended := make(chan error, 1)
+				r.handle(readOnce(protocol, ended))
+				connection, _, err := g.webSocket(execPath, protocol)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = connection.Close() }()
+				if err := connection.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+					t.Fatal(err)
+				}
+				var closed *websocket.CloseError
+				if _, _, err := connection.ReadMessage(); !errors.As(err, &closed) || !strings.Contains(closed.Text, "cannot be recorded") {
+					t.Errorf("the connection ended with %v", err)
+				}
+				if err := <-ended; !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+					t.Errorf("the API server got %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestOlderProtocolIsRecorded runs a command of a client that has only v4.channel.k8s.io. The API server is a node that shows output on the channel on which
+// v5.channel.k8s.io closes others, and that repeats whatever it gets. Neither side gets a message that the recording does not have.
+func TestOlderProtocolIsRecorded(t *testing.T) {
+	t.Parallel()
+	r, g, _ := readyAdmin(t, nil)
+	r.handle(func(w http.ResponseWriter, request *http.Request) {
+		upgrader := websocket.Upgrader{Subprotocols: []string{channels}}
+		server, err := upgrader.Upgrade(w, request, nil)
+		if err != nil {
+			return
+		}
+		defer func() { _ = server.Close() }()
+		for {
+			kind, content, err := server.ReadMessage()
 			if err != nil {
-				t.Fatal(err)
+				return
 			}
-			defer func() { _ = connection.Close() }()
-			if err := connection.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
-				t.Fatal(err)
+			for _, message := range []string{"\xffhidden", "\xff\x01", "", "\x01" + string(content)} {
+				if server.WriteMessage(kind, []byte(message)) != nil {
+					return
+				}
 			}
-			var closed *websocket.CloseError
-			if _, _, err := connection.ReadMessage(); !errors.As(err, &closed) || !strings.Contains(closed.Text, "cannot be recorded") {
-				t.Errorf("the connection ended with %v", err)
-			}
-			if err := <-ended; !websocket.IsCloseError(err, websocket.CloseGoingAway) {
-				t.Errorf("the API server got %v", err)
-			}
-		})
+		}
+	})
+	connection, _, err := g.webSocket(execPath, channels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range []string{"\xff\x00", "\xffhidden", "\xff", "", "\x04hidden", "\x00typed\n"} {
+		if err := connection.WriteMessage(websocket.BinaryMessage, []byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x01\x00typed\n" {
+		t.Errorf("the client got %q: %v", content, err)
+	}
+	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, content, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+		t.Errorf("the client got %q: %v", content, err)
+	}
+	if found := r.recordingsOf(aliceSession, 1)[0]; found.input != "typed\n" || found.output != "\x00typed\n" || !found.Complete || found.EndReason != "The client has closed the connection." {
+		t.Errorf("input %q, output %q, complete: %t, %s", found.input, found.output, found.Complete, found.EndReason)
 	}
 }
 
@@ -416,6 +472,67 @@ func TestKubectlIsRecorded(t *testing.T) {
 	for _, record := range r.trail.Records(t) {
 		if strings.Contains(fmt.Sprint(record), "printed") {
 			t.Errorf("the audit has a command: %+v", record)
+		}
+	}
+}
+
+// TestClientsWithOlderProtocol runs a command with a WebSocket client of client-go that offers one version, against a real API server and the implementation of
+// kubelets. Output and exit code arrive, and the recordings of both versions are the same. A port is forwarded with the older version, too.
+func TestClientsWithOlderProtocol(t *testing.T) {
+	t.Parallel()
+	const session, engineer = "a0000000-0000-4000-8000-0000000000f4", "older"
+	r := newHostedRegion(t)
+	r.listen = nil
+	r.cluster(nil)
+	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
+	r.runKubelet("older")
+	g := r.start()
+	g.await(session, database.AccessSessionReady)
+	pod := g.url + "/sessions/" + session + "/kas/api/v1/namespaces/default/pods/older"
+	versions := []string{remoteCommand, channels}
+	for _, version := range versions {
+		query := url.Values{"container": {"main"}, "command": {"sh", "-c", `read line; echo "shown: $line"; exit 7`}, "stdin": {"true"}, "stdout": {"true"}, "stderr": {"true"}}
+		executor, err := remotecommand.NewWebSocketExecutorForProtocols(&rest.Config{Host: g.url, BearerToken: engineer}, http.MethodGet, pod+"/exec?"+query.Encode(), version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown, failed bytes.Buffer
+		err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("typed\n"), Stdout: &shown, Stderr: &failed})
+		var exit clientexec.CodeExitError
+		if !errors.As(err, &exit) || exit.Code != 7 || shown.String() != "shown: typed\n" || failed.Len() != 0 {
+			t.Errorf("%s: %q, %q: %v", version, &shown, &failed, err)
+		}
+	}
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "behind the pod") }))
+	defer target.Close()
+	port := target.Listener.Addr().(*net.TCPAddr).Port
+	dialer := websocket.Dialer{Subprotocols: []string{channels}}
+	connection, _, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(pod, "http")+"/portforward?ports="+strconv.Itoa(port), http.Header{"Authorization": {"Bearer " + engineer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00GET / HTTP/1.0\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	var received []byte
+	for !bytes.Contains(received, []byte("behind the pod")) {
+		_, content, err := connection.ReadMessage()
+		if err != nil {
+			t.Fatalf("%q: %v", received, err)
+		}
+		if content[0] == 0 {
+			received = append(received, content[1:]...)
+		}
+	}
+	if want := binary.LittleEndian.AppendUint16(nil, uint16(port)); !bytes.HasPrefix(received, want) {
+		t.Errorf("the channel begins with %q, want %q", received[:2], want)
+	}
+
+	for i, found := range r.recordingsOf(session, len(versions)) {
+		if found.header.Title != `exec default/older -c main -- sh -c "read line; echo \"shown: $line\"; exit 7"` || found.input != "typed\n" || found.output != "shown: typed\n" || !found.Complete ||
+			!strings.Contains(strings.Join(found.markers, "\n"), `"ExitCode","message":"7"`) {
+			t.Errorf("%s: %s: input %q, output %q, markers %q, complete: %t", versions[i], found.header.Title, found.input, found.output, found.markers, found.Complete)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha1"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +30,7 @@ import (
 
 const (
 	remoteCommand = "v5.channel.k8s.io"
+	channels      = "v4.channel.k8s.io"
 	portForward   = "SPDY/3.1+portforward.k8s.io"
 	execPath      = alicePath + "/api/v1/namespaces/default/pods/a/exec?command=id"
 )
@@ -46,7 +50,7 @@ func readyAdmin(t *testing.T, change func(*Parts)) (*region, *gateway, *clusters
 	return r, g, c
 }
 
-// webSocket opens a WebSocket through the gateway.
+// webSocket opens a WebSocket through the gateway with one protocol.
 func (g *gateway) webSocket(path, protocol string, headers ...string) (*websocket.Conn, *http.Response, error) {
 	header := http.Header{"Authorization": {"Bearer alice"}}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -67,7 +71,7 @@ func echo(protocol string) http.HandlerFunc {
 		defer func() { _ = connection.Close() }()
 		for {
 			kind, content, err := connection.ReadMessage()
-			if err == nil && protocol == remoteCommand && len(content) > 0 {
+			if err == nil && protocol != portForward && len(content) > 0 {
 				content[0] = 1
 			}
 			if err != nil || connection.WriteMessage(kind, content) != nil {
@@ -185,7 +189,7 @@ func TestRefusalOfUpgradeIsReturned(t *testing.T) {
 			http.Redirect(w, r, "https://attacker.example.com/", http.StatusFound)
 		}, "redirects"},
 		"an endless response":        {func(w http.ResponseWriter, _ *http.Request) { writeForever(w) }, "does not respond"},
-		"another protocol":           {echo("v4.channel.k8s.io"), "does not respond"},
+		"another protocol":           {echo(channels), "does not respond"},
 		"no proof of the handshake":  {unproven, "does not respond"},
 		"success without an upgrade": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, ""},
 	} {
@@ -224,6 +228,75 @@ func unproven(w http.ResponseWriter, _ *http.Request) {
 	_ = connection.Close()
 }
 
+// answers completes the handshake of a WebSocket with a protocol, and further headers, whatever the client offers.
+func answers(protocol string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		connection, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		proof := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) // RFC 6455, section 4.2.2
+		_, _ = fmt.Fprintf(buffered, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: %s\r\nSec-WebSocket-Protocol: %s\r\n\r\n",
+			base64.StdEncoding.EncodeToString(proof[:]), protocol)
+		_ = buffered.Flush()
+		_ = connection.Close()
+	}
+}
+
+// TestResponseMatchesOffer completes handshakes with what the gateway has not offered: another version than the recording assumes, or compression. The client
+// does not get a WebSocket.
+func TestResponseMatchesOffer(t *testing.T) {
+	t.Parallel()
+	r, g, _ := readyAdmin(t, nil)
+	for offered, answer := range map[string]string{
+		remoteCommand: channels, channels: remoteCommand,
+		portForward: portForward + "\r\nSec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+	} {
+		path := execPath
+		if offered == portForward {
+			path = alicePath + "/api/v1/namespaces/default/pods/a/portforward"
+		}
+		r.handle(answers(answer))
+		connection, response, err := g.webSocket(path, offered)
+		if err == nil {
+			_ = connection.Close()
+		}
+		if err == nil || response == nil || response.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%q for %s: %v: %v", answer, offered, err, response)
+		}
+	}
+}
+
+// TestClientGetsProtocolOfAPIServer offers protocols in different forms. API server and client get the same one, which the recording assumes.
+func TestClientGetsProtocolOfAPIServer(t *testing.T) {
+	t.Parallel()
+	r, g, _ := readyAdmin(t, nil)
+	for want, offers := range map[string][][]string{
+		remoteCommand: {{remoteCommand}, {channels + ", " + remoteCommand}, {channels, remoteCommand}, {remoteCommand, channels}},
+		channels:      {{channels}, {"v3.channel.k8s.io, " + channels}, {"v3.channel.k8s.io", channels}},
+	} {
+		for _, offered := range offers {
+			before := len(r.arrived())
+			r.handle(echo(want))
+			upgrade := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
+			for _, protocol := range offered {
+				upgrade = append(upgrade, "Sec-WebSocket-Protocol", protocol)
+			}
+			response, err := g.open(t.Context(), http.MethodGet, "alice", execPath, "", upgrade...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if got := response.Header["Sec-Websocket-Protocol"]; response.StatusCode != http.StatusSwitchingProtocols || !slices.Equal(got, []string{want}) {
+				t.Errorf("%q: %d: the client has %q, want %q", offered, response.StatusCode, got, want)
+			}
+			if arrived := r.arrived()[before:]; len(arrived) != 1 || !slices.Equal(arrived[0].Header["Sec-Websocket-Protocol"], []string{want}) {
+				t.Errorf("%q: %d handshakes of the API server, want one with %q", offered, len(arrived), want)
+			}
+		}
+	}
+}
+
 // TestUpgradeEndsWithSession ends sessions in each possible way during a command and during port forwarding. Each WebSocket gets the
 // reason in a close frame, the API server's is closed too, and no byte follows.
 func TestUpgradeEndsWithSession(t *testing.T) {
@@ -251,7 +324,7 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 			r.cluster(func(c *clusterservicev1.Cluster) { c.DeleteTime = timestamppb.Now() })
 		}, "the cluster is being deleted"},
 	} {
-		for protocol, path := range map[string]string{remoteCommand: execPath, portForward: alicePath + "/api/v1/namespaces/default/pods/a/portforward"} {
+		for protocol, path := range map[string]string{remoteCommand: execPath, channels: execPath, portForward: alicePath + "/api/v1/namespaces/default/pods/a/portforward"} {
 			t.Run(name+"/"+protocol[:4], func(t *testing.T) {
 				t.Parallel()
 				r, g, c := readyAdmin(t, nil)
@@ -471,16 +544,18 @@ func TestAdminPolicy(t *testing.T) {
 		status       int
 		message      string
 	}{
-		"secrets":             {"GET", "/api/v1/secrets", nil, 200, ""},
-		"a deletion":          {"DELETE", "/api/v1/namespaces/default/pods/a", nil, 200, ""},
-		"a proxy":             {"POST", "/api/v1/namespaces/default/services/s/proxy/a/b", nil, 200, ""},
-		"metrics of a node":   {"GET", "/api/v1/nodes/n/proxy/metrics", nil, 200, ""},
-		"a path":              {"GET", "/debug/pprof/heap", nil, 200, ""},
-		"run on a node":       {"POST", "/api/v1/nodes/n/proxy/run/a/b/c?cmd=id", nil, 403, "only GET and HEAD of nodes/proxy"},
-		"exec on a node":      {"GET", "/api/v1/nodes/n/proxy/exec/a/b/c?command=id", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "for get of nodes/proxy"},
-		"another user":        {"GET", "/api/v1/pods", []string{"Impersonate-User", "system:admin"}, 403, "impersonation"},
-		"SPDY":                {"POST", "/api/v1/namespaces/default/pods/a/exec?command=id", []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}, 403, "does not forward upgrades to SPDY"},
-		"no upgrade":          {"GET", "/api/v1/namespaces/default/pods/a/attach", nil, 403, "only over a WebSocket"},
+		"secrets":           {"GET", "/api/v1/secrets", nil, 200, ""},
+		"a deletion":        {"DELETE", "/api/v1/namespaces/default/pods/a", nil, 200, ""},
+		"a proxy":           {"POST", "/api/v1/namespaces/default/services/s/proxy/a/b", nil, 200, ""},
+		"metrics of a node": {"GET", "/api/v1/nodes/n/proxy/metrics", nil, 200, ""},
+		"a path":            {"GET", "/debug/pprof/heap", nil, 200, ""},
+		"run on a node":     {"POST", "/api/v1/nodes/n/proxy/run/a/b/c?cmd=id", nil, 403, "only GET and HEAD of nodes/proxy"},
+		"exec on a node":    {"GET", "/api/v1/nodes/n/proxy/exec/a/b/c?command=id", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "for get of nodes/proxy"},
+		"another user":      {"GET", "/api/v1/pods", []string{"Impersonate-User", "system:admin"}, 403, "impersonation"},
+		"SPDY":              {"POST", "/api/v1/namespaces/default/pods/a/exec?command=id", []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}, 403, "does not forward upgrades to SPDY"},
+		"no upgrade":        {"GET", "/api/v1/namespaces/default/pods/a/attach", nil, 403, "only over a WebSocket"},
+		"an old protocol": {"GET", "/api/v1/namespaces/default/pods/a/exec?command=id", []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13",
+			"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol", "v3.channel.k8s.io"}, 403, "with the protocol v5.channel.k8s.io or v4.channel.k8s.io. Use kubectl 1.31 or later, or"},
 		"a WebSocket":         {"GET", "/api/v1/pods?watch=1", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "for watch of pods"},
 		"encoded exec":        {"GET", "/api/v1/namespaces/default/pods/a/%65xec?command=id", nil, 400, "encoded"},
 		"dots before exec":    {"GET", "/api/v1/namespaces/default/pods/a/log/../exec?command=id", nil, 400, `the part ".."`},

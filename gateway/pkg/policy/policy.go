@@ -94,7 +94,7 @@ func Parse(r *http.Request, encoded string) (*Request, error) {
 	parsed := &Request{IsResource: info.IsResourceRequest, Verb: info.Verb, Method: r.Method, Path: info.Path}
 	if info.IsResourceRequest {
 		parsed.Group, parsed.Resource, parsed.Subresource, parsed.Namespace, parsed.Name = info.APIGroup, info.Resource, info.Subresource, info.Namespace, info.Name
-		parsed.Follows = info.Verb == "watch" || info.Subresource == "log" && IsTrue(r.URL.Query().Get("follow")) || info.Subresource == proxies || parsed.protocol() != ""
+		parsed.Follows = info.Verb == "watch" || info.Subresource == "log" && IsTrue(r.URL.Query().Get("follow")) || info.Subresource == proxies || parsed.protocols() != nil
 		if len(info.Parts) > 3 && info.Subresource != proxies {
 			// API servers ignore further parts of some paths, and hand those of others to what serves the subresource.
 			return nil, invalid("The path has more parts than a subresource.")

@@ -122,6 +122,8 @@ func webSocket(target, protocols string) *http.Request {
 const (
 	execPath    = "/api/v1/namespaces/a/pods/b/exec?command=id"
 	forwardPath = "/api/v1/namespaces/a/pods/b/portforward"
+	// onlyCommands is the error for a client of a command without a protocol that is forwarded.
+	onlyCommands = "The session gateway forwards pods/exec only over a WebSocket with the protocol v5.channel.k8s.io or v4.channel.k8s.io. Use kubectl 1.31 or later, or a Kubernetes client that offers one of them."
 )
 
 func TestUpgradeDependsOnResource(t *testing.T) {
@@ -140,7 +142,7 @@ func TestUpgradeDependsOnResource(t *testing.T) {
 		"an extension":                {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Extensions", "permessage-deflate"), RemoteCommand, ""},
 		"keep-alive":                  {execPath, "v5.channel.k8s.io", set("Connection", "keep-alive, Upgrade"), RemoteCommand, ""},
 		"no upgrade":                  {"/api/v1/pods", "", func(r *http.Request) { r.Header = http.Header{} }, "", ""},
-		"a command without upgrade":   {execPath, "", func(r *http.Request) { r.Header = http.Header{} }, "", "only over a WebSocket"},
+		"a command without upgrade":   {execPath, "", func(r *http.Request) { r.Header = http.Header{} }, "", onlyCommands},
 		"SPDY":                        {execPath, "v5.channel.k8s.io", set("Upgrade", "SPDY/3.1"), "", "not forward upgrades to SPDY"},
 		"SPDY and WebSocket":          {execPath, "v5.channel.k8s.io", set("Upgrade", "websocket", "SPDY/3.1"), "", "not forward upgrades to SPDY"},
 		"a list with SPDY":            {execPath, "v5.channel.k8s.io", set("Upgrade", "websocket, SPDY/3.1"), "", "not forward upgrades to SPDY"},
@@ -152,9 +154,16 @@ func TestUpgradeDependsOnResource(t *testing.T) {
 		"two keys":                    {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25jZQ=="), "", "Sec-Websocket-Key exactly once"},
 		"a short key":                 {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Key", "dGhl"), "", "Sec-WebSocket-Key"},
 		"another version":             {execPath, "v5.channel.k8s.io", set("Sec-Websocket-Version", "8"), "", "must be 13"},
-		"an older protocol":           {execPath, "v4.channel.k8s.io", nil, "", "v5.channel.k8s.io, which the client does not offer"},
-		"another protocol":            {forwardPath, "v5.channel.k8s.io", nil, "", "SPDY/3.1+portforward.k8s.io, which"},
-		"no protocol":                 {execPath, "", func(r *http.Request) { r.Header.Del("Sec-Websocket-Protocol") }, "", "does not offer"},
+		"an older command":            {execPath, "v4.channel.k8s.io", nil, Channels, ""},
+		"an older port":               {forwardPath, "v5.channel.k8s.io, v4.channel.k8s.io", nil, Channels, ""},
+		"both for a port":             {forwardPath, "v4.channel.k8s.io, SPDY/3.1+portforward.k8s.io", nil, PortForward, ""},
+		"two headers":                 {execPath, "", set("Sec-Websocket-Protocol", "v4.channel.k8s.io", "v5.channel.k8s.io"), RemoteCommand, ""},
+		"a list in two headers":       {execPath, "", set("Sec-Websocket-Protocol", "a,b", "v3.channel.k8s.io,v4.channel.k8s.io"), Channels, ""},
+		"old protocols":               {execPath, "v3.channel.k8s.io, channel.k8s.io, v4.base64.channel.k8s.io", nil, "", onlyCommands},
+		"another case":                {execPath, "V4.channel.k8s.io", nil, "", onlyCommands},
+		"a prefix":                    {execPath, "v4.channel.k8s.io.example.com", nil, "", onlyCommands},
+		"another protocol":            {forwardPath, "v5.channel.k8s.io", nil, "", "pods/portforward only over a WebSocket with the protocol SPDY/3.1+portforward.k8s.io or v4.channel.k8s.io. Use"},
+		"no protocol":                 {execPath, "", func(r *http.Request) { r.Header.Del("Sec-Websocket-Protocol") }, "", onlyCommands},
 		"a token as protocol":         {execPath, "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0", nil, "", "only in the header Authorization"},
 		"a body":                      {execPath, "v5.channel.k8s.io", func(r *http.Request) { r.ContentLength = 5 }, "", "body"},
 		"a body without a length":     {execPath, "v5.channel.k8s.io", func(r *http.Request) { r.ContentLength, r.TransferEncoding = -1, []string{"chunked"} }, "", "body"},
@@ -269,6 +278,7 @@ func FuzzUpgrades(f *testing.F) {
 	for _, seed := range []string{
 		"GET " + execPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n",
 		"GET " + forwardPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Sec-WebSocket-Protocol: a, SPDY/3.1+portforward.k8s.io\r\n\r\n",
+		"GET " + execPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Sec-WebSocket-Protocol: v4.channel.k8s.io\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n",
 		"GET " + execPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\nContent-Length: 5\r\n\r\nhello",
 		"GET " + execPath + " HTTP/1.1\r\nHost: h\r\n" + handshake + "Upgrade: SPDY/3.1\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n",
 		"POST " + execPath + " HTTP/1.1\r\nHost: h\r\nConnection: uPgRaDe\r\nUpgrade: spdy/3.1\r\nContent-Length: 0\r\n\r\n",
@@ -302,9 +312,14 @@ func FuzzUpgrades(f *testing.F) {
 			}
 			return
 		}
-		if protocol == RemoteCommand != (parsed.Subresource != "portforward") || r.Method != http.MethodGet || r.ContentLength != 0 || len(r.TransferEncoding) > 0 ||
+		offered := strings.FieldsFunc(strings.Join(r.Header["Sec-Websocket-Protocol"], ","), func(c rune) bool { return strings.ContainsRune(", \t", c) })
+		preferred := RemoteCommand
+		if parsed.Subresource == "portforward" {
+			preferred = PortForward
+		}
+		if protocol != preferred && (protocol != Channels || slices.Contains(offered, string(preferred))) || r.Method != http.MethodGet || r.ContentLength != 0 || len(r.TransferEncoding) > 0 ||
 			len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header["Upgrade"][0], "websocket") || len(r.Header["Sec-Websocket-Key"]) != 1 ||
-			!strings.Contains(strings.Join(r.Header["Sec-Websocket-Protocol"], ","), string(protocol)) {
+			!slices.Contains(offered, string(protocol)) {
 			t.Fatalf("%q is upgraded to %s", content, protocol)
 		}
 	})

@@ -81,12 +81,13 @@ func (h *Handler) upgrade(ctx context.Context, x *exchange, backend *session.Bac
 		return unavailable(err)
 	}
 	// The buffer of the server is used for reading: it may have the first messages already.
-	upgrader := websocket.Upgrader{HandshakeTimeout: answerTimeout, WriteBufferSize: bufferSize, Subprotocols: []string{string(x.protocol)},
+	upgrader := websocket.Upgrader{HandshakeTimeout: answerTimeout, WriteBufferSize: bufferSize,
 		// Without cookies, a page of another origin has no rights.
 		CheckOrigin: func(*http.Request) bool { return true },
 		Error:       func(http.ResponseWriter, *http.Request, int, error) {},
 	}
-	client, err := upgrader.Upgrade(x.w, x.r, http.Header{auditID: {x.id}, "X-Request-Id": {x.id}})
+	// The library would look for the protocol only in the first of several headers.
+	client, err := upgrader.Upgrade(x.w, x.r, http.Header{auditID: {x.id}, "X-Request-Id": {x.id}, "Sec-Websocket-Protocol": {server.Subprotocol()}})
 	if err != nil {
 		closeNow(server)
 		return apierror.New(apierror.Unavailable, "The connection of the client cannot be upgraded.").WithCause(err)
@@ -146,9 +147,13 @@ func dialWebSocket(ctx context.Context, x *exchange, backend *session.Backend, m
 	target := &url.URL{Scheme: "wss", Host: backend.URL.Host, Path: x.parsed.Path, RawPath: x.path, RawQuery: x.r.URL.RawQuery}
 	server, response, err := dialer.DialContext(ctx, target.String(), x.forwardedHeaders(backend))
 	switch {
-	case err == nil && response.Header.Get("Sec-Websocket-Protocol") != string(x.protocol):
+	case err == nil && server.Subprotocol() != string(x.protocol):
 		closeNow(server)
-		return nil, nil, fmt.Errorf("the API server has the protocol %q", response.Header.Get("Sec-Websocket-Protocol"))
+		return nil, nil, fmt.Errorf("the API server has the protocol %q", server.Subprotocol())
+	case err == nil && len(response.Header["Sec-Websocket-Extensions"]) > 0:
+		// The library would decompress messages without a limit, of a node that may be a customer's (RFC 6455, section 4.1).
+		closeNow(server)
+		return nil, nil, fmt.Errorf("the API server has the extension %q, which the gateway does not offer", response.Header.Get("Sec-Websocket-Extensions"))
 	case err == nil:
 		connection.done = true
 		return server, nil, nil
@@ -309,8 +314,12 @@ func (t *tunnel) forward(from, to *websocket.Conn) end {
 			return end{from: from, err: err}
 		}
 		if t.recording != nil {
-			if err := t.recording.Take(from == t.client, content); err != nil {
+			content, err = t.recording.Take(t.server.Subprotocol(), from == t.client, content)
+			if err != nil {
 				return end{from: from, err: err}
+			}
+			if len(content) == 0 {
+				continue
 			}
 		}
 		if err := to.WriteMessage(kind, content); err != nil {

@@ -3,20 +3,23 @@ package recording
 import (
 	"encoding/json"
 
+	"k8s.io/apimachinery/pkg/util/remotecommand"
+
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// The channels of the protocol v5.channel.k8s.io. The first byte of a message is its channel.
+// The channels of the protocols v5.channel.k8s.io and v4.channel.k8s.io. The first byte of a message is its channel.
 const (
-	channelStdin  = 0
-	channelStdout = 1
-	channelStderr = 2
+	channelStdin  = remotecommand.StreamStdIn
+	channelStdout = remotecommand.StreamStdOut
+	channelStderr = remotecommand.StreamStdErr
 	// channelError has the status of the command, in JSON.
-	channelError = 3
+	channelError = remotecommand.StreamErr
 	// channelResize has the size of the client's terminal, in JSON.
-	channelResize = 4
-	// channelClose closes the channel in its second byte.
-	channelClose = 255
+	channelResize = remotecommand.StreamResize
+	// channelClose closes the channel in its second byte. v4.channel.k8s.io does not have it: client-go sends such messages all the same, and kubelets
+	// ignore them.
+	channelClose = remotecommand.StreamClose
 )
 
 // permitted reports whether a side may send on a channel.
@@ -30,28 +33,51 @@ func permitted(client bool, channel byte) bool {
 	return channel == channelClose
 }
 
-// parse returns the channel and the data of a message. It returns an error for a message on a channel that the side may not send on: the peer
-// might understand it, and it would not be recorded. A message without a channel has none, and its peer ignores it.
-func parse(client bool, message []byte) (channel byte, data []byte, err error) {
-	if len(message) == 0 {
-		return channelClose, nil, nil
+// message is a message that can be recorded.
+type message struct {
+	channel byte
+	data    []byte
+	// forwarded is what the peer gets: nothing if the protocol gives the message no meaning.
+	forwarded []byte
+	// width and height are set for channelResize.
+	width, height uint16
+}
+
+// parse returns the parts of a message. It returns an error for another protocol, and for a message on a channel that the side may not send on: the
+// peer might understand it, and it would not be recorded. For the same reason, the peer does not get a message without a meaning, and gets a size
+// without what else its message has. A node of a customer understands whatever its owner decides.
+func parse(protocol string, client bool, content []byte) (message, error) {
+	closes := protocol == remotecommand.StreamProtocolV5Name
+	if !closes && protocol != remotecommand.StreamProtocolV4Name {
+		return message{}, apierror.New(apierror.Invalid, "The connection has the protocol %q, which cannot be recorded.", protocol)
 	}
-	channel, data = message[0], message[1:]
-	if !permitted(client, channel) {
+	if len(content) == 0 {
+		return message{channel: channelClose}, nil
+	}
+	m := message{channel: content[0], data: content[1:], forwarded: content}
+	isClose := m.channel == channelClose
+	if !permitted(client, m.channel) || isClose && closes && (len(m.data) != 1 || m.data[0] > channelResize) {
 		side := "API server"
 		if client {
 			side = "client"
 		}
-		return 0, nil, apierror.New(apierror.Invalid, "The %s sent a message on channel %d, which cannot be recorded.", side, channel)
+		return message{}, apierror.New(apierror.Invalid, "The %s sent a message on channel %d, which cannot be recorded.", side, m.channel)
 	}
-	return channel, data, nil
+	switch {
+	case isClose && !closes:
+		m.forwarded = nil
+	case m.channel == channelResize:
+		m.width, m.height, m.forwarded = terminalSize(m.data)
+	}
+	return m, nil
 }
 
-// terminalSize returns the size in a message of channelResize. Kubelets ignore others.
-func terminalSize(data []byte) (width, height uint16, ok bool) {
+// terminalSize returns the size in a message of channelResize, and the message that has only that. Kubelets ignore others: there is none for them.
+func terminalSize(data []byte) (width, height uint16, forwarded []byte) {
 	var size struct{ Width, Height uint16 }
 	if json.Unmarshal(data, &size) != nil || size.Width == 0 || size.Height == 0 {
-		return 0, 0, false
+		return 0, 0, nil
 	}
-	return size.Width, size.Height, true
+	content, _ := json.Marshal(size) // numbers
+	return size.Width, size.Height, append([]byte{channelResize}, content...)
 }

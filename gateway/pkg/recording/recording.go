@@ -162,29 +162,32 @@ func (r *Recording) Err() error {
 	return r.failure
 }
 
-// Take records a message of the protocol v5.channel.k8s.io from the client or from the API server. The message may be forwarded only if Take
-// returns nil: then it is written to the file, and input is durable.
-func (r *Recording) Take(client bool, message []byte) error {
-	channel, data, err := parse(client, message)
+// Take records a message from the client or from the API server. protocol is that of the connection to the API server. Take returns the message that
+// the other side may get: it is written to the file, and input is durable. It is empty if the protocol gives the message no meaning.
+func (r *Recording) Take(protocol string, client bool, content []byte) (forwarded []byte, err error) {
+	m, err := parse(protocol, client, content)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := time.Now()
-	switch channel {
+	switch m.channel {
 	case channelStdin:
-		return r.data(now, recording.Stdin, data)
+		err = r.data(now, recording.Stdin, m.data)
 	case channelStdout:
-		return r.data(now, recording.Stdout, data)
+		err = r.data(now, recording.Stdout, m.data)
 	case channelStderr:
-		return r.data(now, recording.Stderr, data)
+		err = r.data(now, recording.Stderr, m.data)
 	case channelError:
-		return r.take(func() []byte { return r.lines.Marker(now, string(data)) })
+		err = r.take(func() []byte { return r.lines.Marker(now, string(m.data)) })
 	case channelResize:
-		if width, height, ok := terminalSize(data); ok {
-			return r.take(func() []byte { return r.lines.Resize(now, width, height) })
+		if m.forwarded != nil {
+			err = r.take(func() []byte { return r.lines.Resize(now, m.width, m.height) })
 		}
 	}
-	return nil
+	if err != nil {
+		return nil, err
+	}
+	return m.forwarded, nil
 }
 
 // Input records what a client has sent in one part. It is durable when Input returns nil.

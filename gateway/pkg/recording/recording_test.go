@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/remotecommand"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -32,6 +33,12 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+// The protocols of which messages are recorded.
+const (
+	v4 = remotecommand.StreamProtocolV4Name
+	v5 = remotecommand.StreamProtocolV5Name
+)
 
 // memoryIndex is an Index that is away while away is true.
 type memoryIndex struct {
@@ -138,7 +145,7 @@ func (h *harness) start(s *Store) *Recording {
 
 func (h *harness) take(r *Recording, client bool, message string) {
 	h.t.Helper()
-	if err := r.Take(client, []byte(message)); err != nil {
+	if _, err := r.Take(v5, client, []byte(message)); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -236,26 +243,69 @@ func TestRecordingIsExportedAndDeleted(t *testing.T) {
 	}
 }
 
-// TestMessagesThatCannotBeRecorded takes messages on channels that a side does not have.
+// TestMessagesThatCannotBeRecorded takes messages on channels that a side does not have, and of protocols that the recording does not know.
 func TestMessagesThatCannotBeRecorded(t *testing.T) {
 	h := newHarness(t)
 	s, _ := h.run()
 	r := h.start(s)
 	for _, tc := range []struct {
-		client  bool
-		message string
-	}{{true, "\x01x"}, {true, "\x02x"}, {true, "\x03x"}, {true, "\x05x"}, {true, "0x"}, {false, "\x00x"}, {false, "\x04{}"}, {false, "1x"}} {
-		if err := r.Take(tc.client, []byte(tc.message)); apierror.KindOf(err) != apierror.Invalid {
-			t.Errorf("%t: %q: %v", tc.client, tc.message, err)
+		protocol string
+		client   bool
+		message  string
+	}{{"", true, "\x01x"}, {"", true, "\x02x"}, {"", true, "\x03x"}, {"", true, "\x05x"}, {"", true, "0x"}, {"", false, "\x00x"}, {"", false, "\x04{}"}, {"", false, "1x"},
+		{v5, true, "\xff"}, {v5, true, "\xff\x05"}, {v5, true, "\xff\x00x"}, {v5, false, "\xffhidden"},
+		{"v3.channel.k8s.io", true, "\x00x"}, {"v4.base64.channel.k8s.io", false, "1eA=="}, {"SPDY/3.1+portforward.k8s.io", true, "\x00x"}, {"channel.k8s.io", false, "\x01x"}} {
+		protocols := []string{tc.protocol}
+		if tc.protocol == "" {
+			protocols = []string{v4, v5}
+		}
+		for _, protocol := range protocols {
+			if forwarded, err := r.Take(protocol, tc.client, []byte(tc.message)); err == nil || apierror.KindOf(err) != apierror.Invalid || forwarded != nil {
+				t.Errorf("%s, %t: %q: %q, %v", protocol, tc.client, tc.message, forwarded, err)
+			}
 		}
 	}
-	for _, size := range []string{"", "{}", `{"Width":0,"Height":1}`, `{"Width":70000,"Height":1}`, "x"} {
-		h.take(r, true, "\x04"+size) // nobody understands them
+	if forwarded, err := r.Take("", true, []byte("\x00x")); err == nil || apierror.KindOf(err) != apierror.Invalid {
+		t.Errorf("no protocol: %q, %v", forwarded, err)
 	}
 	if err := r.End(t.Context(), "."); err != nil {
 		t.Fatal(err)
 	}
 	if input, output, _ := h.exported(r.facts.ID); input+output != "" {
+		t.Errorf("input %q, output %q", input, output)
+	}
+}
+
+// TestOnlyMeaningIsForwarded takes messages to which a protocol gives no meaning, or only in part. The other side gets no more than the recording has: in
+// v4.channel.k8s.io it may be a changed kubelet.
+func TestOnlyMeaningIsForwarded(t *testing.T) {
+	h := newHarness(t)
+	s, _ := h.run()
+	r := h.start(s)
+	const size = "\x04" + `{"Width":80,"Height":24}`
+	for _, tc := range []struct {
+		protocol string
+		client   bool
+		message  string
+		want     string
+	}{{v4, true, "\xff\x00", ""}, {v4, true, "\xffhidden", ""}, {v4, false, "\xffhidden", ""}, {v5, true, "\xff\x00", "\xff\x00"}, {v5, false, "\xff\x01", "\xff\x01"},
+		{"", true, "", ""}, {"", true, "\x04", ""}, {"", true, "\x04{}", ""}, {"", true, "\x04" + `{"Width":0,"Height":1}`, ""}, {"", true, "\x04" + `{"Width":70000,"Height":1}`, ""}, {"", true, "\x04x", ""},
+		{"", true, size, size}, {"", true, "\x04" + ` {"width":80,"x":"hidden", "HEIGHT":24}`, size}, {"", true, size + "hidden", ""},
+		{"", true, "\x00typed\n", "\x00typed\n"}, {"", false, "\x01shown\n", "\x01shown\n"}, {"", false, "\x02error\n", "\x02error\n"}, {"", false, "\x03{}", "\x03{}"}} {
+		protocols := []string{tc.protocol}
+		if tc.protocol == "" {
+			protocols = []string{v4, v5}
+		}
+		for _, protocol := range protocols {
+			if forwarded, err := r.Take(protocol, tc.client, []byte(tc.message)); err != nil || string(forwarded) != tc.want {
+				t.Errorf("%s, %t: %q: %q, %v, want %q", protocol, tc.client, tc.message, forwarded, err, tc.want)
+			}
+		}
+	}
+	if err := r.End(t.Context(), "."); err != nil {
+		t.Fatal(err)
+	}
+	if input, output, _ := h.exported(r.facts.ID); input != "typed\ntyped\n" || output != "shown\nshown\nerror\nerror\n" {
 		t.Errorf("input %q, output %q", input, output)
 	}
 }
@@ -366,7 +416,7 @@ func TestBoundsEndRecordings(t *testing.T) {
 	message := append([]byte{channelStdout}, bytes.Repeat([]byte("x"), 60_000)...)
 	fill := func(t *testing.T, r *Recording) (taken int, err error) {
 		for range 1000 {
-			if err := r.Take(false, message); err != nil {
+			if _, err := r.Take(v5, false, message); err != nil {
 				return taken, err
 			}
 			taken++
@@ -384,7 +434,7 @@ func TestBoundsEndRecordings(t *testing.T) {
 			t.Errorf("after %d messages: %v", taken, err)
 		}
 		<-r.Failed()
-		if err := r.Take(true, []byte("\x00x")); err == nil {
+		if _, err := r.Take(v5, true, []byte("\x00x")); err == nil {
 			t.Error("a recording continues after its failure")
 		}
 		if err := r.End(t.Context(), "limit"); err == nil {
@@ -519,7 +569,7 @@ func TestFailedSyncEndsRecording(t *testing.T) {
 	r := h.start(s)
 	h.take(r, true, "\x00before")
 	broken.Store(true)
-	if err := r.Take(true, []byte("\x00after")); apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(apierror.As(err).Message, "the disk") {
+	if _, err := r.Take(v5, true, []byte("\x00after")); apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(apierror.As(err).Message, "the disk") {
 		t.Errorf("the failed sync: %v", err)
 	}
 	<-r.Failed()
@@ -548,7 +598,7 @@ func TestFullDiskEndsRecording(t *testing.T) {
 		var err error
 		taken := 0
 		for ; err == nil && taken < 1000; taken++ {
-			err = r.Take(false, append([]byte{channelStdout}, bytes.Repeat([]byte("x"), 20_000)...))
+			_, err = r.Take(v5, false, append([]byte{channelStdout}, bytes.Repeat([]byte("x"), 20_000)...))
 		}
 		if apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(apierror.As(err).Message, "the disk of the session gateway is full") {
 			t.Errorf("after %d messages: %v", taken, err)
@@ -576,8 +626,10 @@ func TestFullDiskEndsRecording(t *testing.T) {
 // FuzzMessages takes arbitrary messages of both sides. What was accepted is in the recording, in its order.
 func FuzzMessages(f *testing.F) {
 	for _, message := range []string{"", "\x00ls\r", "\x01caf\xc3", "\x01\xa9", "\x02x", "\x03{}", "\x04" + `{"Width":80,"Height":24}`, "\x05x", "\xff\x00", "\xfe"} {
-		f.Add(true, []byte(message), []byte("\x00\xc3"))
-		f.Add(false, []byte(message), []byte("\x01\xa9"))
+		for _, protocol := range []string{v4, v5} {
+			f.Add(protocol, true, []byte(message), []byte("\x00\xc3"))
+			f.Add(protocol, false, []byte(message), []byte("\x01\xa9"))
+		}
 	}
 	public, private, err := seal.NewPair()
 	if err != nil {
@@ -591,17 +643,20 @@ func FuzzMessages(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = s.lock.Close() })
-	f.Fuzz(func(t *testing.T, client bool, first, second []byte) {
+	f.Fuzz(func(t *testing.T, protocol string, client bool, first, second []byte) {
 		r, err := s.Start(newFacts(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var input, output []byte
 		for _, message := range [][]byte{first, second} {
-			if r.Take(client, message) != nil || len(message) == 0 {
+			forwarded, err := r.Take(protocol, client, message)
+			if err != nil || len(forwarded) == 0 {
 				continue
 			}
 			switch {
+			case protocol != v4 && protocol != v5, protocol == v4 && message[0] == channelClose, len(forwarded) > 64 && message[0] >= channelResize:
+				t.Fatalf("%q is forwarded over %q", forwarded, protocol)
 			case client && message[0] == channelStdin:
 				input = append(input, message[1:]...)
 			case !client && message[0] == channelStdout:
