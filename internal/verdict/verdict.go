@@ -63,8 +63,6 @@ type Concern struct {
 type Verdict struct {
 	State   string
 	Concern Concern
-	// Entry is the progress entry of the resource that is awaited first; nil if none is.
-	Entry *csv1.LayerProgress
 }
 
 // Of returns the verdict of a resource at a time. The concern is that of the resource, or else the oldest one of its children.
@@ -127,7 +125,7 @@ func ownConcern(r Resource) Concern {
 
 // verdictWith returns the verdict of a resource with a concern.
 func verdictWith(now time.Time, r Resource, concern Concern) Verdict {
-	v := Verdict{State: phaseState(r.Phase), Concern: concern, Entry: layerprogress.Awaited(r.Progress)}
+	v := Verdict{State: phaseState(r.Phase), Concern: concern}
 	switch {
 	case concern.Layer == LayerDeletion && concern.SubjectID == r.ID:
 		v.State = Deleting

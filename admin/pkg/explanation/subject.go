@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
 
@@ -155,8 +156,7 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 	case s.record != nil && s.record.generation > s.generation:
 		return s.changeNotDelivered(), true
 	}
-	v := s.verdict()
-	if entry := v.Entry; entry != nil {
+	if entry := s.awaited(); entry != nil {
 		if pause := s.pause(); pause != nil && stoppedByPause(entry.GetLayer()) {
 			return s.paused(pause), true
 		}
@@ -165,7 +165,7 @@ func (s *subject) explain() (adminv1.ExplanationItem, bool) {
 	if pause := s.pause(); pause != nil && s.noun == "cluster" {
 		return s.paused(pause), true
 	}
-	if v.Concern.Layer != "" {
+	if s.verdict().Concern.Layer != "" {
 		return s.withoutProgress(), true
 	}
 	if item, found := s.operationNotCompleted(); found {
@@ -180,7 +180,7 @@ func (s *subject) verdict() verdict.Verdict {
 }
 
 // awaited returns the first progress entry that is not done; nil if all are.
-func (s *subject) awaited() *csv1.LayerProgress { return s.verdict().Entry }
+func (s *subject) awaited() *csv1.LayerProgress { return layerprogress.Awaited(s.progress) }
 
 // activity returns the predicate that states what happens to the subject.
 func (s *subject) activity() string {

@@ -39,7 +39,8 @@ type clientHello struct {
 func readClientHello(reader *bufio.Reader) (*clientHello, error) {
 	connection := &helloRecorder{reader: reader}
 	var hello *clientHello
-	// A server without certificates: the handshake ends before it would need one. TLS without verification is no TLS of this process.
+	// The server has no certificate: it ends the handshake before it needs one. The client verifies the certificate of the host,
+	// to which the gateway forwards these bytes.
 	server := tls.Server(connection, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 		hello = &clientHello{ServerName: info.ServerName, Encrypted: slices.Contains(info.Extensions, encryptedClientHello)}
 		return nil, errClientHelloRead

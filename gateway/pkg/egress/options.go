@@ -6,8 +6,8 @@
 // It never terminates TLS. Each connection has an access record in the log.
 //
 // The Registry holds the links in memory: which private endpoint belongs to which cluster, and the connections of each. It follows the container
-// EgressLinks of Cosmos DB. It ends connections when their link is removed, when their host is no longer permitted, and when the documents could not
-// be read for too long. A document authorizes nothing unless the intent of an engineer, signed by admin, is for its link, its cluster and its hosts.
+// EgressLinks of Cosmos DB. It ends connections when their link is removed, and when their host is no longer permitted. It also ends them when it could not
+// read the documents for too long. A document authorizes nothing unless the intent of an engineer, signed by admin, is for its link, its cluster and its hosts.
 // The Registry verifies each version once, and accepts no version that was requested before one that it has served.
 package egress
 

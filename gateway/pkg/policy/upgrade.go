@@ -115,7 +115,7 @@ func checkHandshake(r *http.Request) (offered []string, err error) {
 		for protocol := range strings.SplitSeq(value, ",") {
 			switch protocol = strings.Trim(protocol, " \t"); {
 			case !httpguts.ValidHeaderFieldValue(protocol) || protocol == "":
-				return nil, invalid("The header Sec-WebSocket-Protocol is no list of protocols.")
+				return nil, invalid("The header Sec-WebSocket-Protocol is not a list of protocols.")
 			case strings.HasPrefix(strings.ToLower(protocol), bearerProtocol):
 				return nil, refused("The session gateway accepts tokens only in the header Authorization.")
 			}

@@ -130,7 +130,7 @@ func (b *backward) match(line []byte) error {
 	}
 	decoded, err := audit.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
 	if errors.Is(err, audit.ErrUnknownKind) {
-		return nil // it is no record
+		return nil // the line is not a record
 	}
 	if err != nil {
 		return fmt.Errorf("reading the audit log of %s before byte %d: %w", b.writer, b.end, err)
