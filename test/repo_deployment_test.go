@@ -289,7 +289,7 @@ var deployedPrograms = map[string][]string{
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"monitor-inside":     {"monitor/pkg/insideapp", "internal/process"},
 	"gateway-tunnel":     {"gateway/pkg/tunnel/agentapp", "internal/process"},
-	"maestro-agent":      {"maestro/pkg/agentapp", "internal/process"},
+	"maestro-agent":      {"maestro/agent", "internal/process"},
 	"hypershift-runtime": {"hypershift/pkg/app", "internal/process"},
 }
 

@@ -3,7 +3,7 @@
 // replaces what surrounds them: the store of works, the watches for feedback and the connection to the broker. So the agent
 // implements the published protocol and applies like the published agent, but without its polling and rate limits.
 //
-// In Maestro, only this package uses a client of a management cluster.
+// In Maestro, only this package uses a client of a management cluster. Main is the program maestro-agent.
 package agent
 
 import (

@@ -201,7 +201,7 @@ func checkIdentity(t *testing.T, w workload.Workload, pod *corev1.PodTemplateSpe
 
 // TestAgentHasItsFlags compares the names of the flags in the agent's charts with those of its program.
 func TestAgentHasItsFlags(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(charttest.Root(t), "maestro/pkg/agentapp/main.go"))
+	source, err := os.ReadFile(filepath.Join(charttest.Root(t), "maestro/agent/main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

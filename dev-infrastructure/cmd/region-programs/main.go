@@ -27,7 +27,7 @@ import (
 	hypershiftruntime "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/egress"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/logforwarder"
-	maestroagent "github.com/hcpmesh/hcpmesh/maestro/pkg/agentapp"
+	maestroagent "github.com/hcpmesh/hcpmesh/maestro/agent"
 	maestroserver "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitor "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	monitorinside "github.com/hcpmesh/hcpmesh/monitor/pkg/insideapp"

@@ -2,6 +2,6 @@
 // their status.
 package main
 
-import "github.com/hcpmesh/hcpmesh/maestro/pkg/agentapp"
+import "github.com/hcpmesh/hcpmesh/maestro/agent"
 
-func main() { agentapp.Main() }
+func main() { agent.Main() }

@@ -30,7 +30,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/restapi"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/sourceapi"
@@ -93,7 +92,7 @@ type Server struct {
 	store      *store.Store
 	link       *mqttlink.Link
 	dispatcher *delivery.Dispatcher
-	hub        *fanout.Hub
+	hub        *sourceapi.Hub
 	authorizer *mesh.Authorizer
 	prepared   atomic.Bool
 }
@@ -120,7 +119,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if s.store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseAuthentication, c.MaxConnections, c.Log); err != nil {
 		return nil, err
 	}
-	s.hub = fanout.New(s.store, s.id, c.Sweep, c.Registry, c.Log)
+	s.hub = sourceapi.NewHub(s.store, s.id, c.Sweep, c.Registry, c.Log)
 	s.link = mqttlink.New(mqttlink.Options{
 		Address: c.MQTTAddress, TLS: c.MQTTTLS,
 		// All replicas have the same certificate; each has a session of its own.

@@ -1,6 +1,11 @@
 // Package sourceapi serves the CloudEvents gRPC service of sources, io.cloudevents.v1.CloudEventService, as the published
 // Maestro does. Publish returns after the commit; a rejection has a gRPC code and a google.rpc.ErrorInfo. A subscription
 // receives every status from its start on; a source requests earlier statuses with a status resync.
+//
+// A Hub sends statuses to the subscribers of one replica. Each has a queue that contains only the newest status of a
+// resource, so a slow subscriber uses memory in proportion to its resources and delays no other. A subscriber that is too
+// far behind is disconnected; it subscribes again and resyncs. The hub learns of statuses that other replicas stored from
+// their notifications, and of lost notifications by reading the database.
 package sourceapi
 
 import (
@@ -29,7 +34,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
@@ -38,7 +42,7 @@ import (
 // Options configure a Service.
 type Options struct {
 	Store *store.Store
-	Hub   *fanout.Hub
+	Hub   *Hub
 	// Wake is called with the consumer of each publish after its commit.
 	Wake func(consumer string)
 	// SourceID is the name of the server in its own reports.

@@ -9,7 +9,6 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/search"
 )
 
 // Page selects a part of a list. Page counts from 1; a Size of 0 returns the total only.
@@ -18,7 +17,7 @@ type Page struct {
 	Search, OrderBy string
 }
 
-var resourceFields = search.Fields{
+var resourceFields = searchFields{
 	Text: map[string]string{
 		"id": "r.id", "name": "r.id", "source": "r.source", "consumer_name": "r.consumer",
 		"created_at": "r.created_at::text", "updated_at": "r.updated_at::text", "deleted_at": "r.deleted_at::text",
@@ -28,7 +27,7 @@ var resourceFields = search.Fields{
 	LabelPath: "payload->'metadata'->'labels'",
 }
 
-var consumerFields = search.Fields{
+var consumerFields = searchFields{
 	Text: map[string]string{
 		"id": "c.id", "name": "c.name", "created_at": "c.created_at::text", "updated_at": "c.updated_at::text",
 	},
@@ -54,7 +53,7 @@ func (s *Store) Consumers(ctx context.Context, p Page) (list []*resource.Consume
 	return list, total, err
 }
 
-func (s *Store) list(ctx context.Context, p Page, fields search.Fields, from, tie, columns string, total *int, collect func(pgx.Rows) error) error {
+func (s *Store) list(ctx context.Context, p Page, fields searchFields, from, tie, columns string, total *int, collect func(pgx.Rows) error) error {
 	where, args := "true", []any(nil)
 	if p.Search != "" {
 		var err error

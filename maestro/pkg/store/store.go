@@ -1,6 +1,7 @@
-// Package store stores Maestro's consumers, resources and deliveries in PostgreSQL. It contains all SQL. A change of a resource
-// commits together with the delivery that it causes, and a status together with the delivery that it confirms. Methods block
-// on the database only. A change names the version that it is based on, or explicitly means the newest.
+// Package store stores Maestro's consumers, resources and deliveries in PostgreSQL. It contains all SQL, also that of the
+// search expressions of the REST API. A change of a resource commits together with the delivery that it causes, and a status
+// together with the delivery that it confirms. Methods block on the database only. A change names the version that it is
+// based on, or explicitly means the newest.
 //
 // To avoid deadlocks, a transaction locks a resource before its delivery, and several resources in the order of their IDs.
 // A foreign key locks the referenced row too, but with the weak "for key share": a delivery is inserted only after its resource was

@@ -1,6 +1,4 @@
-// Package agentapp is the program maestro-agent, the agent of one management cluster: it reads flags, keys and certificates and runs
-// package agent.
-package agentapp
+package agent
 
 import (
 	"context"
@@ -16,7 +14,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
@@ -43,7 +40,7 @@ func Main() {
 	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics")
 	flags.StringVar(&o.crds, "install-crds", "", "`folder` of CRDs to install at start; empty installs none")
 	flags.IntVar(&o.workers, "workers", 16, "number of workers per controller")
-	flags.IntVar(&o.maxFeedback, "max-feedback-bytes", agent.DefaultMaxFeedbackBytes, "largest feedback value that is raw JSON, in bytes")
+	flags.IntVar(&o.maxFeedback, "max-feedback-bytes", DefaultMaxFeedbackBytes, "largest feedback value that is raw JSON, in bytes")
 	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "interval at which objects without feedback rules are read; others are watched")
 	flags.DurationVar(&o.heartbeat, "heartbeat", 10*time.Second, "interval of the heartbeats to the server")
 	process.Parse(flags, os.Args[1:], func() error {
@@ -73,7 +70,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--secrets-key-file: %w", err)
 	}
 	p.Metrics.MustRegister(keyfile.Collector("secrets-key-file", keys.Ring))
-	a, err := agent.New(agent.Options{
+	a, err := New(Options{
 		Consumer: o.consumer, SourceID: o.sourceID, MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, Cluster: cluster,
 		SecretKeys: keys, CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll, Heartbeat: o.heartbeat,
 		Registry: p.Metrics, Log: p.Log,

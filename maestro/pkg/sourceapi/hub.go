@@ -1,8 +1,4 @@
-// Package fanout sends the statuses of resources to the subscribed sources. A Hub holds the subscribers of one replica. Each has
-// a queue that contains only the newest status of a resource, so a slow subscriber uses memory in proportion to its resources
-// and delays no other. A subscriber that is too far behind is disconnected; it subscribes again and resyncs. The hub learns
-// of statuses that other replicas stored from their notifications, and of lost notifications by reading the database.
-package fanout
+package sourceapi
 
 import (
 	"context"
@@ -50,8 +46,8 @@ type Hub struct {
 	overruns      prometheus.Counter
 }
 
-// New returns a Hub. self identifies this replica in its notifications.
-func New(s *store.Store, self string, sweep time.Duration, registry prometheus.Registerer, log *slog.Logger) *Hub {
+// NewHub returns a Hub. self identifies this replica in its notifications.
+func NewHub(s *store.Store, self string, sweep time.Duration, registry prometheus.Registerer, log *slog.Logger) *Hub {
 	if sweep <= 0 {
 		sweep = 2 * time.Second
 	}

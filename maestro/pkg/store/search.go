@@ -1,7 +1,4 @@
-// Package search converts search expressions of Maestro's REST API to SQL conditions with parameters. It supports comparisons of
-// named fields, `in`, `and`, `or`, `not` and parentheses, and the label expressions of the published client. It returns an error
-// for any other expression.
-package search
+package store
 
 import (
 	"fmt"
@@ -10,14 +7,14 @@ import (
 	"strings"
 )
 
-// maxDepth bounds the nesting of an expression, maxBytes its length.
+// maxSearchDepth bounds the nesting of an expression, maxSearchBytes its length.
 const (
-	maxDepth = 32
-	maxBytes = 64 << 10
+	maxSearchDepth = 32
+	maxSearchBytes = 64 << 10
 )
 
-// Fields maps the names in an expression to SQL columns.
-type Fields struct {
+// searchFields maps the names in an expression to SQL columns.
+type searchFields struct {
 	Text    map[string]string
 	Integer map[string]string
 	// Labels is the SQL expression of a jsonb object with labels. LabelPath is its name in an expression.
@@ -25,15 +22,15 @@ type Fields struct {
 }
 
 // Condition returns the SQL condition of an expression and its parameters, which are numbered from first.
-func (f Fields) Condition(expression string, first int) (sql string, args []any, err error) {
-	if len(expression) > maxBytes {
-		return "", nil, fmt.Errorf("the search is longer than %d bytes", maxBytes)
+func (f searchFields) Condition(expression string, first int) (sql string, args []any, err error) {
+	if len(expression) > maxSearchBytes {
+		return "", nil, fmt.Errorf("the search is longer than %d bytes", maxSearchBytes)
 	}
-	tokens, err := scan(expression)
+	tokens, err := scanSearch(expression)
 	if err != nil {
 		return "", nil, err
 	}
-	p := &parser{fields: f, tokens: tokens, next: first}
+	p := &searchParser{fields: f, tokens: tokens, next: first}
 	sql, err = p.or(0)
 	if err == nil && len(p.tokens) > 0 {
 		err = fmt.Errorf("unexpected %q", p.tokens[0])
@@ -41,14 +38,14 @@ func (f Fields) Condition(expression string, first int) (sql string, args []any,
 	return sql, p.args, err
 }
 
-// A token is a quoted string, an arrow or containment operator, a comparison, a bracket, a comma or a word.
-var token = regexp.MustCompile(`^(?:'(?:[^']|'')*'|->>|->|@>|<>|!=|<=|>=|=|<|>|\(|\)|,|[A-Za-z0-9_.%+-]+)`)
+// searchToken matches a token: a quoted string, an arrow or containment operator, a comparison, a bracket, a comma or a word.
+var searchToken = regexp.MustCompile(`^(?:'(?:[^']|'')*'|->>|->|@>|<>|!=|<=|>=|=|<|>|\(|\)|,|[A-Za-z0-9_.%+-]+)`)
 
-func scan(s string) ([]string, error) {
+func scanSearch(s string) ([]string, error) {
 	var tokens []string
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
 		// A word may end with the first character of an arrow.
-		t := token.FindString(s)
+		t := searchToken.FindString(s)
 		if i := strings.Index(t, "->"); i > 0 && t[0] != '\'' {
 			t = t[:i]
 		} else if strings.HasSuffix(t, "-") && strings.HasPrefix(s[len(t):], ">") {
@@ -63,21 +60,21 @@ func scan(s string) ([]string, error) {
 	return tokens, nil
 }
 
-type parser struct {
-	fields Fields
+type searchParser struct {
+	fields searchFields
 	tokens []string
 	args   []any
 	next   int
 }
 
-func (p *parser) peek() string {
+func (p *searchParser) peek() string {
 	if len(p.tokens) == 0 {
 		return ""
 	}
 	return strings.ToLower(p.tokens[0])
 }
 
-func (p *parser) take() string {
+func (p *searchParser) take() string {
 	if len(p.tokens) == 0 {
 		return ""
 	}
@@ -86,28 +83,28 @@ func (p *parser) take() string {
 	return t
 }
 
-func (p *parser) expect(want string) error {
+func (p *searchParser) expect(want string) error {
 	if got := p.take(); !strings.EqualFold(got, want) {
 		return fmt.Errorf("expected %q, found %q", want, got)
 	}
 	return nil
 }
 
-func (p *parser) param(v any) string {
+func (p *searchParser) param(v any) string {
 	p.args = append(p.args, v)
 	p.next++
 	return "$" + strconv.Itoa(p.next-1)
 }
 
-func (p *parser) or(depth int) (string, error) {
+func (p *searchParser) or(depth int) (string, error) {
 	return p.chain(depth, "or", p.and)
 }
 
-func (p *parser) and(depth int) (string, error) {
+func (p *searchParser) and(depth int) (string, error) {
 	return p.chain(depth, "and", p.term)
 }
 
-func (p *parser) chain(depth int, word string, part func(int) (string, error)) (string, error) {
+func (p *searchParser) chain(depth int, word string, part func(int) (string, error)) (string, error) {
 	sql, err := part(depth)
 	if err != nil {
 		return "", err
@@ -126,9 +123,9 @@ func (p *parser) chain(depth int, word string, part func(int) (string, error)) (
 	return "(" + strings.Join(parts, " "+word+" ") + ")", nil
 }
 
-func (p *parser) term(depth int) (string, error) {
-	if depth > maxDepth {
-		return "", fmt.Errorf("the search is nested deeper than %d", maxDepth)
+func (p *searchParser) term(depth int) (string, error) {
+	if depth > maxSearchDepth {
+		return "", fmt.Errorf("the search is nested deeper than %d", maxSearchDepth)
 	}
 	switch p.peek() {
 	case "not":
@@ -146,7 +143,7 @@ func (p *parser) term(depth int) (string, error) {
 	return p.comparison()
 }
 
-func (p *parser) comparison() (string, error) {
+func (p *searchParser) comparison() (string, error) {
 	name := p.take()
 	if p.fields.LabelPath != "" && name == strings.Split(p.fields.LabelPath, "->")[0] {
 		return p.label()
@@ -161,7 +158,7 @@ func (p *parser) comparison() (string, error) {
 }
 
 // label parses the rest of the label path and the operator that follows it.
-func (p *parser) label() (string, error) {
+func (p *searchParser) label() (string, error) {
 	for _, part := range strings.Split(p.fields.LabelPath, "->")[1:] {
 		if err := p.expect("->"); err != nil {
 			return "", err
@@ -192,7 +189,7 @@ func (p *parser) label() (string, error) {
 	return "", fmt.Errorf("labels support only the operators @> and ->>")
 }
 
-func (p *parser) compare(column string, value func() (any, error)) (string, error) {
+func (p *searchParser) compare(column string, value func() (any, error)) (string, error) {
 	op := strings.ToLower(p.take())
 	switch op {
 	case "=", "<", ">", "<=", ">=":
@@ -213,7 +210,7 @@ func (p *parser) compare(column string, value func() (any, error)) (string, erro
 	return fmt.Sprintf("(%s %s %s)", column, op, p.param(v)), err
 }
 
-func (f Fields) isIntegerColumn(column string) bool {
+func (f searchFields) isIntegerColumn(column string) bool {
 	for _, c := range f.Integer {
 		if c == column {
 			return true
@@ -222,7 +219,7 @@ func (f Fields) isIntegerColumn(column string) bool {
 	return false
 }
 
-func (p *parser) in(column string, value func() (any, error)) (string, error) {
+func (p *searchParser) in(column string, value func() (any, error)) (string, error) {
 	if err := p.expect("("); err != nil {
 		return "", err
 	}
@@ -241,7 +238,7 @@ func (p *parser) in(column string, value func() (any, error)) (string, error) {
 	return fmt.Sprintf("(%s in (%s))", column, strings.Join(params, ", ")), p.expect(")")
 }
 
-func (p *parser) text() (any, error) {
+func (p *searchParser) text() (any, error) {
 	t := p.take()
 	if len(t) < 2 || t[0] != '\'' {
 		return nil, fmt.Errorf("expected a quoted text, found %q", t)
@@ -252,7 +249,7 @@ func (p *parser) text() (any, error) {
 	return strings.ReplaceAll(t[1:len(t)-1], "''", "'"), nil
 }
 
-func (p *parser) integer() (any, error) {
+func (p *searchParser) integer() (any, error) {
 	n, err := strconv.ParseInt(strings.Trim(p.take(), "'"), 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("expected an integer")
@@ -261,7 +258,7 @@ func (p *parser) integer() (any, error) {
 }
 
 // Order returns the SQL order of an orderBy parameter. The tie-breaker makes paging stable.
-func (f Fields) Order(orderBy, tieBreaker string) (string, error) {
+func (f searchFields) Order(orderBy, tieBreaker string) (string, error) {
 	var parts []string
 	for _, part := range strings.Split(orderBy, ",") {
 		words := strings.Fields(part)

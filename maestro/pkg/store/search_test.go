@@ -1,4 +1,4 @@
-package search
+package store
 
 import (
 	"strings"
@@ -7,14 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var fields = Fields{
+var testedFields = searchFields{
 	Text:      map[string]string{"id": "r.id", "consumer_name": "r.consumer"},
 	Integer:   map[string]string{"version": "r.version"},
 	Labels:    "r.metadata -> 'labels'",
 	LabelPath: "payload->'metadata'->'labels'",
 }
 
-func TestCondition(t *testing.T) {
+func TestSearchCondition(t *testing.T) {
 	cases := map[string]struct {
 		search, sql string
 		args        []any
@@ -30,7 +30,7 @@ func TestCondition(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			sql, args, err := fields.Condition(c.search, 1)
+			sql, args, err := testedFields.Condition(c.search, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,13 +44,13 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// FuzzCondition checks that no expression panics and that the SQL contains no text of an expression.
-func FuzzCondition(f *testing.F) {
+// FuzzSearchCondition checks that no expression panics and that the SQL contains no text of an expression.
+func FuzzSearchCondition(f *testing.F) {
 	for _, seed := range []string{"id='a'", "not (id like 'a%' or version in (1,2))", `payload->'metadata'->'labels'->>'a'<>null`, "((((", "id='", "version='1'"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, search string) {
-		sql, args, err := fields.Condition(search, 1)
+		sql, args, err := testedFields.Condition(search, 1)
 		if err != nil {
 			return
 		}

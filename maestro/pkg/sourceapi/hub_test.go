@@ -1,4 +1,4 @@
-package fanout
+package sourceapi
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func page(from, size int) []*resource.Resource {
 func TestLargeResyncDisconnectsNoSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all, pageSize = 2*queueLimit + 500, 500
-		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		h := NewHub(nil, "self", time.Hour, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		subscription := h.Subscribe("s", "")
 		defer subscription.Close()
 		go func() {
@@ -55,7 +55,7 @@ func TestLargeResyncDisconnectsNoSubscriber(t *testing.T) {
 func TestStuckSubscriberDelaysNoResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all, pageSize = queueLimit + 1000, 500
-		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		h := NewHub(nil, "self", time.Hour, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		stuck, other := h.Subscribe("s", ""), h.Subscribe("s", "c")
 		defer stuck.Close()
 		defer other.Close()
