@@ -26,7 +26,7 @@ import (
 	frontendconfig "github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
 	gatewayegress "github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
-	grantapp "github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	"sigs.k8s.io/yaml"
@@ -283,12 +283,12 @@ var deployedPrograms = map[string][]string{
 	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/recording/logs", "internal/mesh"},
 	"gateway-access":     {"gateway/pkg/app", "gateway/pkg/recording", "internal/recording/logs", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
 	"gateway-egress":     {"gateway/pkg/egress", "internal/process", "internal/database"},
-	"gateway-grants":     {"gateway/pkg/grant/app", "internal/process", "internal/mesh"},
+	"gateway-grants":     {"gateway/pkg/grant", "internal/process", "internal/mesh"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
-	"monitor-inside":     {"monitor/pkg/insideapp", "internal/process"},
-	"gateway-tunnel":     {"gateway/pkg/tunnel/agentapp", "internal/process"},
+	"monitor-inside":     {"monitor/pkg/inside", "internal/process"},
+	"gateway-tunnel":     {"gateway/pkg/tunnel/agent", "internal/process"},
 	"maestro-agent":      {"maestro/agent", "internal/process"},
 	"hypershift-runtime": {"hypershift/pkg/app", "internal/process"},
 }
@@ -410,7 +410,7 @@ func TestServicesAcceptTheirConfiguration(t *testing.T) {
 				return o.Validate
 			})
 			accept(t, "gateway-grants", flags, func(set *flag.FlagSet) func() error {
-				o := &grantapp.Options{}
+				o := &grant.Options{}
 				o.AddFlags(set)
 				return o.Validate
 			})

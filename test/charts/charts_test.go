@@ -31,8 +31,8 @@ import (
 	frontendapp "github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	gatewayapp "github.com/hcpmesh/hcpmesh/gateway/pkg/app"
 	gatewayegress "github.com/hcpmesh/hcpmesh/gateway/pkg/egress"
-	grantapp "github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agentapp"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
@@ -40,7 +40,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/insideapp"
+	"github.com/hcpmesh/hcpmesh/monitor/pkg/inside"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -61,9 +61,9 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 			return o.Validate
 		},
 		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
-		"gateway-grants": func(set *flag.FlagSet) func() error { o := &grantapp.Options{}; o.AddFlags(set); return o.Validate },
-		"monitor-inside": func(set *flag.FlagSet) func() error { o := &insideapp.Options{}; o.AddFlags(set); return o.Validate },
-		"gateway-tunnel": func(set *flag.FlagSet) func() error { o := &agentapp.Options{}; o.AddFlags(set); return o.Validate },
+		"gateway-grants": func(set *flag.FlagSet) func() error { o := &grant.Options{}; o.AddFlags(set); return o.Validate },
+		"monitor-inside": func(set *flag.FlagSet) func() error { o := &inside.Flags{}; o.AddFlags(set); return o.Validate },
+		"gateway-tunnel": func(set *flag.FlagSet) func() error { o := &agent.Flags{}; o.AddFlags(set); return o.Validate },
 		"cluster-service": func(set *flag.FlagSet) func() error {
 			o := &clusterserviceapp.Options{}
 			o.AddFlags(set)
@@ -329,7 +329,7 @@ func TestExcludedDependenciesExist(t *testing.T) {
 		module, _, _ := strings.Cut(w.Folder, "/")
 		folder := filepath.Join(module, "pkg", "app")
 		if w.Peer == mesh.GatewayTunnel {
-			folder = filepath.Join(module, "pkg", "tunnel", "agentapp")
+			folder = filepath.Join(module, "pkg", "tunnel", "agent")
 		}
 		for _, object := range objects {
 			pod := template(t, object)

@@ -1,7 +1,7 @@
 // Package grant issues the tokens of access sessions with the API servers of management clusters and of the service cluster.
 //
 // A Granter runs in the cluster whose tokens it issues: in a management cluster it is part of the agent of tunnels, and in the service cluster it is the program
-// gateway-grants. It issues a token only for the signed intent of an engineer, which it verifies itself, so that the session gateway alone cannot get any.
+// gateway-grants (Main). It issues a token only for the signed intent of an engineer, which it verifies itself, so that the session gateway alone cannot get any.
 package grant
 
 import (

@@ -26,7 +26,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/probetest"
 )
 
 // clusters is the number of clusters of TestReplicasShareClusters, and interval the time between two probes of a cluster. The default is
@@ -93,7 +92,7 @@ func (f *fleet) Watch(request *clusterservicev1.WatchRequest, stream grpc.Server
 // region has what monitor uses: Cluster Service, Cosmos DB and API servers.
 type region struct {
 	t      *testing.T
-	farm   *probetest.Farm
+	farm   *farm
 	fleet  *fleet
 	db     *database.DB
 	cosmos *databasetest.Server
@@ -102,7 +101,7 @@ type region struct {
 
 func newRegion(t *testing.T) *region {
 	t.Helper()
-	r := &region{t: t, farm: probetest.New(t), fleet: &fleet{changed: make(chan struct{})}}
+	r := &region{t: t, farm: newFarm(t), fleet: &fleet{changed: make(chan struct{})}}
 	r.db, r.cosmos = databasetest.New(t)
 	r.target = grpctest.Serve(t, func(s grpc.ServiceRegistrar) { clusterservicev1.RegisterClusterServiceServer(s, r.fleet) })
 	return r
@@ -292,8 +291,8 @@ func TestReplicasShareClusters(t *testing.T) {
 func TestFaultsAreNamed(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	concerns := map[probetest.Fault]string{probetest.EtcdAway: "etcd_fails", probetest.Hang: "api_hangs", probetest.Overload: "api_overloaded",
-		probetest.Expired: "certificate_expired", probetest.Closed: "api_unreachable"}
+	concerns := map[fault]string{etcdAway: "etcd_fails", hang: "api_hangs", overload: "api_overloaded",
+		expired: "certificate_expired", closed: "api_unreachable"}
 	want, next := map[string]string{}, 0
 	for fault, concern := range concerns {
 		r.create(next)

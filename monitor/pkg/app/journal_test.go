@@ -12,7 +12,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/probetest"
 )
 
 // record returns the record of a cluster; nil if there is none.
@@ -58,7 +57,7 @@ func TestJournalSurvivesReplicas(t *testing.T) {
 	for i := range 3 {
 		r.await(i, adminv1.HealthAvailable, "")
 	}
-	r.farm.Break(probetest.EtcdAway, uidOf(0))
+	r.farm.Break(etcdAway, uidOf(0))
 	broken := r.await(0, adminv1.HealthUnavailable, "etcd_fails")
 	first.stop()
 	r.delete(1)

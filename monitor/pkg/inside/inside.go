@@ -4,7 +4,7 @@
 // Data flows in from watches of the management cluster (Follow): HostedClusters, and the Service and the authority of each control plane.
 // The Prober decides as package judge does, so that one failed probe is no outage. It writes a report when it changes, and one
 // cluster's report after another as its heartbeat. It needs no connection but those to the management cluster's API server and to the
-// hosted ones, and never reads a Secret.
+// hosted ones, and never reads a Secret. Main is the program monitor-inside, which accepts no connections but those for health and metrics.
 package inside
 
 import (

@@ -1,5 +1,6 @@
 // Package agent is the side of a tunnel in a management cluster. An Agent connects to each replica of the session gateway, and connects the gateway
-// to hosted API servers. See package tunnel for the protocol.
+// to hosted API servers. See package tunnel for the protocol. Main is the program gateway-tunnel, which accepts no connections but those for health
+// and metrics.
 package agent
 
 import (

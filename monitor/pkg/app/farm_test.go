@@ -1,6 +1,4 @@
-// Package probetest provides a Farm: any number of API servers for tests, at one listener. They are distinguished by the name that
-// a client requests in the TLS handshake, and each can be made to fail.
-package probetest
+package app
 
 import (
 	"bufio"
@@ -21,28 +19,28 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 )
 
-// Fault is what a server of a Farm does instead of answering 200.
-type Fault string
+// fault is what a server of a farm does instead of answering 200.
+type fault string
 
 // The faults.
 const (
-	// EtcdAway answers 500 and reports that the check of etcd failed.
-	EtcdAway Fault = "etcd-away"
-	// Hang reads requests and answers none.
-	Hang Fault = "hang"
-	// Overload answers 429.
-	Overload Fault = "overload"
-	// Expired presents an expired certificate to new connections, and closes the others.
-	Expired Fault = "expired"
-	// Closed closes connections.
-	Closed Fault = "closed"
+	// etcdAway answers 500 and reports that the check of etcd failed.
+	etcdAway fault = "etcd-away"
+	// hang reads requests and answers none.
+	hang fault = "hang"
+	// overload answers 429.
+	overload fault = "overload"
+	// expired presents an expired certificate to new connections, and closes the others.
+	expired fault = "expired"
+	// closed closes connections.
+	closed fault = "closed"
 )
 
 // domain is the domain of the servers' names.
 const domain = "farm.test"
 
-// Farm serves any number of API servers.
-type Farm struct {
+// farm serves any number of API servers.
+type farm struct {
 	// Authorities verify the certificates of all servers, PEM.
 	Authorities string
 
@@ -52,19 +50,19 @@ type Farm struct {
 	accepted      atomic.Int64
 
 	mu     sync.Mutex
-	faults map[string]Fault
+	faults map[string]fault
 	// last is the time of the last request to each host.
 	last map[string]time.Time
 }
 
-// New starts a Farm that ends with the test.
-func New(t testing.TB) *Farm {
+// newFarm starts a farm that ends with the test.
+func newFarm(t testing.TB) *farm {
 	t.Helper()
 	signer, err := authority.Open(t.TempDir(), "farm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Farm{Authorities: string(signer.CertificatePEM()), faults: map[string]Fault{}, last: map[string]time.Time{}}
+	f := &farm{Authorities: string(signer.CertificatePEM()), faults: map[string]fault{}, last: map[string]time.Time{}}
 	issue := func(lifetime time.Duration) tls.Certificate {
 		path := filepath.Join(t.TempDir(), "tls")
 		if err := signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "farm"}}, "*."+domain); err != nil {
@@ -83,7 +81,7 @@ func New(t testing.TB) *Farm {
 	}
 	f.address = listener.Addr().String()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		if f.fault(hello.ServerName) == Expired {
+		if f.fault(hello.ServerName) == expired {
 			return &f.ending, nil
 		}
 		return &f.valid, nil
@@ -116,15 +114,15 @@ func New(t testing.TB) *Farm {
 }
 
 // URL returns the URL of a server. Clients must use Dial.
-func (f *Farm) URL(name string) string { return "https://" + name + "." + domain + ":6443" }
+func (f *farm) URL(name string) string { return "https://" + name + "." + domain + ":6443" }
 
 // Dial connects to the farm instead of an address.
-func (f *Farm) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+func (f *farm) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, f.address)
 }
 
 // Break makes servers fail, or with an empty fault work again.
-func (f *Farm) Break(fault Fault, names ...string) {
+func (f *farm) Break(fault fault, names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range names {
@@ -135,36 +133,36 @@ func (f *Farm) Break(fault Fault, names ...string) {
 }
 
 // Open returns the number of open connections.
-func (f *Farm) Open() int64 { return f.open.Load() }
+func (f *farm) Open() int64 { return f.open.Load() }
 
 // Accepted returns the number of connections that were opened so far.
-func (f *Farm) Accepted() int64 { return f.accepted.Load() }
+func (f *farm) Accepted() int64 { return f.accepted.Load() }
 
 // LastRequest returns the time of the last request to a server, or the zero time.
-func (f *Farm) LastRequest(name string) time.Time {
+func (f *farm) LastRequest(name string) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last[name+"."+domain]
 }
 
 // Address returns the address of the listener.
-func (f *Farm) Address() string { return f.address }
+func (f *farm) Address() string { return f.address }
 
 // received stores the time of a request and returns the fault of its server.
-func (f *Farm) received(host string) Fault {
+func (f *farm) received(host string) fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last[host] = time.Now()
 	return f.faults[host]
 }
 
-func (f *Farm) fault(host string) Fault {
+func (f *farm) fault(host string) fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.faults[host]
 }
 
-func (f *Farm) serve(conn *tls.Conn) {
+func (f *farm) serve(conn *tls.Conn) {
 	reader := bufio.NewReaderSize(conn, 512)
 	for {
 		request, err := http.ReadRequest(reader)
@@ -173,14 +171,14 @@ func (f *Farm) serve(conn *tls.Conn) {
 		}
 		status, body := "200 OK", "ok"
 		switch f.received(conn.ConnectionState().ServerName) {
-		case EtcdAway:
+		case etcdAway:
 			status, body = "500 Internal Server Error", "[+]ping ok\n[-]etcd failed: reason withheld\n"+request.URL.Path[1:]+" check failed\n"
-		case Overload:
+		case overload:
 			status, body = "429 Too Many Requests", ""
-		case Hang:
+		case hang:
 			_, _ = io.Copy(io.Discard, reader)
 			return
-		case Expired, Closed:
+		case expired, closed:
 			return
 		}
 		if _, err := fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body); err != nil {

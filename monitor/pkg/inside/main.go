@@ -1,4 +1,4 @@
-package insideapp
+package inside
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // Main is the program monitor-inside. It reads the arguments of the process.
 func Main() {
-	var options Options
+	var options Flags
 	flags := flag.NewFlagSet("monitor-inside", flag.ExitOnError)
 	options.AddFlags(flags)
 	process.Parse(flags, os.Args[1:], options.Validate)

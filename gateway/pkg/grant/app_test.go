@@ -1,4 +1,4 @@
-package app_test
+package grant_test
 
 import (
 	"context"
@@ -26,7 +26,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant/app"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant/granttest"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -73,7 +72,7 @@ func install(t *testing.T, cluster *kubeapitest.Cluster) *rest.Config {
 	if _, err := typed.CoreV1().ServiceAccounts(name).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../../grants/deploy/rights.yaml")
+	text, err := os.ReadFile("../../grants/deploy/rights.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +107,7 @@ func start(t *testing.T, region *meshtest.Region, config *rest.Config, admin *in
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		p := process.New("gateway-grants", slog.New(slog.NewJSONHandler(log, nil)))
-		if err := app.Serve(ctx, p, app.Parts{Config: config, Intents: admin.Verifier, Transport: region.Identity(mesh.GatewayGrants), Listener: listener}); err != nil && !errors.Is(err, context.Canceled) {
+		if err := grant.Serve(ctx, p, grant.Parts{Config: config, Intents: admin.Verifier, Transport: region.Identity(mesh.GatewayGrants), Listener: listener}); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

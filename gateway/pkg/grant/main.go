@@ -1,4 +1,4 @@
-package agentapp
+package grant
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// Main is the program gateway-tunnel. It reads the arguments of the process.
+// Main is the program gateway-grants. It reads the arguments of the process.
 func Main() {
 	var options Options
-	flags := flag.NewFlagSet("gateway-tunnel", flag.ExitOnError)
+	flags := flag.NewFlagSet("gateway-grants", flag.ExitOnError)
 	options.AddFlags(flags)
 	process.Parse(flags, os.Args[1:], options.Validate)
 	process.Run(flags.Name(), options.Process, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })

@@ -1,6 +1,4 @@
-// Package agentapp has the options and the wiring of gateway-tunnel, the agent of a management cluster. It accepts no connections but those for
-// health and metrics.
-package agentapp
+package agent
 
 import (
 	"context"
@@ -18,15 +16,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// Options are the options of gateway-tunnel.
-type Options struct {
+// Flags are the flags of the program gateway-tunnel.
+type Flags struct {
 	Process process.Options
 	// Kubeconfig is the kubeconfig file of the management cluster; empty means the service account of the pod.
 	Kubeconfig string
@@ -41,8 +38,8 @@ type Options struct {
 	IntentKeysFile, TrustDomain string
 }
 
-// AddFlags registers the flags of the options.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+// AddFlags registers the flags.
+func (o *Flags) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
 	flags.StringVar(&o.ManagementCluster, "management-cluster", "", "`name` of the management cluster, which is that of its provision shard")
@@ -54,7 +51,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate returns an error that names the first missing or invalid flag.
-func (o *Options) Validate() error {
+func (o *Flags) Validate() error {
 	for _, required := range []struct{ flag, value string }{{"management-cluster", o.ManagementCluster}, {"gateway-url", o.GatewayURL}, {"audience", o.Audience}} {
 		if required.value == "" {
 			return errors.New("--" + required.flag + " is required")
@@ -74,7 +71,7 @@ func (o *Options) Validate() error {
 }
 
 // Run keeps tunnels until ctx ends.
-func Run(ctx context.Context, p *process.Process, options Options) error {
+func Run(ctx context.Context, p *process.Process, options Flags) error {
 	// client-go logs with klog, which has one logger per process.
 	klog.SetSlogLogger(slog.New(p.Log.Handler()))
 	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
@@ -82,7 +79,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	config.UserAgent = "hcpmesh-gateway-tunnel"
-	resolver, err := agent.NewResolver(config)
+	resolver, err := NewResolver(config)
 	if err != nil {
 		return err
 	}
@@ -125,7 +122,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 			return err
 		}
 	}
-	tunnels := agent.New(agent.Options{Gateway: gateway, ManagementCluster: options.ManagementCluster, Token: token, TLS: settings, Proxy: proxy, Resolver: resolver, Granter: granter,
+	tunnels := New(Options{Gateway: gateway, ManagementCluster: options.ManagementCluster, Token: token, TLS: settings, Proxy: proxy, Resolver: resolver, Granter: granter,
 		Log: p.Log, Metrics: p.Metrics})
 	p.Ready("session-gateway", tunnels.Ready)
 	tunnels.Run(ctx)

@@ -1,6 +1,4 @@
-// Package insideapp wires monitor-inside, the prober of one management cluster. It has one client, that of the management cluster, and
-// accepts no connections but those for health and metrics.
-package insideapp
+package inside
 
 import (
 	"context"
@@ -16,12 +14,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/monitor/pkg/inside"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
-// Options are the options of monitor-inside.
-type Options struct {
+// Flags are the flags of the program monitor-inside.
+type Flags struct {
 	Process process.Options
 	// Kubeconfig is the kubeconfig file of the management cluster; empty means the service account of the pod.
 	Kubeconfig string
@@ -29,15 +26,15 @@ type Options struct {
 	Connections int
 }
 
-// AddFlags registers the flags of the options.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+// AddFlags registers the flags.
+func (o *Flags) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
 	flags.IntVar(&o.Connections, "max-connections", 1_000, "maximum `number` of connections that monitor-inside keeps open, 1 to 100000")
 }
 
 // Validate returns an error that names the first invalid flag.
-func (o *Options) Validate() error {
+func (o *Flags) Validate() error {
 	if o.Connections < 1 || o.Connections > 100_000 {
 		return fmt.Errorf("--max-connections: %d is not 1 to 100000", o.Connections)
 	}
@@ -45,7 +42,7 @@ func (o *Options) Validate() error {
 }
 
 // Run probes until ctx ends.
-func Run(ctx context.Context, p *process.Process, options Options) error {
+func Run(ctx context.Context, p *process.Process, options Flags) error {
 	// client-go logs with klog, which has one logger per process.
 	klog.SetSlogLogger(slog.New(p.Log.Handler()))
 	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
@@ -53,13 +50,13 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	config.UserAgent = "hcpmesh-monitor-inside"
-	management, err := inside.NewManagement(config, p.Log)
+	management, err := NewManagement(config, p.Log)
 	if err != nil {
 		return err
 	}
 	checker := probe.New(probe.Options{Vantage: probe.Inside, Connections: options.Connections})
 	defer checker.Close()
-	prober := inside.New(checker, management, inside.Options{Metrics: inside.NewMetrics(p.Metrics), Log: p.Log})
+	prober := New(checker, management, Options{Metrics: NewMetrics(p.Metrics), Log: p.Log})
 	p.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "monitor_inside_clusters", Help: "HostedClusters of the management cluster."},
 		func() float64 { return float64(prober.Len()) }))
 	p.Ready("management-cluster", func(context.Context) error {

@@ -1,5 +1,4 @@
-// Package app has the options and the wiring of gateway-grants, the program of the service cluster that issues the tokens of access sessions with its API server.
-package app
+package grant
 
 import (
 	"context"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -96,15 +94,15 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 type Parts struct {
 	// Config is that of the API server of the service cluster.
 	Config    *rest.Config
-	Intents   grant.IntentVerifier
+	Intents   IntentVerifier
 	Transport mesh.Transport
 	Listener  net.Listener
 }
 
 // Serve is Run with existing connections. Tests call it directly.
 func Serve(ctx context.Context, p *process.Process, parts Parts) error {
-	cluster := grant.ServiceCluster()
-	granter, err := grant.NewGranter(parts.Config, cluster, parts.Intents)
+	cluster := ServiceCluster()
+	granter, err := NewGranter(parts.Config, cluster, parts.Intents)
 	if err != nil {
 		return err
 	}
@@ -113,7 +111,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	p.Metrics.MustRegister(grants)
 	authorizer := mesh.NewAuthorizer(mesh.GatewayGrants, mesh.Rules(), p.Log)
 	routes := http.NewServeMux()
-	routes.Handle("POST "+mesh.GrantsPath, grant.NewHandler(granter, cluster, p.Log, grants))
+	routes.Handle("POST "+mesh.GrantsPath, NewHandler(granter, cluster, p.Log, grants))
 	server := process.NewHTTPServer(process.Calls, authorizer.Handler(parts.Transport, routes), p.Log)
 	p.Log.InfoContext(ctx, "issuing tokens of access sessions with the service cluster", logkey.Address, parts.Listener.Addr().String())
 	return process.ServeHTTP(ctx, server, authorizer.Listener(parts.Transport, parts.Listener), shutdownTimeout)
