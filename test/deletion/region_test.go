@@ -30,16 +30,15 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	hypershift "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
@@ -190,7 +189,7 @@ func (r *region) startService() {
 	if err := database.ConfigureShards(r.t.Context(), []config.Shard{{Name: shard, Capacity: 100}}); err != nil {
 		r.t.Fatal(err)
 	}
-	hub := watch.NewHub(database, 64, logger())
+	hub := store.NewWatchHub(database, 64, logger())
 	identity := r.Identity(string(mesh.ClusterService))
 	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
 	keeper := must(seal.New())(r.t)
@@ -207,7 +206,7 @@ func (r *region) startService() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
-	api := app.NewServer(identity, system.API, r.intents.Verifier, callaudit.New(r.records), logger(), grpcserver.NewMetrics(prometheus.NewRegistry()))
+	api := app.NewServer(identity, system.API, r.intents.Verifier, service.NewCallAuditor(r.records), logger(), grpcserver.NewMetrics(prometheus.NewRegistry()))
 	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		group.Go(func() { _ = system.Run(ctx) })

@@ -32,7 +32,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
@@ -121,7 +120,7 @@ func (r *region) startService() {
 	must(err)
 	must(db.Migrate(ctx))
 	must(db.ConfigureShards(ctx, []config.Shard{{Name: "mgmt-1", Capacity: 10_000}, {Name: "mgmt-2", Capacity: 10_000}}))
-	hub := watch.NewHub(db, 4096, slog.New(slog.DiscardHandler))
+	hub := store.NewWatchHub(db, 4096, slog.New(slog.DiscardHandler))
 	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
 	must(err)
 	keeper, err := sealingKeys()

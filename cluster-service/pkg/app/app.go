@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
@@ -22,7 +21,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
@@ -54,7 +52,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 		return err
 	}
 	defer database.Close()
-	hub := watch.NewHub(database, ringSize, p.Log)
+	hub := store.NewWatchHub(database, ringSize, p.Log)
 
 	transport := in.transport.ClientCredentials(mesh.MaestroServer)
 	if o.MaestroPlain {
@@ -101,7 +99,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	// The writer ends after everything that it records.
 	defer recorded.Wait()
 	defer stopRecords()
-	auditor := callaudit.New(records)
+	auditor := service.NewCallAuditor(records)
 	auditing, stopAuditor := context.WithCancel(context.WithoutCancel(ctx))
 	var audited sync.WaitGroup
 	audited.Go(func() { auditor.Run(auditing) })
@@ -163,7 +161,7 @@ const maxRequest = 4 << 20
 
 // NewServer returns the gRPC server of an API. It authorizes each call by the rules of package mesh, verifies the intents of
 // engineers, logs refused calls, records them and the calls of engineers in the audit, and counts all calls.
-func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *callaudit.Auditor, log *slog.Logger, calls *grpcserver.Metrics, options ...grpc.ServerOption) *grpc.Server {
+func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents mesh.IntentVerifier, auditor *service.CallAuditor, log *slog.Logger, calls *grpcserver.Metrics, options ...grpc.ServerOption) *grpc.Server {
 	authorizer := mesh.NewAuthorizer(mesh.ClusterService, mesh.Rules(), log).WithIntents(intents).WithRefusals(auditor.Refused)
 	server := grpcserver.New(slices.Concat(calls.ServerOptions(), authorizer.ServerOptions(transport), []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(auditor.Unary, service.RejectInvalidValues, service.Calls),

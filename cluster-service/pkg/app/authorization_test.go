@@ -12,7 +12,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
@@ -42,7 +42,7 @@ func TestAllowedCalls(t *testing.T) {
 
 func testAllowedCalls(t *testing.T, mode meshtest.Mode) {
 	region, admin := meshtest.New(t), intenttest.New(t)
-	server := app.NewServer(region.Transport(mode, mesh.ClusterService), credentialsByClass{}, admin.Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler), grpcserver.NewMetrics(prometheus.NewRegistry()))
+	server := app.NewServer(region.Transport(mode, mesh.ClusterService), credentialsByClass{}, admin.Verifier, service.NewCallAuditor(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler), grpcserver.NewMetrics(prometheus.NewRegistry()))
 	needed := map[string]bool{}
 	for _, rule := range mesh.Rules() {
 		for _, grant := range rule.Clients {

@@ -18,8 +18,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/resealer"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -101,7 +101,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Components, "components-after", 15*time.Second, "how long an upgrade rolls out a control plane before its components are looked at one by one; 0 is at once")
 	flags.IntVar(&o.Publishers, "publishers", 8, "clusters whose works are published to Maestro at once")
 	flags.IntVar(&o.Renewals, "renewals", 10, "clusters that a new rendering (of a new release, configuration or pull secret) is on its way to at once")
-	flags.DurationVar(&o.ResealAgain, "reseal-again-after", resealer.DefaultAgain, "pause after which signing keys are searched again for a former sealing key; longer than a new keyset needs to reach all replicas")
+	flags.DurationVar(&o.ResealAgain, "reseal-again-after", pass.DefaultResealAgain, "pause after which signing keys are searched again for a former sealing key; longer than a new keyset needs to reach all replicas")
 }
 
 var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)

@@ -14,7 +14,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
@@ -41,7 +41,7 @@ func (openWatches) Watch(_ *csv1.WatchRequest, stream grpc.ServerStreamingServer
 func TestStreamsOfWorkloadAreLimited(t *testing.T) {
 	t.Parallel()
 	region := meshtest.New(t)
-	server := app.NewServer(region.Identity(mesh.ClusterService), openWatches{}, intenttest.New(t).Verifier, callaudit.New(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler), grpcserver.NewMetrics(prometheus.NewRegistry()))
+	server := app.NewServer(region.Identity(mesh.ClusterService), openWatches{}, intenttest.New(t).Verifier, service.NewCallAuditor(audittest.New(t, "cluster-service", 0)), slog.New(slog.DiscardHandler), grpcserver.NewMetrics(prometheus.NewRegistry()))
 	address := region.Serve(server)
 	var clients []csv1.ClusterServiceClient
 	for range 4 {

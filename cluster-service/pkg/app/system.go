@@ -11,20 +11,14 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/accessaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletionmonitor"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/expirer"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placer"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/renewer"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/resealer"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgrader"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -42,7 +36,7 @@ const (
 // SystemOptions are the parts and settings of a System. The database must be migrated.
 type SystemOptions struct {
 	Store       *store.Store
-	Hub         *watch.Hub
+	Hub         *store.WatchHub
 	Maestro     *maestro.Client
 	Renderer    *render.Renderer
 	Releases    *updategraph.Source
@@ -51,7 +45,7 @@ type SystemOptions struct {
 	Publishers  int
 	// Renewals is the number of clusters that receive a new rendering concurrently.
 	Renewals int
-	// ResealAgain is the pause before the second pass over the signing keys; see resealer.New. 0 means the default.
+	// ResealAgain is the pause before the second pass over the signing keys; see pass.NewResealer. 0 means the default.
 	ResealAgain time.Duration
 	Metrics     prometheus.Registerer
 	// Log receives the log records of all workers; nil discards them.
@@ -81,21 +75,21 @@ type System struct {
 
 	log       *slog.Logger
 	store     *store.Store
-	hub       *watch.Hub
+	hub       *store.WatchHub
 	publisher *delivery.Publisher
-	placer    *placer.Placer
+	placer    *pass.Placer
 	receiver  *delivery.Receiver
-	expirer   *expirer.Expirer
+	expirer   *pass.Expirer
 	agents    *delivery.Agents
 	awaited   *delivery.AwaitedActions
-	renewer   *renewer.Renewer
-	resealer  *resealer.Resealer
-	deletions *deletionmonitor.Monitor
+	renewer   *pass.Renewer
+	resealer  *pass.Resealer
+	deletions *pass.DeletionMonitor
 	// azure is nil in a region without Azure.
 	azure    *azure.Worker
 	keys     *signingkey.Pool
 	releases *updategraph.Source
-	upgrader *upgrader.Upgrader
+	upgrader *pass.Upgrader
 	audit    *accessaudit.Audit
 }
 
@@ -113,17 +107,17 @@ func NewSystem(o SystemOptions) *System {
 	s.audit = accessaudit.New(o.Store, o.Records, o.Audit, o.Metrics)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
-	s.placer = placer.New(placer.Options{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
+	s.placer = pass.NewPlacer(pass.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
 	s.agents = &delivery.Agents{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
 	s.awaited = &delivery.AwaitedActions{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
-	s.upgrader = upgrader.New(upgrader.Options{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
+	s.upgrader = pass.NewUpgrader(pass.UpgraderOptions{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
 		Interval: o.Upgrade, Metrics: o.Metrics, Log: o.Log})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
 		AgentReported: s.agents.Reported, AgentHeartbeats: s.agents.Heartbeats, Metrics: metrics, Sweep: o.Sweep, Log: o.Log})
-	s.expirer = &expirer.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
-	s.renewer = renewer.New(renewer.Options{Store: o.Store, Renderer: o.Renderer, Metrics: o.Metrics, AtOnce: o.Renewals, Log: o.Log})
-	s.resealer = resealer.New(o.Store, o.Keeper, cmp.Or(o.ResealAgain, resealer.DefaultAgain), o.Metrics, o.Log)
-	s.deletions = deletionmonitor.New(deletionmonitor.Options{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
+	s.expirer = &pass.Expirer{Store: o.Store, Renderer: o.Renderer, Log: o.Log}
+	s.renewer = pass.NewRenewer(pass.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Metrics: o.Metrics, AtOnce: o.Renewals, Log: o.Log})
+	s.resealer = pass.NewResealer(o.Store, o.Keeper, cmp.Or(o.ResealAgain, pass.DefaultResealAgain), o.Metrics, o.Log)
+	s.deletions = pass.NewDeletionMonitor(pass.DeletionMonitorOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
 		Metrics: o.Metrics, Interval: o.CheckDeletions, Log: o.Log})
 	if o.Azure != nil {
 		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics, Log: o.Log})

@@ -23,7 +23,6 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/callaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -35,7 +34,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -119,7 +117,7 @@ type region struct {
 	// watch, if not nil, measures the audit of the calls.
 	watch *audittest.Stopwatch
 	// auditor is that of the latest server with a mesh.
-	auditor *callaudit.Auditor
+	auditor *service.CallAuditor
 }
 
 func newRegion(t testing.TB, shards ...config.Shard) *region {
@@ -210,7 +208,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err := database.ConfigureShards(ctx, r.shards); err != nil {
 		r.t.Fatal(err)
 	}
-	hub := watch.NewHub(database, 64, r.log)
+	hub := store.NewWatchHub(database, 64, r.log)
 	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.t.Fatal(err)
@@ -253,7 +251,7 @@ func (r *region) start(fault func(point string) error) *instance {
 		if r.watch != nil {
 			recorder = r.watch
 		}
-		r.auditor = callaudit.New(recorder)
+		r.auditor = service.NewCallAuditor(recorder)
 		server = app.NewServer(r.mesh.Identity(mesh.ClusterService), system.API, r.admin.Verifier, r.auditor, r.audit.logger(), grpcserver.NewMetrics(prometheus.NewRegistry()))
 		transport = credentials.NewTLS(r.mesh.Identity(mesh.Backend).ClientTLS(mesh.ClusterService))
 	} else {

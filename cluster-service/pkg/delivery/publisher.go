@@ -3,8 +3,7 @@
 // statuses that Maestro reports and runs the state machine. Neither has state that a crash could lose: the row of a work
 // determines whether it is due, and missed statuses are requested after every subscription.
 //
-// The other workers run the state machine when a time has come; each has its own package: placer, upgrader, renewer, expirer,
-// deletionmonitor.
+// Package pass has the workers that run the state machine when a time has come.
 package delivery
 
 import (

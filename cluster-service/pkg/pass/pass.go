@@ -1,5 +1,11 @@
-// Package pass runs passes over clusters. A worker makes a pass when a time has come, when something changed, and at an interval
-// in case it missed either.
+// Package pass has the workers that run the state machine of clusters when a time has come. A worker makes a pass over clusters at that
+// time, when something changed, and at an interval in case it missed either.
+//
+// A Placer places clusters that had no provision shard when they were created. An Upgrader starts upgrades: those of upgrade policies, and
+// those that were scheduled for a time. A Renewer publishes new renderings of clusters whose renderer has changed. An Expirer ends
+// credentials whose time has passed: issued ones expire, and ones that are signed too late fail. A DeletionMonitor finds deletions that are
+// stuck, and deletes what forced deletions left behind. A Resealer seals the signing keys of clusters again after the primary key of the
+// sealing keyset has changed, so that the former key can be removed.
 package pass
 
 import (
@@ -13,6 +19,9 @@ import (
 
 // retryPause is the minimum pause before the next pass over clusters when one of them failed.
 const retryPause = 5 * time.Second
+
+// pageSize is the number of clusters that a worker reads from the database at a time.
+const pageSize = 100
 
 // Signal requests a pass. Requests that arrive before a pass starts are one request.
 type Signal chan struct{}

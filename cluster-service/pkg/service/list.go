@@ -12,7 +12,6 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -203,10 +202,10 @@ func (s *Service) Watch(r *csv1.WatchRequest, stream grpc.ServerStreamingServer[
 }
 
 func ended(err error) error {
-	if errors.Is(err, watch.ErrCompacted) {
+	if errors.Is(err, store.ErrCompacted) {
 		return apierror.New(apierror.OutOfRange, "Changes after this revision are no longer stored: list again, then watch from the revision of the list.").WithReason(ReasonRevisionCompacted)
 	}
-	if errors.Is(err, watch.ErrStopped) {
+	if errors.Is(err, store.ErrWatchStopped) {
 		return apierror.New(apierror.Unavailable, "This replica is stopping: watch again from the last received revision.").WithRetryAfter(100 * time.Millisecond)
 	}
 	return err

@@ -17,7 +17,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -73,7 +72,7 @@ type Options struct {
 	// Log receives the log and audit records; nil discards them.
 	Log      *slog.Logger
 	Store    *store.Store
-	Hub      *watch.Hub
+	Hub      *store.WatchHub
 	Renderer *render.Renderer
 	// Releases returns the newest release catalogue.
 	Releases    Releases

@@ -10,10 +10,9 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgrader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -69,7 +68,7 @@ func (c *check) policy(spec *csv1.UpgradePolicySpec) {
 		c.matches("spec.minor_versions", minor, minorPattern)
 	}
 	c.within("spec.max_concurrent", spec.GetMaxConcurrent(), 0, maxConcurrent)
-	if _, err := schedule.Parse(spec.GetSchedule()); err != nil {
+	if _, err := upgradeplan.ParseSchedule(spec.GetSchedule()); err != nil {
 		c.fail("spec.schedule", "Invalid value: %s", err)
 	}
 }
@@ -90,7 +89,7 @@ func (s *Service) GetUpgradePolicy(ctx context.Context, r *csv1.GetUpgradePolicy
 }
 
 func (s *Service) policyStatus(ctx context.Context, p *csv1.UpgradePolicy) (*csv1.UpgradePolicyStatus, error) {
-	windows, err := schedule.Parse(p.GetSpec().GetSchedule())
+	windows, err := upgradeplan.ParseSchedule(p.GetSpec().GetSchedule())
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (s *Service) policyStatus(ctx context.Context, p *csv1.UpgradePolicy) (*csv
 	if err != nil {
 		return nil, err
 	}
-	err = upgrader.EachCandidacy(ctx, s.o.Store, p, all, s.o.Releases.Catalog(), func(c *fleet.Cluster, candidacy upgradeplan.Candidacy) {
+	err = pass.EachCandidacy(ctx, s.o.Store, p, all, s.o.Releases.Catalog(), func(c *fleet.Cluster, candidacy upgradeplan.Candidacy) {
 		switch {
 		case candidacy.Version != "":
 			status.Remaining++

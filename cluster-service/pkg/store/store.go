@@ -5,6 +5,11 @@
 //
 // Locks are acquired in this order everywhere: aggregates in order of UID, provision shards in order of name, the revision
 // clock.
+//
+// A WatchHub distributes the changes to watchers. It follows the database with one reader, which commits wake, and stores
+// the newest changes in a ring. Every watcher has a cursor into the ring and reads older changes from the database. So a
+// slow watcher blocks nobody, needs no memory and misses nothing. Revisions become visible in order, so a cursor is a single
+// number.
 package store
 
 import (

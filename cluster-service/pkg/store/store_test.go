@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -24,7 +25,7 @@ var databases *postgrestest.Server
 
 var rules = placement.DefaultRules()
 
-func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(postgrestest.Main(m, &databases))) }
 
 func open(t testing.TB, options store.Options) *store.Store {
 	t.Helper()

@@ -2,6 +2,9 @@
 //
 // Plan and Targets combine the release catalogue with the state of one cluster. EvaluatePolicy decides whether a policy
 // upgrades a cluster now, and to which version. All functions are pure; package fleet carries out an accepted upgrade.
+//
+// A Schedule is the maintenance schedule of an upgrade policy: either a cron expression with the length of a window, or a list of weekly
+// windows. Both become cron schedules; package cron computes the times. All times are UTC.
 package upgradeplan
 
 import (

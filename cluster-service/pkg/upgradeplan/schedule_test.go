@@ -1,4 +1,4 @@
-package schedule_test
+package upgradeplan_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 )
 
 func at(t *testing.T, text string) time.Time {
@@ -56,7 +56,7 @@ func TestScheduleOpens(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			parsed, err := schedule.Parse(tc.spec)
+			parsed, err := upgradeplan.ParseSchedule(tc.spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestBadSchedules(t *testing.T) {
 		"Unknown time":  {weekly("MON", "25:00", 60), "HH:MM"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := schedule.Parse(tc.spec); err == nil || !strings.Contains(err.Error(), tc.says) {
+			if _, err := upgradeplan.ParseSchedule(tc.spec); err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v, want an error with %q", err, tc.says)
 			}
 		})
@@ -107,7 +107,7 @@ func FuzzSchedule(f *testing.F) {
 	f.Add("0 2 * * 6", int32(60))
 	f.Add("*/15,3-9/2 0-23 1 1 0-7", int32(15))
 	f.Fuzz(func(t *testing.T, cron string, minutes int32) {
-		parsed, err := schedule.Parse(&csv1.UpgradeSchedule{Cron: cron, CronMinutes: minutes})
+		parsed, err := upgradeplan.ParseSchedule(&csv1.UpgradeSchedule{Cron: cron, CronMinutes: minutes})
 		if err != nil {
 			return
 		}

@@ -1,5 +1,4 @@
-// Package renewer publishes new renderings of clusters whose renderer has changed.
-package renewer
+package pass
 
 import (
 	"context"
@@ -10,18 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	pageSize = 100
 	// clusterTimeout is the maximum time to wait for one cluster.
 	clusterTimeout = 2 * time.Minute
 	pollInterval   = 250 * time.Millisecond
-	retryPause     = 5 * time.Second
 	// secondPass is the time after the start of a second pass over all clusters: a replica of the previous release that has
 	// ended meanwhile may have rendered a cluster with the previous settings. It is also the time after a pass that did not confirm
 	// all shards.
@@ -30,8 +26,8 @@ const (
 	maxRefusals = 3
 )
 
-// Options configure a Renewer.
-type Options struct {
+// RenewerOptions configure a Renewer.
+type RenewerOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Metrics  prometheus.Registerer
@@ -45,17 +41,17 @@ type Options struct {
 // show whether it is outdated, so the next pass continues an interrupted one. Generations do not change: customers see no
 // operation.
 type Renewer struct {
-	Options
-	changed  pass.Signal
+	RenewerOptions
+	changed  Signal
 	renewals *prometheus.CounterVec
 	keys     *prometheus.GaugeVec
 	// unconfirmed is true if the last pass did not confirm all shards.
 	unconfirmed bool
 }
 
-// New returns a renewer and registers its metric. Run makes it work.
-func New(o Options) *Renewer {
-	r := &Renewer{Options: o, changed: pass.NewSignal(), renewals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_renewals_total",
+// NewRenewer returns a renewer and registers its metric. Run makes it work.
+func NewRenewer(o RenewerOptions) *Renewer {
+	r := &Renewer{RenewerOptions: o, changed: NewSignal(), renewals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_renewals_total",
 		Help: "Clusters that got a new rendering without a change of their own, by outcome; stopped counts renewals that were stopped."}, []string{"outcome"}),
 		keys: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_shard_key_renewed",
 			Help: "1 after a pass of this replica in which all clusters of the provision shard had works that this key sealed and that the agent applied, else 0, by shard and ID of the key."}, []string{"shard", "key"})}

@@ -1,4 +1,4 @@
-package resealer
+package pass
 
 import (
 	"log/slog"
@@ -20,7 +20,7 @@ func TestSecondPassIsMadeDespiteRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	const again = 10 * time.Minute
-	r := New(nil, keys, again, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	r := NewResealer(nil, keys, again, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	start := time.Now()
 	for _, step := range []struct {
 		after, pause time.Duration

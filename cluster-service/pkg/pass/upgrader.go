@@ -1,5 +1,4 @@
-// Package upgrader starts upgrades of clusters: those of upgrade policies, and those that were scheduled for a time.
-package upgrader
+package pass
 
 import (
 	"context"
@@ -16,9 +15,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -26,17 +23,17 @@ import (
 )
 
 const (
-	// defaultInterval is the maximum interval between two checks of the policies: maintenance windows open, releases appear, and
+	// policyInterval is the maximum interval between two checks of the policies: maintenance windows open, releases appear, and
 	// upgrades of other replicas finish.
-	defaultInterval = 5 * time.Second
+	policyInterval = 5 * time.Second
 	// searchPause is the pause after a search over all clusters that found none, as a multiple of the search's duration.
 	searchPause = 20
-	pageSize    = 500
+	policyPage  = 500
 	dueLimit    = 100
 )
 
-// Options configure an Upgrader.
-type Options struct {
+// UpgraderOptions configure an Upgrader.
+type UpgraderOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Catalog  func() *release.Catalog
@@ -51,8 +48,8 @@ type Options struct {
 // Upgrader starts upgrades: those of policies whose window is open and whose limit allows another one, and those that were
 // scheduled for a time. Several replicas may run one: each start is a transaction that counts the running upgrades.
 type Upgrader struct {
-	Options
-	woken   pass.Signal
+	UpgraderOptions
+	woken   Signal
 	running atomic.Int64
 	// queues are the found clusters whose upgrades have not started, by name of the policy.
 	queues map[string]queue
@@ -72,12 +69,12 @@ type queue struct {
 	took     time.Duration
 }
 
-// New returns an upgrader and registers its metric. Run makes it work.
-func New(o Options) *Upgrader {
+// NewUpgrader returns an upgrader and registers its metric. Run makes it work.
+func NewUpgrader(o UpgraderOptions) *Upgrader {
 	if o.Interval == 0 {
-		o.Interval = defaultInterval
+		o.Interval = policyInterval
 	}
-	u := &Upgrader{Options: o, woken: pass.NewSignal(), queues: map[string]queue{}}
+	u := &Upgrader{UpgraderOptions: o, woken: NewSignal(), queues: map[string]queue{}}
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "policy_upgrades_running",
 		Help: "Running upgrades of policies."}, func() float64 { return float64(u.running.Load()) }))
 	return u
@@ -88,7 +85,7 @@ func (u *Upgrader) Wake() { u.woken.Set() }
 
 // Run starts upgrades until ctx ends.
 func (u *Upgrader) Run(ctx context.Context) {
-	pass.Repeat(ctx, u.woken, func(ctx context.Context) time.Duration {
+	Repeat(ctx, u.woken, func(ctx context.Context) time.Duration {
 		pause := u.Interval
 		next, err := u.startDue(ctx)
 		if err == nil && !next.IsZero() {
@@ -110,7 +107,7 @@ func (u *Upgrader) startDue(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return next, err
 	}
-	err = pass.EachCluster(ctx, clusters, func(uid string) error {
+	err = EachCluster(ctx, clusters, func(uid string) error {
 		err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Aggregates[uid], u.Renderer)
 		})
@@ -150,7 +147,7 @@ func (u *Upgrader) followPolicies(ctx context.Context) error {
 
 // followPolicy starts as many upgrades of a policy as its limit allows. A cluster that fails is left to the next search.
 func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) error {
-	windows, err := schedule.Parse(p.GetSpec().GetSchedule())
+	windows, err := upgradeplan.ParseSchedule(p.GetSpec().GetSchedule())
 	if err != nil {
 		return err // cannot happen: the schedule was validated when it was stored
 	}
@@ -191,7 +188,7 @@ func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []
 	}
 	q, searched := u.queues[p.GetName()]
 	searched = searched && q.of == of.String() && q.catalog == catalog
-	if searched && (len(q.clusters) > 0 || now.Sub(q.found) < max(defaultInterval, searchPause*q.took)) {
+	if searched && (len(q.clusters) > 0 || now.Sub(q.found) < max(policyInterval, searchPause*q.took)) {
 		return q, nil
 	}
 	// Read before the search, so that changes during the search count as changes.
@@ -226,7 +223,7 @@ func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, a
 	if known.Active, known.Ended, err = s.KnownUpgrades(ctx); err != nil {
 		return err
 	}
-	for filter := (store.Filter{Limit: pageSize}); ; {
+	for filter := (store.Filter{Limit: policyPage}); ; {
 		clusters, _, err := s.ListClusters(ctx, filter)
 		if err != nil {
 			return err

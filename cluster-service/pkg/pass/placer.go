@@ -1,5 +1,4 @@
-// Package placer places clusters that had no provision shard when they were created.
-package placer
+package pass
 
 import (
 	"context"
@@ -8,20 +7,16 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-const (
-	defaultInterval = 30 * time.Second
-	pageSize        = 100
-)
+const placeInterval = 30 * time.Second
 
-// Options configure a Placer.
-type Options struct {
+// PlacerOptions configure a Placer.
+type PlacerOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	// Interval is the longest time between two attempts; 0 means 30 seconds.
@@ -32,16 +27,16 @@ type Options struct {
 // Placer places the clusters that no provision shard accepted when they were created, oldest first. It tries again after
 // Wake and periodically.
 type Placer struct {
-	Options
-	woken pass.Signal
+	PlacerOptions
+	woken Signal
 }
 
-// New returns a placer. Run makes it work.
-func New(o Options) *Placer {
+// NewPlacer returns a placer. Run makes it work.
+func NewPlacer(o PlacerOptions) *Placer {
 	if o.Interval == 0 {
-		o.Interval = defaultInterval
+		o.Interval = placeInterval
 	}
-	return &Placer{Options: o, woken: pass.NewSignal()}
+	return &Placer{PlacerOptions: o, woken: NewSignal()}
 }
 
 // Wake starts an attempt soon. It does not block.
@@ -49,7 +44,7 @@ func (p *Placer) Wake() { p.woken.Set() }
 
 // Run places clusters until ctx ends.
 func (p *Placer) Run(ctx context.Context) {
-	pass.Repeat(ctx, p.woken, func(ctx context.Context) time.Duration {
+	Repeat(ctx, p.woken, func(ctx context.Context) time.Duration {
 		if err := p.place(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Warn("placing clusters failed", logkey.Error, err)
 		}
@@ -71,7 +66,7 @@ func (p *Placer) place(ctx context.Context) error {
 		for _, c := range page {
 			uids = append(uids, c.UID)
 		}
-		err = pass.EachCluster(ctx, uids, func(uid string) error { return p.placeOne(ctx, uid, unplaceable) })
+		err = EachCluster(ctx, uids, func(uid string) error { return p.placeOne(ctx, uid, unplaceable) })
 		failed = errors.Join(failed, err)
 		if len(page) < pageSize || ctx.Err() != nil || store.IsUnavailable(err) {
 			return failed

@@ -1,6 +1,4 @@
-// Package resealer seals the signing keys of clusters again after the primary key of the sealing keyset has changed, so that the former
-// key can be removed.
-package resealer
+package pass
 
 import (
 	"context"
@@ -11,17 +9,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 const (
-	pageSize   = 500
-	retryPause = 5 * time.Second
-	// DefaultAgain is the default of the pause before the second pass.
-	DefaultAgain = 10 * time.Minute
+	keysPerPage = 500
+	// DefaultResealAgain is the default of the pause before the second pass.
+	DefaultResealAgain = 10 * time.Minute
 	// idle is the pause when there is nothing to do. A changed keyset ends it.
 	idle = 24 * time.Hour
 )
@@ -32,7 +28,7 @@ type Resealer struct {
 	store   *store.Store
 	keeper  *seal.Keys
 	log     *slog.Logger
-	changed pass.Signal
+	changed Signal
 	again   time.Duration
 	total   prometheus.Gauge
 	pending prometheus.Gauge
@@ -45,10 +41,10 @@ type Resealer struct {
 	second    bool
 }
 
-// New returns a Resealer and registers its metrics. Run makes it work. A pass is repeated once after the pause again: until then another
+// NewResealer returns a Resealer and registers its metrics. Run makes it work. A pass is repeated once after the pause again: until then another
 // replica can have sealed with the former key, because its file was replaced later, or a transaction can have been open.
-func New(s *store.Store, keeper *seal.Keys, again time.Duration, metrics prometheus.Registerer, log *slog.Logger) *Resealer {
-	r := &Resealer{store: s, keeper: keeper, log: log, changed: pass.NewSignal(), again: again,
+func NewResealer(s *store.Store, keeper *seal.Keys, again time.Duration, metrics prometheus.Registerer, log *slog.Logger) *Resealer {
+	r := &Resealer{store: s, keeper: keeper, log: log, changed: NewSignal(), again: again,
 		total: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_signing_keys",
 			Help: "Signing keys of clusters, as of the last pass of this replica over them."}),
 		passes: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_reseal_passes",
@@ -67,7 +63,7 @@ func (r *Resealer) Changed() { r.changed.Set() }
 
 // Run seals until ctx ends.
 func (r *Resealer) Run(ctx context.Context) {
-	pass.Repeat(ctx, r.changed, r.pass)
+	Repeat(ctx, r.changed, r.pass)
 }
 
 // pass seals what the primary key did not seal, and returns the pause until the next pass.
@@ -116,7 +112,7 @@ func (r *Resealer) confirm(primary uint32, now time.Time) time.Duration {
 func (r *Resealer) scan(ctx context.Context, f func(sealed []byte, uid string) error) (outdated int, failure error) {
 	total := 0
 	for after := ""; ; {
-		keys, last, err := r.store.SigningKeys(ctx, after, pageSize)
+		keys, last, err := r.store.SigningKeys(ctx, after, keysPerPage)
 		if err != nil {
 			return outdated, err
 		}

@@ -1,23 +1,18 @@
-// Package expirer ends credentials whose time has passed: issued ones expire, and ones that are signed too late fail.
-package expirer
+package pass
 
 import (
 	"context"
 	"log/slog"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-const (
-	// interval is the maximum time between two passes. A credential that is issued in between cannot expire before the
-	// next pass, because the shortest lifetime is ten times as long.
-	interval = time.Minute
-	pageSize = 100
-)
+// expireInterval is the maximum time between two passes. A credential that is issued in between cannot expire before the
+// next pass, because the shortest lifetime is ten times as long.
+const expireInterval = time.Minute
 
 // Expirer ends credentials whose ExpireTime has passed.
 type Expirer struct {
@@ -28,7 +23,7 @@ type Expirer struct {
 
 // Run marks credentials as expired until ctx ends.
 func (e *Expirer) Run(ctx context.Context) {
-	pass.Repeat(ctx, nil, func(ctx context.Context) time.Duration {
+	Repeat(ctx, nil, func(ctx context.Context) time.Duration {
 		pause, err := e.expire(ctx)
 		if err != nil && ctx.Err() == nil {
 			e.Log.Warn("marking credentials as expired failed", logkey.Error, err)
@@ -41,12 +36,12 @@ func (e *Expirer) Run(ctx context.Context) {
 func (e *Expirer) expire(ctx context.Context) (time.Duration, error) {
 	uids, next, err := e.Store.ExpiredCredentials(ctx, pageSize)
 	if err != nil {
-		return interval, err
+		return expireInterval, err
 	}
-	err = pass.EachCluster(ctx, uids, func(uid string) error {
+	err = EachCluster(ctx, uids, func(uid string) error {
 		return e.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return e.Renderer.Region.SettleObserved(e.Store.Now(), tx.Aggregates[uid], e.Renderer)
 		})
 	})
-	return pass.UntilNext(e.Store.Now(), next, interval, len(uids) == pageSize, err), err
+	return UntilNext(e.Store.Now(), next, expireInterval, len(uids) == pageSize, err), err
 }

@@ -1,8 +1,4 @@
-// Package watch distributes the changes of the fleet to watchers. A Hub follows the database with one reader, which commits
-// wake, and stores the newest changes in a ring. Every watcher has a cursor into the ring and reads older changes from the
-// database. So a slow watcher blocks nobody, needs no memory and misses nothing. Package store makes revisions visible in
-// order, so a cursor is a single number.
-package watch
+package store
 
 import (
 	"context"
@@ -12,21 +8,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	readLimit = 500
-	readRetry = time.Second
-	// resync is the period of reads without a notification, because notifications may be lost.
-	resync = 30 * time.Second
+	watchReadLimit = 500
+	watchReadRetry = time.Second
+	// watchResync is the period of reads without a notification, because notifications may be lost.
+	watchResync = 30 * time.Second
 )
 
-// Source is the part of the store that a hub reads.
-type Source interface {
-	Changes(ctx context.Context, after int64, limit int) ([]store.Change, store.Clock, error)
-	Clock(ctx context.Context) (store.Clock, error)
+// WatchSource is the part of the store that a hub reads.
+type WatchSource interface {
+	Changes(ctx context.Context, after int64, limit int) ([]Change, Clock, error)
+	Clock(ctx context.Context) (Clock, error)
 	// RestartRevisions starts a new history of revisions if the current ones are lower than one that was seen.
 	RestartRevisions(ctx context.Context, seen int64) error
 }
@@ -34,10 +29,10 @@ type Source interface {
 // ErrCompacted is returned for a revision after which a watch could miss a deletion, or that does not exist.
 var ErrCompacted = errors.New("the revision is not kept any more, or is from another database")
 
-// Hub follows the changes of the fleet.
-type Hub struct {
+// WatchHub follows the changes of the fleet.
+type WatchHub struct {
 	log    *slog.Logger
-	source Source
+	source WatchSource
 	size   int
 	woken  chan struct{}
 	// stopped is closed when Run has returned.
@@ -45,7 +40,7 @@ type Hub struct {
 
 	mu sync.Mutex
 	// ring contains the changes after floor and up to head, in order. A resource may occur more than once.
-	ring        []store.Change
+	ring        []Change
 	floor, head int64
 	// began is the first revision of the current history. A watcher from before it may have seen changes that were lost,
 	// and must list.
@@ -54,13 +49,13 @@ type Hub struct {
 	moved   chan struct{} // closed and replaced when head moves
 }
 
-// NewHub returns a hub that stores up to size changes. Run runs it.
-func NewHub(source Source, size int, log *slog.Logger) *Hub {
-	return &Hub{log: log, source: source, size: size, woken: make(chan struct{}, 1), stopped: make(chan struct{}), moved: make(chan struct{})}
+// NewWatchHub returns a hub that stores up to size changes. Run runs it.
+func NewWatchHub(source WatchSource, size int, log *slog.Logger) *WatchHub {
+	return &WatchHub{log: log, source: source, size: size, woken: make(chan struct{}, 1), stopped: make(chan struct{}), moved: make(chan struct{})}
 }
 
 // Wake makes the hub read soon unless it has read up to revision; 0 always wakes it. It does not block.
-func (h *Hub) Wake(revision int64) {
+func (h *WatchHub) Wake(revision int64) {
 	h.mu.Lock()
 	known := revision > 0 && revision <= h.head
 	h.mu.Unlock()
@@ -73,11 +68,11 @@ func (h *Hub) Wake(revision int64) {
 	}
 }
 
-// ErrStopped is returned to watchers when the hub has stopped.
-var ErrStopped = errors.New("the process is stopping")
+// ErrWatchStopped is returned to watchers when the hub has stopped.
+var ErrWatchStopped = errors.New("the process is stopping")
 
 // Run follows the changes until ctx is done, which ends all watches.
-func (h *Hub) Run(ctx context.Context) {
+func (h *WatchHub) Run(ctx context.Context) {
 	defer close(h.stopped)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -88,20 +83,20 @@ func (h *Hub) Run(ctx context.Context) {
 		case <-h.woken:
 		case <-timer.C:
 		}
-		delay := resync
+		delay := watchResync
 		if err := h.follow(ctx); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
 			h.log.Warn("following the changes of the fleet failed", logkey.Error, err)
-			delay = readRetry
+			delay = watchReadRetry
 		}
 		timer.Reset(delay)
 	}
 }
 
 // follow reads up to the newest revision.
-func (h *Hub) follow(ctx context.Context) error {
+func (h *WatchHub) follow(ctx context.Context) error {
 	h.mu.Lock()
 	started, head := h.started, h.head
 	h.mu.Unlock()
@@ -117,7 +112,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		return nil
 	}
 	for {
-		changes, clock, err := h.source.Changes(ctx, head, readLimit)
+		changes, clock, err := h.source.Changes(ctx, head, watchReadLimit)
 		if err != nil {
 			return err
 		}
@@ -129,7 +124,7 @@ func (h *Hub) follow(ctx context.Context) error {
 			continue
 		}
 		next := clock.Revision
-		if len(changes) == readLimit {
+		if len(changes) == watchReadLimit {
 			next = changes[len(changes)-1].Revision
 		}
 		h.mu.Lock()
@@ -144,24 +139,24 @@ func (h *Hub) follow(ctx context.Context) error {
 		}
 		head = h.head
 		h.mu.Unlock()
-		if len(changes) < readLimit {
+		if len(changes) < watchReadLimit {
 			return nil
 		}
 	}
 }
 
 // begin drops the ring and continues from the newest revision. h.mu is held.
-func (h *Hub) begin(clock store.Clock) {
+func (h *WatchHub) begin(clock Clock) {
 	h.ring, h.floor, h.began = nil, clock.Revision, clock.RestartedAt
 	h.advance(nil, clock.Revision)
 }
 
 // advance moves the head. h.mu is held.
-func (h *Hub) advance(changes []store.Change, head int64) {
+func (h *WatchHub) advance(changes []Change, head int64) {
 	h.ring = append(h.ring, changes...)
 	if over := len(h.ring) - h.size; over > 0 {
 		h.floor = h.ring[over-1].Revision
-		h.ring = append([]store.Change(nil), h.ring[over:]...)
+		h.ring = append([]Change(nil), h.ring[over:]...)
 	}
 	h.head = head
 	close(h.moved)
@@ -169,7 +164,7 @@ func (h *Hub) advance(changes []store.Change, head int64) {
 }
 
 // Check returns an error if a watch cannot begin after a revision.
-func (h *Hub) Check(ctx context.Context, after int64) error {
+func (h *WatchHub) Check(ctx context.Context, after int64) error {
 	clock, err := h.source.Clock(ctx)
 	if err != nil {
 		return err
@@ -180,9 +175,9 @@ func (h *Hub) Check(ctx context.Context, after int64) error {
 	return nil
 }
 
-// Batch is the next part of a watch.
-type Batch struct {
-	Changes []store.Change
+// WatchBatch is the next part of a watch.
+type WatchBatch struct {
+	Changes []Change
 	// Revision is the revision up to which the watcher has received all changes after this batch.
 	Revision int64
 	// Current reports that there were no further changes.
@@ -191,14 +186,14 @@ type Batch struct {
 
 // Next returns the changes after a revision. Without changes, it waits until there are some, ctx is done or patience has
 // passed, and then returns a current batch without changes.
-func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Batch, error) {
+func (h *WatchHub) Next(ctx context.Context, after int64, patience time.Duration) (WatchBatch, error) {
 	var timeout <-chan time.Time
 	for {
 		h.mu.Lock()
 		started, head, floor, began, moved := h.started, h.head, h.floor, h.began, h.moved
 		if started && after > 0 && after < began {
 			h.mu.Unlock()
-			return Batch{}, ErrCompacted
+			return WatchBatch{}, ErrCompacted
 		}
 		if started && after >= floor && after < head {
 			batch := h.cut(after)
@@ -217,11 +212,11 @@ func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Ba
 		}
 		select {
 		case <-ctx.Done():
-			return Batch{}, ctx.Err()
+			return WatchBatch{}, ctx.Err()
 		case <-h.stopped:
-			return Batch{}, ErrStopped
+			return WatchBatch{}, ErrWatchStopped
 		case <-timeout:
-			return Batch{Revision: after, Current: true}, nil
+			return WatchBatch{Revision: after, Current: true}, nil
 		case <-moved:
 		}
 	}
@@ -229,10 +224,10 @@ func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Ba
 
 // cut returns changes after a revision from the ring. Of several changes of one resource it returns only the newest, at its
 // position. h.mu is held.
-func (h *Hub) cut(after int64) Batch {
+func (h *WatchHub) cut(after int64) WatchBatch {
 	i := sort.Search(len(h.ring), func(i int) bool { return h.ring[i].Revision > after })
-	changes := h.ring[i:min(len(h.ring), i+readLimit)]
-	batch := Batch{Revision: h.head, Current: true}
+	changes := h.ring[i:min(len(h.ring), i+watchReadLimit)]
+	batch := WatchBatch{Revision: h.head, Current: true}
 	if i+len(changes) < len(h.ring) {
 		batch.Revision, batch.Current = changes[len(changes)-1].Revision, false
 	}
@@ -249,16 +244,16 @@ func (h *Hub) cut(after int64) Batch {
 }
 
 // read returns changes from the database for a watcher that is behind the ring.
-func (h *Hub) read(ctx context.Context, after int64) (Batch, error) {
-	changes, clock, err := h.source.Changes(ctx, after, readLimit)
+func (h *WatchHub) read(ctx context.Context, after int64) (WatchBatch, error) {
+	changes, clock, err := h.source.Changes(ctx, after, watchReadLimit)
 	if err != nil {
-		return Batch{}, err
+		return WatchBatch{}, err
 	}
 	if after > 0 && after < max(clock.Compacted, clock.RestartedAt) {
-		return Batch{}, ErrCompacted
+		return WatchBatch{}, ErrCompacted
 	}
-	batch := Batch{Changes: changes, Revision: clock.Revision, Current: true}
-	if len(changes) == readLimit {
+	batch := WatchBatch{Changes: changes, Revision: clock.Revision, Current: true}
+	if len(changes) == watchReadLimit {
 		batch.Revision, batch.Current = changes[len(changes)-1].Revision, false
 	}
 	return batch, nil

@@ -1,5 +1,4 @@
-// Package deletionmonitor finds deletions that are stuck and deletes what forced deletions left behind.
-package deletionmonitor
+package pass
 
 import (
 	"context"
@@ -12,29 +11,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// defaultInterval is the maximum interval between queries for deletions with a step that became stuck, and so the maximum age
+	// stuckInterval is the maximum interval between queries for deletions with a step that became stuck, and so the maximum age
 	// of the counts.
-	defaultInterval = 15 * time.Second
-	pageSize        = 100
+	stuckInterval = 15 * time.Second
 	// Maestro is asked to delete a leftover firstLeftover after it was forced, then less often, down to every lastLeftover.
 	firstLeftover = 10 * time.Second
 	lastLeftover  = 10 * time.Minute
 	leftoverLimit = 50
 )
 
-// Maestro has the method of a Maestro client that Monitor uses.
+// Maestro has the method of a Maestro client that DeletionMonitor uses.
 type Maestro interface {
 	Delete(ctx context.Context, b *maestro.Bundle) error
 }
 
-// Options configure a Monitor.
-type Options struct {
+// DeletionMonitorOptions configure a DeletionMonitor.
+type DeletionMonitorOptions struct {
 	Store   *store.Store
 	Region  fleet.Region
 	Maestro Maestro
@@ -44,11 +41,11 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Monitor finds steps of deletions that exceed their limit, with an index on the time of the limit, and repeats the deletion of
+// DeletionMonitor finds steps of deletions that exceed their limit, with an index on the time of the limit, and repeats the deletion of
 // leftovers. Neither has a cost for a deletion that proceeds in time.
-type Monitor struct {
-	Options
-	woken pass.Signal
+type DeletionMonitor struct {
+	DeletionMonitorOptions
+	woken Signal
 	// limitsChanged is set when the limits of steps changed and the open deletions have yet to be settled with them.
 	limitsChanged atomic.Bool
 
@@ -56,12 +53,12 @@ type Monitor struct {
 	leftovers prometheus.Gauge
 }
 
-// New returns a monitor and registers its metrics. Run makes it work.
-func New(o Options) *Monitor {
+// NewDeletionMonitor returns a monitor and registers its metrics. Run makes it work.
+func NewDeletionMonitor(o DeletionMonitorOptions) *DeletionMonitor {
 	if o.Interval == 0 {
-		o.Interval = defaultInterval
+		o.Interval = stuckInterval
 	}
-	m := &Monitor{Options: o, woken: pass.NewSignal(),
+	m := &DeletionMonitor{DeletionMonitorOptions: o, woken: NewSignal(),
 		stuck:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_deletion_step_stuck", Help: "Steps of deletions that exceed their limit, by kind of step. Every replica counts all of them."}, []string{"step"}),
 		leftovers: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_deletion_leftovers", Help: "Works of forced deletions without a confirmation of their deletion. Every replica counts all of them."}),
 	}
@@ -73,20 +70,20 @@ func New(o Options) *Monitor {
 }
 
 // Wake starts a check soon. It does not block.
-func (m *Monitor) Wake() { m.woken.Set() }
+func (m *DeletionMonitor) Wake() { m.woken.Set() }
 
 // LimitsChanged makes all open deletions follow changed limits of their steps soon. It does not block.
-func (m *Monitor) LimitsChanged() {
+func (m *DeletionMonitor) LimitsChanged() {
 	m.limitsChanged.Store(true)
 	m.Wake()
 }
 
 // settleOpen settles all open deletions, so that the times at which their steps become stuck follow the current limits.
-func (m *Monitor) settleOpen(ctx context.Context) error {
+func (m *DeletionMonitor) settleOpen(ctx context.Context) error {
 	for after := ""; ; {
 		uids, err := m.Store.OpenDeletions(ctx, after, pageSize)
 		if err == nil {
-			err = pass.EachCluster(ctx, uids, func(uid string) error { return m.settle(ctx, uid) })
+			err = EachCluster(ctx, uids, func(uid string) error { return m.settle(ctx, uid) })
 		}
 		if err != nil || len(uids) < pageSize {
 			return err
@@ -95,15 +92,15 @@ func (m *Monitor) settleOpen(ctx context.Context) error {
 	}
 }
 
-func (m *Monitor) settle(ctx context.Context, uid string) error {
+func (m *DeletionMonitor) settle(ctx context.Context, uid string) error {
 	return m.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		return m.Region.Settle(m.Store.Now(), tx.Aggregates[uid], nil)
 	})
 }
 
 // Run checks deletions until ctx ends.
-func (m *Monitor) Run(ctx context.Context) {
-	pass.Repeat(ctx, m.woken, func(ctx context.Context) time.Duration {
+func (m *DeletionMonitor) Run(ctx context.Context) {
+	Repeat(ctx, m.woken, func(ctx context.Context) time.Duration {
 		pause, err := m.check(ctx)
 		if err != nil && ctx.Err() == nil {
 			m.Log.Warn("checking deletions failed", logkey.Error, err)
@@ -114,7 +111,7 @@ func (m *Monitor) Run(ctx context.Context) {
 
 // check settles clusters whose deletion became stuck, repeats the deletion of leftovers, and updates the metrics. It returns the
 // time until the next check.
-func (m *Monitor) check(ctx context.Context) (time.Duration, error) {
+func (m *DeletionMonitor) check(ctx context.Context) (time.Duration, error) {
 	if m.limitsChanged.Swap(false) {
 		if err := m.settleOpen(ctx); err != nil {
 			m.limitsChanged.Store(true)
@@ -125,7 +122,7 @@ func (m *Monitor) check(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return m.Interval, err
 	}
-	failed := pass.EachCluster(ctx, uids, func(uid string) error {
+	failed := EachCluster(ctx, uids, func(uid string) error {
 		if err := m.settle(ctx, uid); err != nil {
 			return err
 		}
@@ -143,11 +140,11 @@ func (m *Monitor) check(ctx context.Context) (time.Duration, error) {
 		m.stuck.WithLabelValues(kind).Set(float64(steps[kind]))
 	}
 	m.leftovers.Set(float64(leftovers))
-	return pass.UntilNext(m.Store.Now(), next, m.Interval, len(uids) == pageSize, failed), failed
+	return UntilNext(m.Store.Now(), next, m.Interval, len(uids) == pageSize, failed), failed
 }
 
 // deleteLeftovers asks Maestro to delete the leftovers that are due. A failed request is repeated like an unanswered one.
-func (m *Monitor) deleteLeftovers(ctx context.Context) error {
+func (m *DeletionMonitor) deleteLeftovers(ctx context.Context) error {
 	due, err := m.Store.AcquireDueLeftovers(ctx, leftoverLimit, firstLeftover, lastLeftover)
 	if err != nil {
 		return err

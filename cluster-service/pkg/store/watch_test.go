@@ -1,4 +1,4 @@
-package watch_test
+package store_test
 
 import (
 	"context"
@@ -11,13 +11,12 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 )
 
 // unlimited makes Next wait until there are changes.
 const unlimited = math.MaxInt64
 
-// world is a Source with changes that become visible in order, like those of the store.
+// world is a WatchSource with changes that become visible in order, like those of the store.
 type world struct {
 	mu        sync.Mutex
 	newest    map[string]int64
@@ -71,9 +70,9 @@ func (w *world) Changes(_ context.Context, after int64, limit int) ([]store.Chan
 	return changes, store.Clock{Revision: w.revision, Compacted: w.compacted, RestartedAt: w.began}, nil
 }
 
-func startHub(t *testing.T, source watch.Source, size int) *watch.Hub {
+func startHub(t *testing.T, source store.WatchSource, size int) *store.WatchHub {
 	t.Helper()
-	hub := watch.NewHub(source, size, slog.New(slog.DiscardHandler))
+	hub := store.NewWatchHub(source, size, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { hub.Run(ctx) })
@@ -147,10 +146,10 @@ func TestCompactedRevisionsAreRefused(t *testing.T) {
 		want   error
 	}{
 		{"a watch from 0 lists all resources", 0, nil},
-		{"a deletion may have been missed", 4, watch.ErrCompacted},
+		{"a deletion may have been missed", 4, store.ErrCompacted},
 		{"nothing was removed since", 5, nil},
 		{"the newest", 10, nil},
-		{"from another database", 11, watch.ErrCompacted},
+		{"from another database", 11, store.ErrCompacted},
 	} {
 		if err := hub.Check(t.Context(), tc.after); !errors.Is(err, tc.want) {
 			t.Errorf("after %d: %v, want %v: %s", tc.after, err, tc.want, tc.reason)
@@ -177,10 +176,10 @@ func TestLostRevisionsEndWatches(t *testing.T) {
 	delete(w.newest, "b")
 	w.mu.Unlock()
 	hub.Wake(0)
-	if _, err := hub.Next(t.Context(), after, unlimited); !errors.Is(err, watch.ErrCompacted) {
+	if _, err := hub.Next(t.Context(), after, unlimited); !errors.Is(err, store.ErrCompacted) {
 		t.Fatalf("a watcher that received the lost revisions: %v", err)
 	}
-	if err := hub.Check(t.Context(), after); !errors.Is(err, watch.ErrCompacted) {
+	if err := hub.Check(t.Context(), after); !errors.Is(err, store.ErrCompacted) {
 		t.Errorf("a watch from a lost revision: %v", err)
 	}
 	clock, _ := w.Clock(t.Context())

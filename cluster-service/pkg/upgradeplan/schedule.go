@@ -1,8 +1,4 @@
-// Package schedule parses the maintenance schedule of an upgrade policy and computes when its windows are open.
-//
-// A schedule is either a cron expression with the length of a window, or a list of weekly windows. Both become cron
-// schedules; package cron computes the times. All times are UTC.
-package schedule
+package upgradeplan
 
 import (
 	"errors"
@@ -34,8 +30,8 @@ const (
 	maxLength = 7 * 24 * time.Hour
 )
 
-// Parse returns the schedule of a policy, or nil, which is always open, for none. Its errors name the field.
-func Parse(s *csv1.UpgradeSchedule) (*Schedule, error) {
+// ParseSchedule returns the schedule of a policy, or nil, which is always open, for none. Its errors name the field.
+func ParseSchedule(s *csv1.UpgradeSchedule) (*Schedule, error) {
 	if s == nil {
 		return nil, nil
 	}
