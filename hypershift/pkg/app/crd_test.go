@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 )
 
 // TestCRDsAreInstalledOnce checks that a restarted runtime writes no definition that is installed unchanged, and
@@ -24,7 +22,7 @@ func TestCRDsAreInstalledOnce(t *testing.T) {
 	published := filepath.Join(thirdParty, "crds/hypershift")
 	install := func(folder string) map[string]string {
 		t.Helper()
-		if err := crd.Install(t.Context(), m.client, folder); err != nil {
+		if err := installCRDs(t.Context(), m.client, folder); err != nil {
 			t.Fatal(err)
 		}
 		var definitions apiextensionsv1.CustomResourceDefinitionList

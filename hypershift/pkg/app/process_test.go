@@ -278,7 +278,7 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 }
 
 // TestLateNodeBecomesReady is a regression test for nodes that register before they are ready, as real ones do. The
-// manager compared a node's new status with itself and never wrote it.
+// crdManager compared a node's new status with itself and never wrote it.
 func TestLateNodeBecomesReady(t *testing.T) {
 	nightly.Only(t)
 	t.Parallel()

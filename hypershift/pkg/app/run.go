@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
@@ -163,7 +162,7 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 		if err != nil {
 			return fmt.Errorf("connecting to the management cluster: %w", err)
 		}
-		if err := crd.Install(ctx, installer, r.options.CRDDir); err != nil {
+		if err := installCRDs(ctx, installer, r.options.CRDDir); err != nil {
 			return err
 		}
 	}

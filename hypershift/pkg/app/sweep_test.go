@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -65,7 +64,7 @@ func newCrashRuntime(t *testing.T) *crashRuntime {
 		t.Fatal(err)
 	}
 	options := m.options(t.TempDir(), nil)
-	if err := crd.Install(t.Context(), m.client, options.CRDDir); err != nil {
+	if err := installCRDs(t.Context(), m.client, options.CRDDir); err != nil {
 		t.Fatal(err)
 	}
 	options.CRDDir = ""

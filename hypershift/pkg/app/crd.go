@@ -1,7 +1,4 @@
-// Package crd installs HyperShift's CustomResourceDefinitions on a management cluster. It applies the published files
-// unchanged and by server-side apply, because they are too large for the annotation of client-side apply. Definitions
-// that are already installed are skipped, so that a runtime restarts quickly.
-package crd
+package app
 
 import (
 	"context"
@@ -20,9 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// files lists the definitions that the runtime and its consumers need, by name, in the variants without preview
+// crdFiles lists the definitions that the runtime and its consumers need, by name, in the variants without preview
 // features.
-var files = []struct{ name, path string }{
+var crdFiles = []struct{ name, path string }{
 	{"hostedclusters.hypershift.openshift.io", "hypershift-operator/zz_generated.crd-manifests/hostedclusters-Hypershift-Default.crd.yaml"},
 	{"hostedcontrolplanes.hypershift.openshift.io", "hypershift-operator/zz_generated.crd-manifests/hostedcontrolplanes-Hypershift-Default.crd.yaml"},
 	{"nodepools.hypershift.openshift.io", "hypershift-operator/zz_generated.crd-manifests/nodepools-Default.crd.yaml"},
@@ -32,18 +29,20 @@ var files = []struct{ name, path string }{
 	{"clustersizingconfigurations.scheduling.hypershift.openshift.io", "hypershift-operator/scheduling.hypershift.openshift.io_clustersizingconfigurations.yaml"},
 }
 
-// manager is the field manager of the definitions.
-const manager = client.FieldOwner("hypershift-install")
+// crdManager is the field manager of the definitions.
+const crdManager = client.FieldOwner("hypershift-install")
 
 // installedAnnotation is set on a definition that was installed from a file. Its value is the file's digest and the
 // generation that the definition had then. Applying a definition again changes nothing, but takes an API server almost
 // a second for the largest.
 const installedAnnotation = "runtime.hcpmesh.io/installed"
 
-// Install applies the definitions in folder that are not installed yet, and waits until the API server serves them.
-func Install(ctx context.Context, c client.WithWatch, folder string) error {
+// installCRDs applies HyperShift's CustomResourceDefinitions in folder that are not installed yet, and waits until the API server serves
+// them. It applies the published files unchanged and by server-side apply, because they are too large for the annotation of client-side
+// apply. Definitions that are already installed are skipped, so that a runtime restarts quickly.
+func installCRDs(ctx context.Context, c client.WithWatch, folder string) error {
 	applied := map[string]string{}
-	for _, file := range files {
+	for _, file := range crdFiles {
 		text, err := os.ReadFile(filepath.Join(folder, file.path))
 		if err != nil {
 			return fmt.Errorf("reading a CustomResourceDefinition: %w", err)
@@ -63,7 +62,7 @@ func Install(ctx context.Context, c client.WithWatch, folder string) error {
 		if definition.GetName() != file.name {
 			return fmt.Errorf("%s defines %s, not %s", file.path, definition.GetName(), file.name)
 		}
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), manager, client.ForceOwnership); err != nil {
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), crdManager, client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying CustomResourceDefinition %s: %w", file.name, err)
 		}
 		applied[file.name] = installedValue(digest, definition.GetGeneration()) // of the API server's response
@@ -73,7 +72,7 @@ func Install(ctx context.Context, c client.WithWatch, folder string) error {
 			return err
 		}
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, installedAnnotation, mark)
-		if err := c.Patch(ctx, metadataOnly(name), client.RawPatch(types.MergePatchType, patch), manager); err != nil {
+		if err := c.Patch(ctx, metadataOnly(name), client.RawPatch(types.MergePatchType, patch), crdManager); err != nil {
 			return fmt.Errorf("annotating CustomResourceDefinition %s as installed: %w", name, err)
 		}
 	}
