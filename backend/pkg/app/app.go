@@ -1,8 +1,8 @@
 // Package app wires the backend, which brings every accepted operation to a terminal state. Operations come from Cosmos
-// DB's change feed (packages changefeed and operations), reports from Cluster Service's watch (package fleetwatch).
-// Both arrive in package eventqueue, and package lifecycle processes them. Package cascade deletes the clusters of
-// deleted subscriptions, package reconcile repairs drift, package notification notifies callers, and package
-// adminoperation executes the actions of SREs. Replicas share the subscriptions by leases (package partition).
+// DB's change feed (package changefeed), reports from Cluster Service's watch. Both arrive in package eventqueue, and
+// package lifecycle processes them. Package cascade deletes the clusters of deleted subscriptions, package reconcile
+// repairs drift, package notification notifies callers, and package adminoperation executes the actions of SREs.
+// Replicas share the subscriptions by leases (package partition).
 //
 // The process keeps no state that it cannot restore. It may be killed at any time; the next process or another replica
 // continues.
@@ -24,10 +24,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/cascade"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/changefeed"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/fleetwatch"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/operations"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/resourcecount"
@@ -109,10 +107,10 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	queue := eventqueue.New()
 	owner := partition.NewOwner(options.Replica, options.LeaseDuration, p.Log)
 	clusterService, rpc := clusterservice.NewClient(connection), clusterservicev1.NewClusterServiceClient(connection)
-	finder := operations.NewFinder(db, owner.Owns, queue, p.Log)
+	finder := eventqueue.NewOperationFinder(db, owner.Owns, queue, p.Log)
 	controller := lifecycle.New(db, clusterService, queue, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
 	reconciler := reconcile.New(db, rpc, controller, owner.Owns, options.Reconcile, p.Metrics, p.Log)
-	follower := fleetwatch.New(clusterService, owner, queue, finder.MarkStale, reconciler, p.Log)
+	follower := eventqueue.NewReportFollower(clusterService, owner, queue, finder.MarkStale, reconciler, p.Log)
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
 	resources := resourcecount.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)

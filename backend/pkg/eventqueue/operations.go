@@ -1,5 +1,4 @@
-// Package operations finds running operations and adds them to the event queue.
-package operations
+package eventqueue
 
 import (
 	"context"
@@ -7,27 +6,26 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// Finder finds operations. It is a changefeed.Handler.
-type Finder struct {
+// OperationFinder finds operations. It is a changefeed.Handler.
+type OperationFinder struct {
 	db    *database.DB
 	owns  func(partition.Group) bool
-	queue *eventqueue.Queue
+	queue *Queue
 	log   *slog.Logger
 }
 
-// NewFinder returns a Finder.
-func NewFinder(db *database.DB, owns func(partition.Group) bool, queue *eventqueue.Queue, log *slog.Logger) *Finder {
-	return &Finder{db: db, owns: owns, queue: queue, log: log}
+// NewOperationFinder returns an OperationFinder.
+func NewOperationFinder(db *database.DB, owns func(partition.Group) bool, queue *Queue, log *slog.Logger) *OperationFinder {
+	return &OperationFinder{db: db, owns: owns, queue: queue, log: log}
 }
 
 // HandleChange adds a running operation to the queue.
-func (f *Finder) HandleChange(ctx context.Context, change database.Change) {
+func (f *OperationFinder) HandleChange(ctx context.Context, change database.Change) {
 	if change.Kind != database.OperationKind || change.Removed {
 		return
 	}
@@ -40,7 +38,7 @@ func (f *Finder) HandleChange(ctx context.Context, change database.Change) {
 	f.enqueue(operation)
 }
 
-func (f *Finder) enqueue(operation *database.Item[database.OperationDocument]) {
+func (f *OperationFinder) enqueue(operation *database.Item[database.OperationDocument]) {
 	if operation.Value.Status.Terminal() {
 		return
 	}
@@ -48,26 +46,26 @@ func (f *Finder) enqueue(operation *database.Item[database.OperationDocument]) {
 }
 
 // Resync adds every active operation to the queue. With refresh it also requests their reports.
-func (f *Finder) Resync(ctx context.Context, refresh bool) error {
+func (f *OperationFinder) Resync(ctx context.Context, refresh bool) error {
 	if refresh {
 		return f.each(ctx, f.queue.RequestRefresh)
 	}
-	return f.each(ctx, func(eventqueue.Resource) {})
+	return f.each(ctx, func(Resource) {})
 }
 
 // MarkStale adds every active operation to the queue and marks its resource as stale.
-func (f *Finder) MarkStale(ctx context.Context) error {
+func (f *OperationFinder) MarkStale(ctx context.Context) error {
 	return f.each(ctx, f.queue.MarkStale)
 }
 
 // each adds every active operation to the queue and calls do with its resource.
-func (f *Finder) each(ctx context.Context, do func(eventqueue.Resource)) error {
+func (f *OperationFinder) each(ctx context.Context, do func(Resource)) error {
 	found := 0
 	err := f.db.ActiveOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
 		if f.owns(partition.Of(operation.Key.SubscriptionID)) {
 			found++
 			f.enqueue(operation)
-			do(eventqueue.ResourceOf(operation.Value.ResourceID))
+			do(ResourceOf(operation.Value.ResourceID))
 		}
 		return nil
 	})

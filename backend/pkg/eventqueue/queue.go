@@ -4,6 +4,10 @@
 // It is in memory only. After a crash the operations are listed again, and reports are watched again from the revision
 // up to which everything was processed, which the queue computes. A resource is held only while an event or an
 // operation is open, so the size is bounded.
+//
+// An OperationFinder finds running operations in Cosmos DB and adds them to the queue. A ReportFollower follows Cluster Service's watch and
+// adds every report of an owned group. It stores the handled revision of each group with the group's lease, so that the next owner of the
+// group continues from there and misses no report.
 package eventqueue
 
 import (

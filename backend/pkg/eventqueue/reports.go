@@ -1,7 +1,4 @@
-// Package fleetwatch follows Cluster Service's watch and adds every report of an owned group to the event queue. The
-// handled revision of each group is stored with the group's lease, so that the next owner of the group continues from
-// there and misses no report.
-package fleetwatch
+package eventqueue
 
 import (
 	"context"
@@ -10,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -26,16 +22,16 @@ const saveInterval = 500 * time.Millisecond
 
 // The pauses after the watch failed, and the pause after a group was acquired.
 const (
-	minBackoff   = 50 * time.Millisecond
-	maxBackoff   = 2 * time.Second
-	acquirePause = 20 * time.Millisecond
+	minWatchBackoff = 50 * time.Millisecond
+	maxWatchBackoff = 2 * time.Second
+	acquirePause    = 20 * time.Millisecond
 )
 
-// Follower follows the watch for the groups of this replica.
-type Follower struct {
+// ReportFollower follows the watch for the groups of this replica.
+type ReportFollower struct {
 	clusterService *clusterservice.Client
 	owner          *partition.Owner
-	queue          *eventqueue.Queue
+	queue          *Queue
 	log            *slog.Logger
 	markStale      func(ctx context.Context) error
 	reconciler     Reconciler
@@ -57,18 +53,18 @@ type Reconciler interface {
 	ComparisonPending(group partition.Group) bool
 }
 
-// New returns a Follower. markStale is called after the fleet was listed, and marks all active operations as stale: a
+// NewReportFollower returns a ReportFollower. markStale is called after the fleet was listed, and marks all active operations as stale: a
 // resource that is not in the list was lost, or deleted long ago. The reconciler compares resources without an
 // operation; until then the groups have no handled revision.
-func New(clusterService *clusterservice.Client, owner *partition.Owner, queue *eventqueue.Queue, markStale func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *Follower {
-	return &Follower{
+func NewReportFollower(clusterService *clusterservice.Client, owner *partition.Owner, queue *Queue, markStale func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *ReportFollower {
+	return &ReportFollower{
 		clusterService: clusterService, owner: owner, queue: queue, log: log, markStale: markStale, reconciler: reconciler,
 		acquired: make(chan struct{}, 1), joined: map[partition.Group]int64{},
 	}
 }
 
 // GroupAcquired starts following a group.
-func (f *Follower) GroupAcquired(partition.Group) {
+func (f *ReportFollower) GroupAcquired(partition.Group) {
 	select {
 	case f.acquired <- struct{}{}:
 	default:
@@ -76,7 +72,7 @@ func (f *Follower) GroupAcquired(partition.Group) {
 }
 
 // GroupLost stops following a group.
-func (f *Follower) GroupLost(group partition.Group) {
+func (f *ReportFollower) GroupLost(group partition.Group) {
 	f.mu.Lock()
 	delete(f.joined, group)
 	f.mu.Unlock()
@@ -84,11 +80,11 @@ func (f *Follower) GroupLost(group partition.Group) {
 }
 
 // Run follows the watch until ctx ends.
-func (f *Follower) Run(ctx context.Context) {
+func (f *ReportFollower) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.saveRevisions(ctx) })
 	defer wg.Wait()
-	pauses := backoff.New(minBackoff, maxBackoff)
+	pauses := backoff.New(minWatchBackoff, maxWatchBackoff)
 	var logged time.Time
 	for ctx.Err() == nil {
 		started := time.Now()
@@ -113,7 +109,7 @@ func (f *Follower) Run(ctx context.Context) {
 
 // stream follows the watch for the current groups until it breaks, or until a group is acquired that the stream does
 // not serve.
-func (f *Follower) stream(ctx context.Context) error {
+func (f *ReportFollower) stream(ctx context.Context) error {
 	after, ok := f.joinGroups()
 	if !ok {
 		select {
@@ -137,7 +133,7 @@ func (f *Follower) stream(ctx context.Context) error {
 }
 
 // follow watches the changes after a revision. It lists the fleet if there is no such revision.
-func (f *Follower) follow(ctx context.Context, after int64) error {
+func (f *ReportFollower) follow(ctx context.Context, after int64) error {
 	if after == 0 {
 		return f.relist(ctx)
 	}
@@ -158,7 +154,7 @@ func (f *Follower) follow(ctx context.Context, after int64) error {
 
 // observe handles the report of a change. It logs a report that cannot be translated and continues: the resource keeps the
 // state of its last report, and an operation that waits for another one ends at its deadline at the latest.
-func (f *Follower) observe(ctx context.Context, change clusterservice.Change) {
+func (f *ReportFollower) observe(ctx context.Context, change clusterservice.Change) {
 	if change.Err != nil {
 		f.log.ErrorContext(ctx, "ignoring a report of Cluster Service that this release cannot read", logkey.Error, change.Err)
 	}
@@ -168,7 +164,7 @@ func (f *Follower) observe(ctx context.Context, change clusterservice.Change) {
 }
 
 // report adds a report of an owned group to the queue.
-func (f *Follower) report(report *clusterservice.Report) {
+func (f *ReportFollower) report(report *clusterservice.Report) {
 	if report.ResourceID == "" {
 		r, ok := f.queue.ResourceOfOperation(report.UID)
 		if !ok {
@@ -176,13 +172,13 @@ func (f *Follower) report(report *clusterservice.Report) {
 		}
 		report.ResourceID = string(r)
 	}
-	if f.isJoined(eventqueue.ResourceOf(report.ResourceID).Group()) {
+	if f.isJoined(ResourceOf(report.ResourceID).Group()) {
 		f.queue.AddReport(report)
 	}
 }
 
 // setBroken sets broken and returns the previous value.
-func (f *Follower) setBroken(broken bool) (was bool) {
+func (f *ReportFollower) setBroken(broken bool) (was bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was, f.broken = f.broken, broken
@@ -190,7 +186,7 @@ func (f *Follower) setBroken(broken bool) (was bool) {
 }
 
 // joinGroups joins the owned groups and returns the earliest revision that one of them needs.
-func (f *Follower) joinGroups() (after int64, ok bool) {
+func (f *ReportFollower) joinGroups() (after int64, ok bool) {
 	_, sent := f.queue.HandledRevisions()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,7 +206,7 @@ func (f *Follower) joinGroups() (after int64, ok bool) {
 	return after, ok
 }
 
-func (f *Follower) isJoined(group partition.Group) bool {
+func (f *ReportFollower) isJoined(group partition.Group) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, joined := f.joined[group]
@@ -218,7 +214,7 @@ func (f *Follower) isJoined(group partition.Group) bool {
 }
 
 // restartForNew cancels the stream when a group is acquired that it does not serve.
-func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
+func (f *ReportFollower) restartForNew(ctx context.Context, cancel func()) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -239,7 +235,7 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 // an earlier state, or if the last handled revision is unknown. A restored Cluster Service starts with revisions beyond
 // all earlier ones, so that every listed report is newer than the known one. Resources that are not in the list are
 // marked as stale. The groups count as listed only after that.
-func (f *Follower) relist(ctx context.Context) error {
+func (f *ReportFollower) relist(ctx context.Context) error {
 	f.log.InfoContext(ctx, "listing the whole fleet: missed changes are unknown or no longer stored")
 	revision, err := f.clusterService.List(ctx, func(change clusterservice.Change) error {
 		f.observe(ctx, change)
@@ -266,7 +262,7 @@ func (f *Follower) relist(ctx context.Context) error {
 	return nil
 }
 
-func (f *Follower) saveRevisions(ctx context.Context) {
+func (f *ReportFollower) saveRevisions(ctx context.Context) {
 	ticker := time.NewTicker(saveInterval)
 	defer ticker.Stop()
 	for {
@@ -281,7 +277,7 @@ func (f *Follower) saveRevisions(ctx context.Context) {
 }
 
 // saveRevisionsOnce passes the handled revisions to the leases.
-func (f *Follower) saveRevisionsOnce() {
+func (f *ReportFollower) saveRevisionsOnce() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// Hold the lock, because joinGroups needs it to start a stream: what an earlier stream has received does not count
