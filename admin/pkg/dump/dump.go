@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
-	"github.com/hcpmesh/hcpmesh/admin/pkg/redact"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -181,7 +180,7 @@ func (t *Collector) bundles(ctx context.Context, works []*clusterservicev1.Work)
 			DeletedAt: b.DeletedAt, Status: b.Status,
 		}
 		for _, manifest := range b.Manifests {
-			bundle.Manifests = append(bundle.Manifests, redact.Manifest(manifest))
+			bundle.Manifests = append(bundle.Manifests, redactManifest(manifest))
 		}
 		bundles = append(bundles, bundle)
 	}
@@ -259,10 +258,10 @@ func (t *Collector) readCredentials(ctx context.Context, group *errgroup.Group, 
 func WithoutCertificate(c *clusterservicev1.BreakGlassCredential) *clusterservicev1.BreakGlassCredential {
 	c = proto.CloneOf(c)
 	if c.GetStatus().GetCertificate() != "" {
-		c.Status.Certificate = redact.Removed
+		c.Status.Certificate = removed
 	}
 	if c.GetSpec().GetCertificateSigningRequest() != "" {
-		c.Spec.CertificateSigningRequest = redact.Removed
+		c.Spec.CertificateSigningRequest = removed
 	}
 	return c
 }

@@ -1,14 +1,12 @@
-package redact_test
+package dump
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
-
-	"github.com/hcpmesh/hcpmesh/admin/pkg/redact"
 )
 
-func TestManifest(t *testing.T) {
+func TestRedactManifest(t *testing.T) {
 	cases := map[string]struct{ reason, manifest, want string }{
 		"secret":      {"keys stay, values go", `{"kind":"Secret","metadata":{"name":"s"},"data":{"a":"eA=="},"stringData":{"b":"x"}}`, `{"data":{"a":"(removed)"},"kind":"Secret","metadata":{"name":"s"},"stringData":{"b":"(removed)"}}`},
 		"odd secret":  {"data of another shape goes as a whole", `{"kind":"Secret","data":"x"}`, `{"data":"(removed)","kind":"Secret"}`},
@@ -20,15 +18,15 @@ func TestManifest(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := string(redact.Manifest(json.RawMessage(tc.manifest))); got != tc.want {
+			if got := string(redactManifest(json.RawMessage(tc.manifest))); got != tc.want {
 				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 			}
 		})
 	}
 }
 
-// FuzzManifest checks that the result contains no value of a Secret.
-func FuzzManifest(f *testing.F) {
+// FuzzRedactManifest checks that the result contains no value of a Secret.
+func FuzzRedactManifest(f *testing.F) {
 	f.Add("a", "hunter2hunter2")
 	f.Add("stringData", "hunter2hunter2")
 	f.Fuzz(func(t *testing.T, key, value string) {
@@ -40,7 +38,7 @@ func FuzzManifest(f *testing.F) {
 			t.Skip()
 		}
 		encoded, _ := json.Marshal(value)
-		if got := redact.Manifest(manifest); strings.Contains(string(got), string(encoded[1:len(encoded)-1])) {
+		if got := redactManifest(manifest); strings.Contains(string(got), string(encoded[1:len(encoded)-1])) {
 			t.Errorf("%s shows %q", got, value)
 		}
 	})

@@ -1,19 +1,18 @@
-// Package redact removes secrets from Kubernetes manifests. It keeps the structure, so that users still see which keys exist.
-package redact
+package dump
 
 import (
 	"encoding/json"
 )
 
-// Removed replaces a secret.
-const Removed = "(removed)"
+// removed replaces a secret.
+const removed = "(removed)"
 
-// Manifest removes the values of Secrets, and the copy of an object that `kubectl apply` stores in an annotation. It replaces a
-// manifest that is not an object as a whole.
-func Manifest(manifest json.RawMessage) json.RawMessage {
+// redactManifest removes the values of Secrets, and the copy of an object that `kubectl apply` stores in an annotation. It replaces a
+// manifest that is not an object as a whole, and keeps the structure of others, so that users still see which keys exist.
+func redactManifest(manifest json.RawMessage) json.RawMessage {
 	var object map[string]any
 	if err := json.Unmarshal(manifest, &object); err != nil {
-		return json.RawMessage(`"` + Removed + `"`)
+		return json.RawMessage(`"` + removed + `"`)
 	}
 	redactObject(object)
 	// A decoded object can be encoded.
@@ -26,7 +25,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 func redactObject(object map[string]any) {
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		if annotations, ok := metadata["annotations"].(map[string]any); ok && annotations[lastApplied] != nil {
-			annotations[lastApplied] = Removed
+			annotations[lastApplied] = removed
 		}
 	}
 	// A List contains objects.
@@ -44,12 +43,12 @@ func redactObject(object map[string]any) {
 		values, ok := object[field].(map[string]any)
 		if !ok {
 			if object[field] != nil {
-				object[field] = Removed
+				object[field] = removed
 			}
 			continue
 		}
 		for key := range values {
-			values[key] = Removed
+			values[key] = removed
 		}
 	}
 }
