@@ -42,7 +42,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -255,7 +254,7 @@ func (r *region) startFrontend(t *testing.T) {
 	}
 	r.frontend = server.New(server.Config{
 		Database: r.db, Dispatcher: r.accepted, Credentials: r.client, Versions: r.client, Rules: validation.NewRules(r.offer, location), Offer: r.offer,
-		SkipTokens: skiptoken.New(keys), Sealer: keys, Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}}, Location: location,
+		SkipTokens: server.NewSkipTokens(keys), Sealer: keys, Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}}, Location: location,
 		ClustersPerSubscription: database.MaxClusterQuota, Health: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		Rate: &ratelimit.Limit{},
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -115,7 +114,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Versions:      clusterService,
 		Rules:         rules,
 		Offer:         offer,
-		SkipTokens:    skiptoken.New(tokenKeys),
+		SkipTokens:    server.NewSkipTokens(tokenKeys),
 		Sealer:        credentialKeys,
 		Authenticator: authenticator,
 		Tracing:       traces,

@@ -15,7 +15,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -99,7 +98,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 		}
 	})
 	config := server.Config{
-		Database: db, Dispatcher: dispatcher, Credentials: h.rpc, Versions: h.rpc, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
+		Database: db, Dispatcher: dispatcher, Credentials: h.rpc, Versions: h.rpc, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: server.NewSkipTokens(keys), Sealer: keys,
 		Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}},
 		Location:      location, ClustersPerSubscription: database.MaxClusterQuota, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/admission"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
@@ -50,7 +49,7 @@ type Config struct {
 	Rules       *validation.Rules
 	// Offer is the region's catalogue, which Rules uses and customers may list.
 	Offer      *config.Config
-	SkipTokens *skiptoken.Sealer
+	SkipTokens *SkipTokens
 	// Sealer encrypts private keys of admin credentials before they are stored.
 	Sealer *seal.Keys
 	// Authenticator authenticates the sender of requests; nil accepts every peer that the listener accepts.

@@ -1,24 +1,24 @@
-package skiptoken_test
+package server_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-func sealer(t testing.TB) *skiptoken.Sealer {
+func skipTokens(t testing.TB) *server.SkipTokens {
 	t.Helper()
 	keys, err := seal.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return skiptoken.New(keys)
+	return server.NewSkipTokens(keys)
 }
 
-func TestSealAndOpen(t *testing.T) {
-	s := sealer(t)
+func TestSkipTokenSealAndOpen(t *testing.T) {
+	s := skipTokens(t)
 	token := s.Seal("list", "position")
 	if got, err := s.Open("list", token); err != nil || got != "position" {
 		t.Errorf("opened %q, %v", got, err)
@@ -28,7 +28,7 @@ func TestSealAndOpen(t *testing.T) {
 	}
 	for name, bad := range map[string]func() (string, error){
 		"another list": func() (string, error) { return s.Open("other", token) },
-		"another key":  func() (string, error) { return sealer(t).Open("list", token) },
+		"another key":  func() (string, error) { return skipTokens(t).Open("list", token) },
 		"line break":   func() (string, error) { return s.Open("list", token+"\n") },
 		"empty":        func() (string, error) { return s.Open("list", "") },
 		"too long":     func() (string, error) { return s.Open("list", strings.Repeat("A", 10000)) },
@@ -43,7 +43,7 @@ func TestSealAndOpen(t *testing.T) {
 // with lengths of one to three bytes covers tokens whose last character has two, four and no unused bits.
 func TestOpenRejectsModifiedTokens(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	s := sealer(t)
+	s := skipTokens(t)
 	for _, position := range []string{"1", "12", "123"} {
 		token := s.Seal("list", position)
 		for i := range token {
@@ -62,7 +62,7 @@ func TestOpenRejectsModifiedTokens(t *testing.T) {
 
 // FuzzOpen: only sealed tokens can be opened.
 func FuzzOpen(f *testing.F) {
-	s := sealer(f)
+	s := skipTokens(f)
 	token := s.Seal("list", "position")
 	f.Add("list", token)
 	f.Add("list", token[:10])
