@@ -185,7 +185,7 @@ deploy-test: nodes images third-party postgresql ## run the tests of deployments
 	status=0; \
 	go test -count=1 -v ./dev-infrastructure/kubernetes/machine || status=1; \
 	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all || status=1; \
-	go test -count=1 -timeout 90m -v ./dev-infrastructure/installation ./dev-infrastructure/installation/noderegion -p 1 -nodes-all || status=1; \
+	go test -count=1 -timeout 120m -v ./dev-infrastructure/installation -nodes-all || status=1; \
 	go test -count=1 -timeout 60m -v ./test/skew || status=1; \
 	for section in 'nodes' 'installation' 'customer and engineer' 'upgrade under load' 'drain and loss of a node' 'rollback' 'previous release' 'loss of the service cluster' 'deletion of the region'; do \
 		printf '\n%s\n' "$$section"; \

@@ -177,15 +177,15 @@ func TestTestsDoNotSleep(t *testing.T) {
 // serversWithOwnLimits are the files with an HTTP server that process.NewHTTPServer does not make, or a gRPC server that grpcserver.New does not make,
 // and the reasons.
 var serversWithOwnLimits = map[string]string{
-	"cluster-service/pkg/maestro/maestrotest/server.go":  "test environment",
-	"dev-infrastructure/installation/standin/standin.go": "test environment",
-	"dev-infrastructure/kubernetes/cluster.go":           "test environment",
-	"gateway/pkg/tunnel/agent/agent.go":                  "the log of HTTP/2 in a connection that the agent has made",
-	"internal/grpcserver/limits.go":                      "the function",
-	"internal/process/http.go":                           "the function",
-	"internal/testing/grpctest/grpctest.go":              "test environment",
-	"internal/stubkubelet/server.go":                     "simulated kubelets, in a module without the dependencies of processes",
-	"tooling/hcpctl/pkg/login/browser.go":                "serves the browser of the user on loopback until the login ends",
+	"cluster-service/pkg/maestro/maestrotest/server.go": "test environment",
+	"dev-infrastructure/installation/outside.go":        "test environment",
+	"dev-infrastructure/kubernetes/cluster.go":          "test environment",
+	"gateway/pkg/tunnel/agent/agent.go":                 "the log of HTTP/2 in a connection that the agent has made",
+	"internal/grpcserver/limits.go":                     "the function",
+	"internal/process/http.go":                          "the function",
+	"internal/testing/grpctest/grpctest.go":             "test environment",
+	"internal/stubkubelet/server.go":                    "simulated kubelets, in a module without the dependencies of processes",
+	"tooling/hcpctl/pkg/login/browser.go":               "serves the browser of the user on loopback until the login ends",
 }
 
 // TestServersHaveLimits checks that only process.NewHTTPServer makes HTTP servers and grpcserver.New gRPC servers, and that the functions of package http

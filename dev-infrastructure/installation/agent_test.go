@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -36,7 +35,7 @@ const agentName = string(mesh.MaestroAgent)
 func startManagementCluster(ctx context.Context, t *testing.T) *region {
 	t.Helper()
 	return newRegion(ctx, t, stamp, builtImages(t), installation.ManagementImages(), func(configured values.Target) kubernetes.Options {
-		hosts, err := standin.StampHosts(configured)
+		hosts, err := installation.StampHosts(configured)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
@@ -135,7 +134,7 @@ func (r *region) useHostedCluster(controlPlane string) {
 			return err
 		}
 		for _, pod := range list.Items {
-			if old[pod.UID] || !standin.PodReady(&pod) {
+			if old[pod.UID] || !installation.PodReady(&pod) {
 				return fmt.Errorf("%s: %s %v", pod.Name, pod.Status.Phase, pod.Status.ContainerStatuses)
 			}
 		}

@@ -1,5 +1,14 @@
-// Package installation installs what a region deploys on clusters of real Kubernetes nodes: images by digest, Secrets that are renewed, and
-// charts with the values of the configuration.
+// Package installation brings up a region on clusters of real Kubernetes nodes on this machine: a service cluster of two nodes and a
+// management cluster of one. The pipelines of the repository deploy public/local/westus3 to them, with the images of `make images`. A
+// region keeps no data: each start begins with empty clusters and stores. Everything terminates with the process that started it.
+//
+// An Installer, a Supplier and Secrets install what the region deploys on a cluster: images by digest, Secrets that are renewed, and charts
+// with the values of the configuration.
+//
+// Outside runs on the machine what the region uses outside of its clusters: PostgreSQL, the Event Grid broker, Cosmos DB, Azure, Entra ID,
+// OpenShift's update service and a ticket system. Pods reach each under the name that it has in Azure or at OpenShift, with certificates of
+// the region's authority. In the other direction, it serves the region on loopback: Azure Resource Manager in front of the frontend, admin
+// as its ingress does, and the API servers of hosted clusters by their names. All data is in one folder. Nothing outlives Close.
 package installation
 
 import (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 )
@@ -12,7 +12,7 @@ import (
 // outsideHosts are the names of the services outside of the cluster.
 func outsideHosts(t *testing.T, target values.Target) []string {
 	t.Helper()
-	hosts, err := standin.Hosts(target)
+	hosts, err := installation.Hosts(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func outsideHosts(t *testing.T, target values.Target) []string {
 // postgresHosts are the names of the flexible servers.
 func postgresHosts(t *testing.T, target values.Target) []string {
 	t.Helper()
-	hosts, err := standin.PostgresHosts(target)
+	hosts, err := installation.PostgresHosts(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (r *region) startBroker() (address string) {
 }
 
 // startEntra starts Entra ID, Azure Resource Manager and the ticket system. Services get tokens after its AddWorkloads.
-func (r *region) startEntra() *standin.Entra {
+func (r *region) startEntra() *installation.Entra {
 	r.t.Helper()
 	e, err := r.outside.StartEntra(r.ctx)
 	if err != nil {

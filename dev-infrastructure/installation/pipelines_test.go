@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
@@ -43,8 +42,8 @@ type pipelines struct {
 	// openTofu is the folder with OpenTofu and its providers.
 	openTofu string
 	// azure is the Azure of the region, and proxy connects programs of the machine to admin and to hosted clusters.
-	azure *standin.Azure
-	proxy *standin.Proxy
+	azure *installation.Azure
+	proxy *installation.Proxy
 	// env is the environment of the program, and flags are those of plans.
 	env, flags []string
 }

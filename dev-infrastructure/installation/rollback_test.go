@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
@@ -138,7 +138,7 @@ func (p *pipelines) frontendImages() map[string]string {
 	p.t.Helper()
 	images := map[string]string{}
 	for _, pod := range p.pods(string(mesh.Frontend)) {
-		if standin.PodReady(&pod) {
+		if installation.PodReady(&pod) {
 			images[pod.Name] = pod.Spec.Containers[0].Image
 		}
 	}

@@ -27,7 +27,6 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -176,7 +175,7 @@ func (l *load) start(nodes ...string) {
 	for _, node := range nodes {
 		eventually.Before(l.ctx, l.t, "the load on "+node, func() error {
 			pod, err := pods.Get(l.ctx, "load-"+node, metav1.GetOptions{})
-			if err == nil && !standin.PodReady(pod) {
+			if err == nil && !installation.PodReady(pod) {
 				err = fmt.Errorf("%s: %v", pod.Status.Phase, pod.Status.ContainerStatuses)
 			}
 			if err == nil {
@@ -308,7 +307,7 @@ func (r *region) readyPods(service string) map[types.UID]string {
 	r.t.Helper()
 	uids := map[types.UID]string{}
 	for _, pod := range r.pods(service) {
-		if standin.PodReady(&pod) {
+		if installation.PodReady(&pod) {
 			uids[pod.UID] = pod.Name
 		}
 	}
@@ -488,7 +487,7 @@ func logEvents(t *testing.T, events watch.Interface) {
 			}
 			t.Logf("%s endpoints %v", now, states)
 		case *corev1.Pod:
-			t.Logf("%s %s %s on %s: ready=%t deletion=%v", now, event.Type, object.Name, object.Spec.NodeName, standin.PodReady(object), object.DeletionTimestamp)
+			t.Logf("%s %s %s on %s: ready=%t deletion=%v", now, event.Type, object.Name, object.Spec.NodeName, installation.PodReady(object), object.DeletionTimestamp)
 		}
 	}
 }

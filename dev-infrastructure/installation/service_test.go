@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -46,8 +45,8 @@ type region struct {
 	supplier  *installation.Supplier
 	installer *installation.Installer
 	// outside are the services of the machine, with Entra ID.
-	outside *standin.Services
-	entra   *standin.Entra
+	outside *installation.Outside
+	entra   *installation.Entra
 	// mqtt is the address of the MQTT broker on loopback.
 	mqtt string
 	// loadProgram is the program of the load, which pushLoad builds.
@@ -245,7 +244,7 @@ func newRegion(ctx context.Context, t *testing.T, name, folder string, images []
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.secrets.Close() })
-	r.outside = &standin.Services{Cluster: cluster, Target: configured, Authority: r.authority, Dir: r.dir}
+	r.outside = &installation.Outside{Cluster: cluster, Target: configured, Authority: r.authority, Dir: r.dir}
 	t.Cleanup(func() {
 		if err := r.outside.Close(); err != nil {
 			t.Error(err)
@@ -311,7 +310,7 @@ func (r *region) installBeforeStore(service string) []corev1.Pod {
 			if err != nil {
 				return err
 			}
-			if status == http.StatusServiceUnavailable && strings.Contains(text, `"notReady":{"cosmos-db":`) && !standin.PodReady(&pod) {
+			if status == http.StatusServiceUnavailable && strings.Contains(text, `"notReady":{"cosmos-db":`) && !installation.PodReady(&pod) {
 				waiting++
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/noderegion"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 )
 
 func main() {
@@ -22,7 +22,7 @@ func main() {
 }
 
 func run() error {
-	var o noderegion.Options
+	var o installation.Options
 	flag.StringVar(&o.StateDir, "state-dir", "", "absolute path of the `folder` of the region; required")
 	flag.StringVar(&o.SourceDir, "source-dir", "", "absolute path of the `folder` of the checkout; required")
 	flag.Parse()
@@ -31,7 +31,7 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	region, err := noderegion.Start(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	region, err := installation.Start(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 )
 
 // StartIngress serves admin on loopback, with a certificate for the name of its ingress and for 127.0.0.1, and returns the address.
-func (s *Services) StartIngress() (address string, err error) {
+func (s *Outside) StartIngress() (address string, err error) {
 	return s.startRoute("admin", mesh.Admin)
 }
 
 // startRoute serves the pods of a program on loopback, with a certificate for the host of a part of the key ingress, and returns the address.
-func (s *Services) startRoute(key string, program mesh.Peer) (address string, err error) {
+func (s *Outside) startRoute(key string, program mesh.Peer) (address string, err error) {
 	r := s.settings()
 	host := r.text("ingress", key, "host")
 	if r.err != nil {
@@ -38,7 +38,7 @@ type Proxy struct {
 	Admin string
 	// access is the address of the session gateway on loopback. adminHost and accessHost are the names of both at the ingress.
 	access, adminHost, accessHost string
-	services                      *Services
+	services                      *Outside
 	zone                          string
 	// ended is done, and tunnels are no more, when the services are closed.
 	ended   context.Context
@@ -47,11 +47,11 @@ type Proxy struct {
 	mu sync.Mutex
 	// azure and management are nil until Clusters.
 	azure      *Azure
-	management *Services
+	management *Outside
 }
 
 // StartProxy serves admin and the session gateway on loopback, an HTTP proxy to it, and the API servers of hosted clusters in the cluster of the region.
-func (s *Services) StartProxy(ctx context.Context) (*Proxy, error) {
+func (s *Outside) StartProxy(ctx context.Context) (*Proxy, error) {
 	r := s.settings()
 	p := &Proxy{services: s, adminHost: r.text("ingress", "admin", "host"), accessHost: r.text("ingress", "access", "host"), zone: r.text("dns", "clustersZone")}
 	if r.err != nil {
@@ -82,7 +82,7 @@ func (s *Services) StartProxy(ctx context.Context) (*Proxy, error) {
 }
 
 // Clusters makes the proxy connect to the API servers of hosted clusters on a management cluster.
-func (p *Proxy) Clusters(azure *Azure, management *Services) {
+func (p *Proxy) Clusters(azure *Azure, management *Outside) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.azure, p.management = azure, management
@@ -146,7 +146,7 @@ func isHosted(name string) bool {
 }
 
 // dialHosted connects to a pod of a hosted API server by the name of its Service.
-func (s *Services) dialHosted(ctx context.Context, name string) (net.Conn, error) {
+func (s *Outside) dialHosted(ctx context.Context, name string) (net.Conn, error) {
 	service, namespace, ok := strings.Cut(strings.TrimSuffix(name, ".svc"), ".")
 	if !ok || !isHosted(name) {
 		return nil, fmt.Errorf("%s is not a hosted API server", name)

@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"cmp"
@@ -79,7 +79,7 @@ type backend struct {
 
 // serveGateway serves the pods of the Service with the name of its namespace on loopback, with a certificate for a host and for 127.0.0.1. config is
 // that of connections to the pods. It returns the address.
-func (s *Services) serveGateway(service mesh.Peer, host string, config *tls.Config) (address string, err error) {
+func (s *Outside) serveGateway(service mesh.Peer, host string, config *tls.Config) (address string, err error) {
 	w, _ := workload.Find(service)
 	listener, err := s.listenTLS(service, host)
 	if err != nil {
@@ -99,7 +99,7 @@ func (e *connectError) Error() string { return e.err.Error() }
 func (e *connectError) Unwrap() error { return e.err }
 
 // newGateway returns the gateway to the pods of the Service with the name of its namespace. It follows the Service until Close.
-func (s *Services) newGateway(service, port string, config *tls.Config) *gateway {
+func (s *Outside) newGateway(service, port string, config *tls.Config) *gateway {
 	g := &gateway{tls: config, port: port, log: s.log().With(logkey.Namespace, service), backends: map[string]*backend{},
 		list: func(ctx context.Context) (*discoveryv1.EndpointSliceList, error) {
 			return s.cluster().Client().DiscoveryV1().EndpointSlices(service).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})

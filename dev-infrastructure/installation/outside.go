@@ -1,10 +1,4 @@
-// Package standin runs on the machine what a region on nodes uses outside of its clusters: PostgreSQL, the Event Grid broker, Cosmos DB,
-// Azure, Entra ID, OpenShift's update service and a ticket system. Pods reach each under the name that it has in Azure or at OpenShift,
-// with certificates of the region's authority.
-//
-// In the other direction, the package serves the region on loopback: Azure Resource Manager in front of the frontend, admin as its ingress
-// does, and the API servers of hosted clusters by their names. All data is in one folder. Nothing outlives Close.
-package standin
+package installation
 
 import (
 	"cmp"
@@ -23,14 +17,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 )
 
-// Services are the services outside of one cluster. It is safe for concurrent use after the assignment of its fields.
-type Services struct {
+// Outside are the services outside of one cluster. It is safe for concurrent use after the assignment of its fields.
+type Outside struct {
 	// Cluster is the first cluster; Move replaces it.
 	Cluster *kubernetes.Cluster
 	// Target is the region, or a stamp for a management cluster.
@@ -48,7 +41,7 @@ type Services struct {
 }
 
 // Move makes the services available in another cluster, which takes the place of a lost one.
-func (s *Services) Move(ctx context.Context, to *kubernetes.Cluster) error {
+func (s *Outside) Move(ctx context.Context, to *kubernetes.Cluster) error {
 	if err := to.ForwardHostsOf(ctx, s.cluster()); err != nil {
 		return err
 	}
@@ -59,14 +52,14 @@ func (s *Services) Move(ctx context.Context, to *kubernetes.Cluster) error {
 }
 
 // cluster returns the current cluster.
-func (s *Services) cluster() *kubernetes.Cluster {
+func (s *Outside) cluster() *kubernetes.Cluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.moved, s.Cluster)
 }
 
 // Close stops all services, the last one first.
-func (s *Services) Close() error {
+func (s *Outside) Close() error {
 	s.mu.Lock()
 	closers := s.closers
 	s.closers = nil
@@ -79,13 +72,13 @@ func (s *Services) Close() error {
 }
 
 // onClose adds a function that Close calls.
-func (s *Services) onClose(stop func() error) {
+func (s *Outside) onClose(stop func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closers = append(s.closers, stop)
 }
 
-func (s *Services) log() *slog.Logger {
+func (s *Outside) log() *slog.Logger {
 	if s.Log == nil {
 		return slog.New(slog.DiscardHandler)
 	}
@@ -98,7 +91,7 @@ type settings struct {
 	err    error
 }
 
-func (s *Services) settings() *settings { return &settings{target: s.Target} }
+func (s *Outside) settings() *settings { return &settings{target: s.Target} }
 
 // text returns the value of a key.
 func (r *settings) text(path ...string) string {
@@ -158,7 +151,7 @@ func (r *settings) postgres() []string {
 // hosted returns the names of the API servers of hosted clusters.
 func (r *settings) hosted() string { return "*." + r.text("dns", "clustersZone") }
 
-// Hosts returns the names under which Services serves in the cluster of a region, for kubernetes.Options.
+// Hosts returns the names under which Outside serves in the cluster of a region, for kubernetes.Options.
 func Hosts(target values.Target) ([]string, error) {
 	r := &settings{target: target}
 	mqtt, _ := r.mqtt()
@@ -168,7 +161,7 @@ func Hosts(target values.Target) ([]string, error) {
 	return hosts, r.err
 }
 
-// StampHosts returns the names under which Services serves in a management cluster.
+// StampHosts returns the names under which Outside serves in a management cluster.
 func StampHosts(target values.Target) ([]string, error) {
 	r := &settings{target: target}
 	mqtt, _ := r.mqtt()
@@ -183,20 +176,20 @@ func PostgresHosts(target values.Target) ([]string, error) {
 }
 
 // Identity issues a certificate for a client or a program outside of the cluster, and returns its folder. The pods have others.
-func (s *Services) Identity(peer mesh.Peer, hosts ...string) (dir string, err error) {
+func (s *Outside) Identity(peer mesh.Peer, hosts ...string) (dir string, err error) {
 	dir = filepath.Join(s.Dir, "outside", string(peer))
 	return dir, s.Authority.Issue(dir, peer, hosts...)
 }
 
 // Forward forwards a port of a host in the cluster to an address on loopback.
-func (s *Services) Forward(ctx context.Context, host, port, address string) error {
+func (s *Outside) Forward(ctx context.Context, host, port, address string) error {
 	return s.cluster().ForwardHost(ctx, host, port, func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	})
 }
 
 // serveHTTPS serves the port of HTTPS of hosts with the certificate of a peer, also for 127.0.0.1. It returns its address on loopback.
-func (s *Services) serveHTTPS(ctx context.Context, peer mesh.Peer, handler http.Handler, hosts ...string) (address string, err error) {
+func (s *Outside) serveHTTPS(ctx context.Context, peer mesh.Peer, handler http.Handler, hosts ...string) (address string, err error) {
 	listener, err := s.listenTLS(peer, hosts...)
 	if err != nil {
 		return "", err
@@ -211,13 +204,13 @@ func (s *Services) serveHTTPS(ctx context.Context, peer mesh.Peer, handler http.
 }
 
 // listenTLS listens on loopback with the certificate of a peer for hosts and 127.0.0.1.
-func (s *Services) listenTLS(peer mesh.Peer, hosts ...string) (net.Listener, error) {
+func (s *Outside) listenTLS(peer mesh.Peer, hosts ...string) (net.Listener, error) {
 	// Some peers serve several hosts, each with a certificate of its own.
 	dir := filepath.Join(s.Dir, "served", strings.Join(append([]string{string(peer)}, hosts[:min(1, len(hosts))]...), "-"))
 	if err := s.Authority.Issue(dir, peer, append(slices.Clone(hosts), "127.0.0.1")...); err != nil {
 		return nil, err
 	}
-	files := installation.IdentityFiles(dir)
+	files := IdentityFiles(dir)
 	certificate, err := tls.LoadX509KeyPair(files["tls.crt"], files["tls.key"])
 	if err != nil {
 		return nil, err
@@ -226,7 +219,7 @@ func (s *Services) listenTLS(peer mesh.Peer, hosts ...string) (net.Listener, err
 }
 
 // serve serves HTTP until Close, which waits for the requests in progress.
-func (s *Services) serve(listener net.Listener, handler http.Handler) {
+func (s *Outside) serve(listener net.Listener, handler http.Handler) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
 	served := make(chan struct{})
 	go func() {
@@ -249,14 +242,14 @@ func (s *Services) serve(listener net.Listener, handler http.Handler) {
 const drainTimeout = 10 * time.Second
 
 // roots returns the region's authority.
-func (s *Services) roots() *x509.CertPool {
+func (s *Outside) roots() *x509.CertPool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.Authority.CertificatePEM())
 	return roots
 }
 
 // HTTPClient returns a client that trusts the region's authority and connects to an address for all names.
-func (s *Services) HTTPClient(address string) *http.Client {
+func (s *Outside) HTTPClient(address string) *http.Client {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)

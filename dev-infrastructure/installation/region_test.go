@@ -1,7 +1,6 @@
-package noderegion_test
+package installation_test
 
 import (
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,8 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/noderegion"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
@@ -24,15 +22,9 @@ import (
 	"time"
 )
 
-// all makes the tests run, which need built images. make deploy-test builds them before.
-var all = flag.Bool("nodes-all", false, "run the tests of regions on nodes, with the images in .build/images")
-
-// timeout bounds a test.
-const timeout = 10 * time.Minute
-
 // TestCheckNamesWhatIsMissing checks that the error for an empty checkout names everything that has to be built.
 func TestCheckNamesWhatIsMissing(t *testing.T) {
-	o := noderegion.Options{StateDir: t.TempDir(), SourceDir: t.TempDir()}
+	o := installation.Options{StateDir: t.TempDir(), SourceDir: t.TempDir()}
 	err := o.Check()
 	if err == nil {
 		t.Fatal("an empty checkout has everything")
@@ -111,7 +103,7 @@ func sourceDir(t *testing.T) string {
 func builtRegion(t *testing.T, ctx context.Context) func(state string) *spawn.Process {
 	t.Helper()
 	program, root := filepath.Join(t.TempDir(), "kubernetes-region"), sourceDir(t)
-	if output, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../cmd/kubernetes-region").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/kubernetes-region").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	return func(state string) *spawn.Process {
@@ -133,7 +125,7 @@ func builtRegion(t *testing.T, ctx context.Context) func(state string) *spawn.Pr
 // removeData removes what a killed region leaves outside of its state folder, when nothing uses it any more.
 func removeData(t *testing.T, outside string) {
 	t.Helper()
-	data, err := standin.DatabaseDir(outside)
+	data, err := installation.DatabaseDir(outside)
 	if err != nil {
 		t.Error(err)
 	}
@@ -143,7 +135,7 @@ func removeData(t *testing.T, outside string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	eventually.Before(ctx, t, "the end of PostgreSQL", func() error { return without(data) })
-	if err := standin.RemoveData(outside); err != nil {
+	if err := installation.RemoveData(outside); err != nil {
 		t.Error(err)
 	}
 }

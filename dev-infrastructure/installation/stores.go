@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 const maxSessions = 10
 
 // StartBroker serves MQTT on loopback, and in the cluster under the name of the Event Grid namespace. It returns the address on loopback.
-func (s *Services) StartBroker(ctx context.Context) (address string, err error) {
+func (s *Outside) StartBroker(ctx context.Context) (address string, err error) {
 	r := s.settings()
 	host, port := r.mqtt()
 	source := r.text("maestro", "sourceId")
@@ -60,7 +60,7 @@ func (s *Services) StartBroker(ctx context.Context) (address string, err error) 
 }
 
 // ForwardBroker serves the MQTT broker of another cluster under the name of the Event Grid namespace.
-func (s *Services) ForwardBroker(ctx context.Context, address string) error {
+func (s *Outside) ForwardBroker(ctx context.Context, address string) error {
 	r := s.settings()
 	host, port := r.mqtt()
 	if r.err != nil {
@@ -72,7 +72,7 @@ func (s *Services) ForwardBroker(ctx context.Context, address string) error {
 // databaseRecord is the file with the path of PostgreSQL's data, and databasePattern the form of its name.
 const databaseRecord, databasePattern = "postgres-data", "hcpmesh-postgres-"
 
-// RemoveData removes a folder of Services, with the data that they left if their process was killed.
+// RemoveData removes a folder of Outside, with the data that they left if their process was killed.
 func RemoveData(dir string) error {
 	data, err := DatabaseDir(dir)
 	if err != nil {
@@ -85,7 +85,7 @@ func RemoveData(dir string) error {
 	return errors.Join(removed, os.RemoveAll(dir))
 }
 
-// DatabaseDir returns the folder with PostgreSQL's data of a folder of Services, or "" if there is none.
+// DatabaseDir returns the folder with PostgreSQL's data of a folder of Outside, or "" if there is none.
 func DatabaseDir(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, databaseRecord))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,7 @@ func DatabaseDir(dir string) (string, error) {
 
 // StartDatabases serves PostgreSQL under the names of the flexible servers. It authenticates the certificates of the services and of their
 // migrations. The data is temporary.
-func (s *Services) StartDatabases(ctx context.Context) error {
+func (s *Outside) StartDatabases(ctx context.Context) error {
 	r := s.settings()
 	hosts := r.postgres()
 	databases := []postgresserver.Database{{
@@ -155,7 +155,7 @@ func (s *Services) StartDatabases(ctx context.Context) error {
 
 // StartCosmos serves the Cosmos DB account under its name, with the containers and the roles of the services that the infrastructure of a
 // region creates. The object IDs of the services are those of the target.
-func (s *Services) StartCosmos(ctx context.Context, e *Entra) error {
+func (s *Outside) StartCosmos(ctx context.Context, e *Entra) error {
 	r := s.settings()
 	content, err := r.cosmosAccount()
 	if err != nil {

@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 )
 
 // releasesDir is the folder of the signatures of releases and of their trust root.
-func (s *Services) releasesDir() string { return filepath.Join(s.Dir, "releases") }
+func (s *Outside) releasesDir() string { return filepath.Join(s.Dir, "releases") }
 
 // SignReleases signs the releases of the built-in catalogue and returns the file of the trust root.
-func (s *Services) SignReleases() (trustRoot string, err error) {
+func (s *Outside) SignReleases() (trustRoot string, err error) {
 	signatures := filepath.Join(s.releasesDir(), "signatures")
 	if err := os.MkdirAll(signatures, 0o700); err != nil {
 		return "", err
@@ -47,7 +47,7 @@ func (s *Services) SignReleases() (trustRoot string, err error) {
 }
 
 // StartReleases serves the update graph and the signatures of SignReleases under the names of OpenShift's.
-func (s *Services) StartReleases(ctx context.Context) error {
+func (s *Outside) StartReleases(ctx context.Context) error {
 	r := s.settings()
 	updates, store := r.host("clusterService", "updateGraphUrl"), r.text("clusterService", "releaseSignatures")
 	if r.err != nil {

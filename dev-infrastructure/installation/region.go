@@ -1,9 +1,4 @@
-// Package noderegion brings up a region on clusters of Kubernetes nodes on this machine: a service cluster of two nodes and a management
-// cluster of one. The pipelines of the repository deploy public/local/westus3 to them, with the images of `make images`. Package standin
-// runs what the region uses outside of its clusters.
-//
-// A region keeps no data: each start begins with empty clusters and stores. Everything terminates with the process that started it.
-package noderegion
+package installation
 
 import (
 	"bytes"
@@ -18,8 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation/standin"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
@@ -85,8 +78,8 @@ func (o *Options) Check() error {
 type cluster struct {
 	*kubernetes.Cluster
 	target  values.Target
-	outside *standin.Services
-	secrets *installation.Secrets
+	outside *Outside
+	secrets *Secrets
 }
 
 // Region is a region that this process runs. It is safe for concurrent use.
@@ -98,10 +91,10 @@ type Region struct {
 
 	service, management *cluster
 	authority           *mesh.Authority
-	supplier            *installation.Supplier
-	entra               *standin.Entra
-	azure               *standin.Azure
-	proxy               *standin.Proxy
+	supplier            *Supplier
+	entra               *Entra
+	azure               *Azure
+	proxy               *Proxy
 
 	interrupt context.CancelFunc
 	downOnce  sync.Once
@@ -156,18 +149,18 @@ func (r *Region) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	region, err := installation.Target(r.options.SourceDir, regionTarget, list)
+	region, err := Target(r.options.SourceDir, regionTarget, list)
 	if err != nil {
 		return err
 	}
-	stamp, err := installation.Target(r.options.SourceDir, stampTarget, list)
+	stamp, err := Target(r.options.SourceDir, stampTarget, list)
 	if err != nil {
 		return err
 	}
 	if r.authority, err = mesh.OpenAuthority(r.options.dir("outside", "ca"), text(region, "trustDomain")); err != nil {
 		return err
 	}
-	definitions, err := installation.Definitions(ctx, r.options.SourceDir)
+	definitions, err := Definitions(ctx, r.options.SourceDir)
 	if err != nil {
 		return err
 	}
@@ -198,7 +191,7 @@ func (r *Region) start(ctx context.Context) error {
 
 // prepareFolders removes the data of an earlier region, and creates the folders.
 func (r *Region) prepareFolders() error {
-	if err := errors.Join(local.RemoveEndpoints(r.options.StateDir), standin.RemoveData(r.options.dir("outside")), os.RemoveAll(r.options.dir())); err != nil {
+	if err := errors.Join(local.RemoveEndpoints(r.options.StateDir), RemoveData(r.options.dir("outside")), os.RemoveAll(r.options.dir())); err != nil {
 		return err
 	}
 	for _, dir := range []string{r.options.dir(), local.LogDir(r.options.StateDir), r.options.dir("kubeconfigs"), r.options.dir("cli")} {
@@ -220,17 +213,17 @@ func text(target values.Target, path ...string) string {
 
 // startCluster starts a cluster with the images and the definitions that its charts need.
 func (r *Region) startCluster(ctx context.Context, name string, target values.Target, definitions []byte) (*cluster, error) {
-	o, images := r.options.kubernetes(name), installation.ServiceImages()
+	o, images := r.options.kubernetes(name), ServiceImages()
 	var err error
 	if name == "service" {
 		o.StorageClass = text(target, "audit", "queueStorageClass")
-		o.Hosts, err = standin.Hosts(target)
+		o.Hosts, err = Hosts(target)
 		for i := range 2 {
 			o.Nodes = append(o.Nodes, kubernetes.Node{Name: fmt.Sprintf("node-%d", i+1), Labels: map[string]string{"topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", i+1)}})
 		}
 	} else {
-		images, o.Nodes, o.StorageClass = installation.ManagementImages(), []kubernetes.Node{{Name: "node-1"}}, text(target, "clusterService", "config", "etcd", "storageClass")
-		o.Hosts, err = standin.StampHosts(target)
+		images, o.Nodes, o.StorageClass = ManagementImages(), []kubernetes.Node{{Name: "node-1"}}, text(target, "clusterService", "config", "etcd", "storageClass")
+		o.Hosts, err = StampHosts(target)
 	}
 	if err != nil {
 		return nil, err
@@ -239,11 +232,11 @@ func (r *Region) startCluster(ctx context.Context, name string, target values.Ta
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{Cluster: started, target: target, outside: &standin.Services{Cluster: started, Target: target, Authority: r.authority, Dir: r.options.dir("outside"), Log: r.log}}
-	if c.secrets, err = installation.KeepSecrets(ctx, started.Client(), r.log); err != nil {
+	c := &cluster{Cluster: started, target: target, outside: &Outside{Cluster: started, Target: target, Authority: r.authority, Dir: r.options.dir("outside"), Log: r.log}}
+	if c.secrets, err = KeepSecrets(ctx, started.Client(), r.log); err != nil {
 		return nil, errors.Join(err, started.Close())
 	}
-	_, pushed := installation.PushImages(ctx, started, r.options.images(), images...)
+	_, pushed := PushImages(ctx, started, r.options.images(), images...)
 	if err := errors.Join(pushed, started.Apply(ctx, bytes.NewReader(definitions))); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
@@ -265,7 +258,7 @@ func (r *Region) startOutside(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.supplier = &installation.Supplier{Target: r.service.target, Authority: r.authority, Secrets: r.service.secrets, Dir: r.options.dir("outside"), Given: given}
+	r.supplier = &Supplier{Target: r.service.target, Authority: r.authority, Secrets: r.service.secrets, Dir: r.options.dir("outside"), Given: given}
 	mqtt, err := s.StartBroker(ctx)
 	if err != nil {
 		return err

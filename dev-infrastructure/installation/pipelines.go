@@ -1,4 +1,4 @@
-package noderegion
+package installation
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
@@ -24,7 +23,7 @@ import (
 )
 
 // The pauses between reads of what the pipelines have done.
-const firstPause, lastPause = 100 * time.Millisecond, time.Second
+const firstPipelinePause, lastPipelinePause = 100 * time.Millisecond, time.Second
 
 // logFile returns the log of a part of the start; only some have one.
 func (r *Region) logFile(part string) string {
@@ -85,7 +84,7 @@ func (r *Region) runPipelines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agent := &installation.Supplier{Target: r.management.target, Authority: r.authority, Secrets: r.management.secrets, Dir: r.options.dir("outside"), Given: given}
+	agent := &Supplier{Target: r.management.target, Authority: r.authority, Secrets: r.management.secrets, Dir: r.options.dir("outside"), Given: given}
 	for _, w := range workload.All() {
 		c, supplier := r.service, r.supplier
 		if w.Management {
@@ -125,8 +124,8 @@ func (r *Region) signIn() error {
 }
 
 // supply creates what the chart of a program expects when its namespace exists.
-func (c *cluster) supply(ctx context.Context, supplier *installation.Supplier, name string) error {
-	for pauses := backoff.New(firstPause, lastPause); ; {
+func (c *cluster) supply(ctx context.Context, supplier *Supplier, name string) error {
+	for pauses := backoff.New(firstPipelinePause, lastPipelinePause); ; {
 		_, err := c.Client().CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return supplier.Supply(ctx, name)
@@ -143,7 +142,7 @@ func (r *Region) followInfrastructure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for pauses := backoff.New(firstPause, lastPause); ; {
+	for pauses := backoff.New(firstPipelinePause, lastPipelinePause); ; {
 		store, err := state.Open(r.options.dir("rollout"), target)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package noderegion
+package installation
 
 import (
 	"context"

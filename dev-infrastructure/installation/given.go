@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"errors"
@@ -15,16 +15,16 @@ import (
 
 // ShardKeys returns the files of the keys of the region's management cluster: its agent opens Secrets with the private one, and Cluster
 // Service seals them with the public one.
-func (s *Services) ShardKeys() (private, public string) {
+func (s *Outside) ShardKeys() (private, public string) {
 	return filepath.Join(s.Dir, "agent-private.json"), filepath.Join(s.Dir, "agent-public.json")
 }
 
 // intentKey is the file of the keyset with which admin signs what engineers ask for.
-func (s *Services) intentKey() string { return filepath.Join(s.Dir, "intent-private.json") }
+func (s *Outside) intentKey() string { return filepath.Join(s.Dir, "intent-private.json") }
 
 // StampSecrets returns the files of secrets that come from elsewhere, for the Supplier of the region's management cluster: the private key of
 // Maestro's agent, and the public keys of intents. GivenSecrets must have been called before.
-func (s *Services) StampSecrets(stamp values.Target) (map[string]string, error) {
+func (s *Outside) StampSecrets(stamp values.Target) (map[string]string, error) {
 	r := &settings{target: stamp}
 	private, _ := s.ShardKeys()
 	public := filepath.Join(s.Dir, "intent-public.json")
@@ -35,7 +35,7 @@ func (s *Services) StampSecrets(stamp values.Target) (map[string]string, error) 
 // GivenSecrets creates the files of secrets that come from elsewhere, for the Supplier of a region: the pull secret, the public key of the
 // agent, the keys of intents, of the session gateway and of recordings, the trust root of releases and the token of the ticket system. The audit key of
 // the session gateway is one of them, because admin needs its public key.
-func (s *Services) GivenSecrets() (map[string]string, error) {
+func (s *Outside) GivenSecrets() (map[string]string, error) {
 	r := s.settings()
 	clusters := s.Target.Configuration.Get("managementClusters")
 	if clusters == nil || len(clusters.Items) == 0 {

@@ -1,11 +1,10 @@
-package standin
+package installation
 
 import (
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -16,11 +15,11 @@ import (
 // TestServicesHaveTheirRolesInCosmosDB checks that the identity of each service that the region has a chart of has the roles of the service, and no
 // others.
 func TestServicesHaveTheirRolesInCosmosDB(t *testing.T) {
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := installation.Target(root, "public/local/westus3", &imagelist.List{})
+	target, err := Target(root, "public/local/westus3", &imagelist.List{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func TestServerNameIsReadBeforeHandshake(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Host) }))
 	defer server.Close()
 	names := make(chan string, 1)
-	services := &Services{}
+	services := &Outside{}
 	address, err := services.forwardConnections(func(ctx context.Context, client net.Conn) {
 		name, hello, err := readServerName(ctx, client)
 		if err != nil {

@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // AddManagementCluster serves Entra ID and the session gateway in a management cluster, under the names that they have in Azure. The agent of its tunnels
 // gets the tokens of the identity that the region has for it, in exchange for those of the management cluster's service accounts. It must follow
 // AddWorkloads.
-func (e *Entra) AddManagementCluster(ctx context.Context, management *Services) error {
+func (e *Entra) AddManagementCluster(ctx context.Context, management *Outside) error {
 	r, stamp := e.services.settings(), management.settings()
 	w, _ := workload.Find(mesh.GatewayTunnel)
 	own := func(key string) string { return stamp.text(append(slices.Clone(w.Key), key)...) }

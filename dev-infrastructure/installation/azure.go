@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ type Azure struct {
 	*emulator.Emulator
 	// Env is the environment of the programs that apply the infrastructure.
 	Env      []string
-	services *Services
+	services *Outside
 	entra    *Entra
 	url      string
 	client   *http.Client
@@ -73,7 +73,7 @@ func (r *settings) seed(pipelines string) emulator.Seed {
 
 // StartAzure serves Resource Manager, the vault of clusters' certificates and Blob Storage under their names. The networks and identities of
 // customers exist when they are first requested.
-func (s *Services) StartAzure(ctx context.Context, e *Entra) (*Azure, error) {
+func (s *Outside) StartAzure(ctx context.Context, e *Entra) (*Azure, error) {
 	r := s.settings()
 	seed, hosts := r.seed(e.pipelines.ObjectID), r.azure()
 	o := emulator.Options{DataDir: filepath.Join(s.Dir, "azure"), Tokens: &entra.Verifier{Authority: r.text("endpoints", "authority"), Client: s.HTTPClient(e.Address)},

@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -44,7 +43,7 @@ var engineers = map[string]string{"oncall": "break-glass", "approver": "break-gl
 type Entra struct {
 	// Address is the address on loopback.
 	Address  string
-	services *Services
+	services *Outside
 	issuer   *token.Issuer
 	// team are the engineers, by name.
 	team map[string]token.Client
@@ -58,18 +57,18 @@ type Entra struct {
 func (e *Entra) URL() string { return "https://" + e.Address }
 
 // ARMSecretFile returns the file with the secret of ARM, and EngineerSecretFile that with the secret of an engineer.
-func (s *Services) ARMSecretFile() string { return filepath.Join(s.Dir, "arm-secret") }
+func (s *Outside) ARMSecretFile() string { return filepath.Join(s.Dir, "arm-secret") }
 
 // EngineerSecretFile returns the file with the secret of an engineer: oncall, approver, operator or reader.
-func (s *Services) EngineerSecretFile(name string) string {
+func (s *Outside) EngineerSecretFile(name string) string {
 	return filepath.Join(s.Dir, "engineer-"+name)
 }
 
 // EngineersFile and CustomerFile return the files with the credentials of all engineers and of the customer, for hcpctl.
-func (s *Services) EngineersFile() string { return filepath.Join(s.Dir, "engineers.json") }
+func (s *Outside) EngineersFile() string { return filepath.Join(s.Dir, "engineers.json") }
 
 // CustomerFile returns the file with the credentials of the customer.
-func (s *Services) CustomerFile() string { return filepath.Join(s.Dir, "customer.json") }
+func (s *Outside) CustomerFile() string { return filepath.Join(s.Dir, "customer.json") }
 
 // EngineerToken returns a token for admin of an engineer: oncall, approver, operator or reader.
 func (e *Entra) EngineerToken(name string) (string, error) {
@@ -81,14 +80,14 @@ func (e *Entra) EngineerToken(name string) (string, error) {
 }
 
 // clients creates the clients of Entra ID that are no workloads, and the files of their secrets.
-func (s *Services) clients(r *settings) (all []token.Client, arm token.Client, byName map[string]token.Client, err error) {
+func (s *Outside) clients(r *settings) (all []token.Client, arm token.Client, byName map[string]token.Client, err error) {
 	tenant := r.text("tenantId")
 	forFrontend, forAdmin := r.text("frontend", "authentication", "audience"), r.text("admin", "authentication", "audience")
 	client := func(tenant, id, name string, groups, audiences []string) token.Client {
-		return token.Client{TenantID: tenant, ClientID: id, Name: name, ClientSecret: rand.Text(), ObjectID: installation.ObjectID(name), Groups: groups, Audiences: audiences}
+		return token.Client{TenantID: tenant, ClientID: id, Name: name, ClientSecret: rand.Text(), ObjectID: ObjectID(name), Groups: groups, Audiences: audiences}
 	}
 	arm = client(tenant, r.first("frontend", "authentication", "clientIds"), "Azure Resource Manager", nil, []string{forFrontend})
-	customer := client(CustomerTenant, installation.ClientID("developer@local"), "developer@local", nil, nil)
+	customer := client(CustomerTenant, ClientID("developer@local"), "developer@local", nil, nil)
 	var team []token.Client
 	byName = map[string]token.Client{}
 	files := map[string][]byte{s.ARMSecretFile(): []byte(arm.ClientSecret)}
@@ -113,7 +112,7 @@ func (s *Services) clients(r *settings) (all []token.Client, arm token.Client, b
 
 // StartEntra serves Entra ID under its name, and Azure Resource Manager on loopback. ARM forwards requests for the resource provider to the
 // gateway of the frontend. The workloads get tokens after AddWorkloads.
-func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
+func (s *Outside) StartEntra(ctx context.Context) (*Entra, error) {
 	r := s.settings()
 	clients, arm, team, err := s.clients(r)
 	authority, forFrontend, location := r.host("endpoints", "authority"), r.text("frontend", "authentication", "audience"), r.text("region")
@@ -122,7 +121,7 @@ func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
 		return nil, err
 	}
 	dir := filepath.Join(s.Dir, "entra")
-	e := &Entra{services: s, team: team, pipelines: token.Client{TenantID: r.text("tenantId"), ClientID: installation.ClientID("pipelines"), ObjectID: installation.ObjectID("pipelines"), Name: "pipelines"}}
+	e := &Entra{services: s, team: team, pipelines: token.Client{TenantID: r.text("tenantId"), ClientID: ClientID("pipelines"), ObjectID: ObjectID("pipelines"), Name: "pipelines"}}
 	if e.issuer, err = token.NewIssuer(r.text("endpoints", "authority"), dir, clients, audiences...); err != nil {
 		return nil, err
 	}
@@ -151,7 +150,7 @@ func (s *Services) StartEntra(ctx context.Context) (*Entra, error) {
 }
 
 // writeTokenKey writes the key with which the tokens of a cluster's service accounts are verified, and returns its file. The name has no extension.
-func (s *Services) writeTokenKey(name string, cluster *kubernetes.Cluster) (file string, err error) {
+func (s *Outside) writeTokenKey(name string, cluster *kubernetes.Cluster) (file string, err error) {
 	key, err := cluster.TokenKey()
 	if err != nil {
 		return "", err
@@ -160,7 +159,7 @@ func (s *Services) writeTokenKey(name string, cluster *kubernetes.Cluster) (file
 	return file, os.WriteFile(file, key, 0o600)
 }
 
-// TrustCluster accepts the tokens of the current cluster's service accounts in place of those of the cluster before Services.Move, as an apply of the
+// TrustCluster accepts the tokens of the current cluster's service accounts in place of those of the cluster before Outside.Move, as an apply of the
 // infrastructure does with the federated credentials.
 func (e *Entra) TrustCluster() error {
 	file, err := e.services.writeTokenKey("workload-issuer", e.services.cluster())
@@ -235,10 +234,10 @@ func (r *settings) workload(w workload.Workload, identity string) token.Client {
 }
 
 // ticketTokenFile is the file of the token with which admin calls the ticket system.
-func (s *Services) ticketTokenFile() string { return filepath.Join(s.Dir, "ticket-token") }
+func (s *Outside) ticketTokenFile() string { return filepath.Join(s.Dir, "ticket-token") }
 
 // StartTickets serves the ticket system under its name. All tickets of the form INC-42 are open.
-func (s *Services) StartTickets(ctx context.Context) error {
+func (s *Outside) StartTickets(ctx context.Context) error {
 	r := s.settings()
 	host, endpoint := r.host("admin", "ticketValidator", "endpoint"), r.text("admin", "ticketValidator", "endpoint")
 	if r.err != nil {
@@ -253,7 +252,7 @@ func (s *Services) StartTickets(ctx context.Context) error {
 }
 
 // ticketToken returns the token of admin, which it creates unless it exists.
-func (s *Services) ticketToken() (string, error) {
+func (s *Outside) ticketToken() (string, error) {
 	text, err := os.ReadFile(s.ticketTokenFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		text = []byte(rand.Text())

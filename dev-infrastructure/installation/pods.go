@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 
 // ForwardPod forwards the connections of a port on loopback to a port of a ready pod with a label, and returns the address. Each connection
 // finds a pod by itself, so that it survives the replacement of pods.
-func (s *Services) ForwardPod(namespace, label, port string) (address string, err error) {
+func (s *Outside) ForwardPod(namespace, label, port string) (address string, err error) {
 	return s.forwardLocal(func(ctx context.Context) (net.Conn, error) { return s.DialPod(ctx, namespace, label, port) })
 }
 
 // DialPod connects to a port of a ready pod with a label.
-func (s *Services) DialPod(ctx context.Context, namespace, label, port string) (net.Conn, error) {
+func (s *Outside) DialPod(ctx context.Context, namespace, label, port string) (net.Conn, error) {
 	cluster := s.cluster()
 	list, err := cluster.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
@@ -42,12 +42,12 @@ func PodReady(pod *corev1.Pod) bool {
 }
 
 // forwardLocal forwards the connections of a port on loopback to connections that dial opens, until Close.
-func (s *Services) forwardLocal(dial func(context.Context) (net.Conn, error)) (address string, err error) {
+func (s *Outside) forwardLocal(dial func(context.Context) (net.Conn, error)) (address string, err error) {
 	return s.forwardConnections(func(ctx context.Context, client net.Conn) { connect(ctx, client, dial) })
 }
 
 // forwardConnections calls handle for each connection of a port on loopback, until Close, which ends the context of the calls.
-func (s *Services) forwardConnections(handle func(context.Context, net.Conn)) (address string, err error) {
+func (s *Outside) forwardConnections(handle func(context.Context, net.Conn)) (address string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err

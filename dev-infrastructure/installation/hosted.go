@@ -1,4 +1,4 @@
-package standin
+package installation
 
 import (
 	"bytes"
