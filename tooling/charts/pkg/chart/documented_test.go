@@ -17,7 +17,7 @@ func TestDocumentedErrorsAreTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	var expected strings.Builder
-	for _, pattern := range []string{"*_test.go", "../rule/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "../command/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,6 @@
-// Package command implements the commands of the program charts.
+// Package command implements the commands of the program charts. It checks rendered objects against the rules of a deployment: images by
+// digest, restricted pods, requests, probes, graceful ends, disruption budgets and default-deny networks. A chart that breaks one is not
+// installed.
 package command
 
 import (
@@ -12,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/rule"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
@@ -158,7 +159,7 @@ func (o *options) render(command *cobra.Command, name, chartName string) error {
 		return err
 	}
 	var broken []error
-	for _, b := range rule.Check(objects) {
+	for _, b := range checkObjects(objects) {
 		broken = append(broken, errors.New(b.String()))
 	}
 	if err := errors.Join(broken...); err != nil {

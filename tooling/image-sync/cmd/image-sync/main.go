@@ -18,7 +18,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/report"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 )
 
@@ -76,7 +75,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	if err := write(out); err != nil {
 		return err
 	}
-	if n := result.Count(report.Failed); n > 0 {
+	if n := result.Count(mirror.Failed); n > 0 {
 		return fmt.Errorf("%d images failed; run it again to continue", n)
 	}
 	return nil

@@ -13,8 +13,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/report"
 )
 
 // maxManifests is the maximum number of manifests of one image. An index of OpenShift has one for each architecture.
@@ -34,19 +32,19 @@ type image struct {
 }
 
 // outcome returns the image's line of the report.
-func (i *image) outcome(dryRun bool) report.Image {
-	outcome := report.Image{Name: i.name, Source: i.source.Name(), Target: in(i.target, hashOf(i.source)).Name()}
+func (i *image) outcome(dryRun bool) Image {
+	outcome := Image{Name: i.name, Source: i.source.Name(), Target: in(i.target, hashOf(i.source)).Name()}
 	switch {
 	case i.err != nil:
-		outcome.State, outcome.Cause, outcome.Err = report.Failed, i.err.Error(), i.err
+		outcome.State, outcome.Cause, outcome.Err = Failed, i.err.Error(), i.err
 	case i.present:
-		outcome.State = report.Present
+		outcome.State = Present
 	case i.put:
-		outcome.State = report.Copied
+		outcome.State = Copied
 	case dryRun:
-		outcome.State = report.Missing
+		outcome.State = Missing
 	default:
-		outcome.State, outcome.Cause = report.Withheld, "other images of the release failed"
+		outcome.State, outcome.Cause = Withheld, "other images of the release failed"
 	}
 	return outcome
 }

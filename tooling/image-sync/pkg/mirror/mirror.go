@@ -1,4 +1,6 @@
-// Package mirror copies images between registries by digest.
+// Package mirror copies images between registries by digest, and reports as a table or as JSON what was mirrored.
+//
+// A release image contains the file release-manifests/image-references, an ImageStream that names the image of each component by digest.
 //
 // An image is copied in two steps: first its blobs, which a registry does not show, then its manifests, children before their parents. The
 // images of a release get their manifests only when all of their blobs are there, and the release image is the last. So the target shows
@@ -22,9 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/payload"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/report"
 )
 
 // Verifier verifies that the publisher of OpenShift has signed a digest.
@@ -67,18 +67,18 @@ type run struct {
 	Options
 	source, target *remote.Puller
 	pusher         *remote.Pusher
-	report         *report.Report
+	report         *Report
 }
 
 // Run mirrors the images of a plan. The report has every image. The error is one of the options; failures of images are in the report.
-func Run(ctx context.Context, o Options) (*report.Report, error) {
+func Run(ctx context.Context, o Options) (*Report, error) {
 	switch {
 	case o.Parallel < 1:
 		return nil, errors.New("parallel: must be positive")
 	case len(o.Plan.Releases) > 0 && o.Verifier == nil:
 		return nil, errors.New("releases: there is no verifier of signatures")
 	}
-	r := &run{Options: o, report: &report.Report{Images: []report.Image{}}}
+	r := &run{Options: o, report: &Report{Images: []Image{}}}
 	var err error
 	if r.source, err = remote.NewPuller(o.Source...); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (r *run) reporting(total int, f func(*image)) func(*image) {
 func (r *run) release(ctx context.Context, release plan.Release) {
 	all, err := r.payload(ctx, release)
 	if err != nil {
-		r.report.Add(report.Image{Release: release.Image, Name: "release", Source: release.Image, State: report.Failed, Cause: err.Error(), Err: err})
+		r.report.Add(Image{Release: release.Image, Name: "release", Source: release.Image, State: Failed, Cause: err.Error(), Err: err})
 		return
 	}
 	r.each(all, r.reporting(len(all), func(i *image) { r.copyBlobs(ctx, i) }))
@@ -183,7 +183,7 @@ func (r *run) payload(ctx context.Context, release plan.Release) ([]*image, erro
 		if err != nil {
 			return nil, err
 		}
-		found, err := payload.Components(content, r.SourceName...)
+		found, err := Components(content, r.SourceName...)
 		if err != nil {
 			return nil, err
 		}

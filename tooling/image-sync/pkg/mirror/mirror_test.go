@@ -27,7 +27,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/report"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
 )
@@ -226,18 +225,18 @@ func (r *region) options() mirror.Options {
 }
 
 // sync mirrors everything and compares the numbers of images in each state.
-func (r *region) sync(want map[report.State]int) *report.Report {
+func (r *region) sync(want map[mirror.State]int) *mirror.Report {
 	r.t.Helper()
 	return r.syncWith(r.options(), want)
 }
 
-func (r *region) syncWith(o mirror.Options, want map[report.State]int) *report.Report {
+func (r *region) syncWith(o mirror.Options, want map[mirror.State]int) *mirror.Report {
 	r.t.Helper()
 	result, err := mirror.Run(r.t.Context(), o)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, state := range []report.State{report.Copied, report.Present, report.Missing, report.Withheld, report.Failed} {
+	for _, state := range []mirror.State{mirror.Copied, mirror.Present, mirror.Missing, mirror.Withheld, mirror.Failed} {
 		if got := result.Count(state); got != want[state] {
 			var table bytes.Buffer
 			_ = result.Table(&table)
@@ -295,15 +294,15 @@ func TestMirror(t *testing.T) {
 	r := newRegion(t, t.TempDir())
 	o := r.options()
 	o.DryRun = true
-	r.syncWith(o, map[report.State]int{report.Missing: everything})
+	r.syncWith(o, map[mirror.State]int{mirror.Missing: everything})
 	r.invisible()
-	result := r.sync(map[report.State]int{report.Copied: everything})
+	result := r.sync(map[mirror.State]int{mirror.Copied: everything})
 	r.complete()
 	if result.Blobs.Copied == 0 || result.Blobs.Bytes < 5*20_000 {
 		t.Errorf("%+v", result.Blobs)
 	}
 	before := r.target.Uploads()
-	result = r.sync(map[report.State]int{report.Present: everything})
+	result = r.sync(map[mirror.State]int{mirror.Present: everything})
 	if after := r.target.Uploads(); after != before || result.Blobs.Copied != 0 {
 		t.Errorf("the second run uploaded %d blobs", after-before)
 	}
@@ -328,7 +327,7 @@ func TestReleaseNeedsASignature(t *testing.T) {
 	}
 	check := func(reason string) {
 		t.Helper()
-		result := r.sync(map[report.State]int{report.Failed: 1, report.Copied: 2})
+		result := r.sync(map[mirror.State]int{mirror.Failed: 1, mirror.Copied: 2})
 		if cause := result.Images[0].Cause; !strings.Contains(cause, "has no valid signature") {
 			t.Errorf("%s: %s", reason, cause)
 		}
@@ -408,7 +407,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if result.Count(report.Failed) == 0 || !strings.Contains(causes(result), c.cause) {
+			if result.Count(mirror.Failed) == 0 || !strings.Contains(causes(result), c.cause) {
 				t.Errorf("%+v", result.Images)
 			}
 			r.invisible()
@@ -418,7 +417,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if result.Count(report.Failed)+result.Count(report.Withheld) > 0 {
+			if result.Count(mirror.Failed)+result.Count(mirror.Withheld) > 0 {
 				t.Errorf("%+v", result.Images)
 			}
 			r.complete()
@@ -433,7 +432,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 }
 
 // causes returns the causes of all failures.
-func causes(result *report.Report) string {
+func causes(result *mirror.Report) string {
 	var all strings.Builder
 	for _, image := range result.Images {
 		all.WriteString(image.Cause + "\n")
@@ -448,7 +447,7 @@ func TestComponentOutsideOfTheMirrorsIsRefused(t *testing.T) {
 	if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
 		t.Fatal(err)
 	}
-	result := r.sync(map[report.State]int{report.Failed: 1, report.Copied: 2})
+	result := r.sync(map[mirror.State]int{mirror.Failed: 1, mirror.Copied: 2})
 	if cause := result.Images[0].Cause; !strings.Contains(cause, "component b: mirrors has no source "+r.source.Host+"/elsewhere/art") {
 		t.Error(cause)
 	}
@@ -474,7 +473,7 @@ func TestImageThatIsNoReleaseIsRefused(t *testing.T) {
 			if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
 				t.Fatal(err)
 			}
-			if cause := r.sync(map[report.State]int{report.Failed: 1, report.Copied: 2}).Images[0].Cause; !strings.Contains(cause, c.cause) {
+			if cause := r.sync(map[mirror.State]int{mirror.Failed: 1, mirror.Copied: 2}).Images[0].Cause; !strings.Contains(cause, c.cause) {
 				t.Errorf("%s, want %s", cause, c.cause)
 			}
 		})
@@ -489,14 +488,14 @@ func TestFullDiskOfTheTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if result.Count(report.Failed) == 0 || result.Count(report.Copied) > 0 || !strings.Contains(causes(result), "the disk of the registry is full") {
+		if result.Count(mirror.Failed) == 0 || result.Count(mirror.Copied) > 0 || !strings.Contains(causes(result), "the disk of the registry is full") {
 			t.Errorf("%+v", result.Images)
 		}
 		r.invisible()
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
-		r.sync(map[report.State]int{report.Copied: everything})
+		r.sync(map[mirror.State]int{mirror.Copied: everything})
 		r.complete()
 	})
 }

@@ -1,6 +1,14 @@
 // Package assemble builds images: it compiles their programs, stores their layers, configurations and manifests in an OCI image layout, and
 // attaches the bill of materials of each program and the provenance of the image. The image of the same commit has the same digest on
 // every machine with the same Go toolchain.
+//
+// Programs are compiled without C code, without the folder of the sources, without debug information, for Linux on amd64. A program that is
+// up to date is not linked again. The revision of an image is the newest commit that changed a file from which the image is built. An image
+// therefore stays the same, with its digest, while commits change other files, and a build of that commit gives the same image.
+//
+// All images share the layer of BaseFiles: the certificate authorities of Mozilla, time zones, and the user as which programs run. Nothing
+// comes from the machine that builds it: the authorities are those of the pinned module golang.org/x/crypto/x509roots/fallback, and the time
+// zones those of the Go toolchain.
 package assemble
 
 import (
@@ -13,12 +21,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/baseimage"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/compile"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/revision"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
 )
 
@@ -71,9 +76,9 @@ func Build(ctx context.Context, o Options, defined, selected []definition.Image)
 // build is one run of Build.
 type build struct {
 	options  Options
-	compiler *compile.Builder
+	compiler *Compiler
 	store    *content.Store
-	git      *revision.Repository
+	git      *Repository
 	shared   content.Layer
 }
 
@@ -89,7 +94,7 @@ func newBuild(ctx context.Context, o Options, images []definition.Image) (*build
 	if o.Source == "" {
 		o.Source = o.Root
 	}
-	b := &build{options: o, compiler: &compile.Builder{Root: o.Source, Into: filepath.Join(o.Into, "bin"), Cache: o.Cache}}
+	b := &build{options: o, compiler: &Compiler{Root: o.Source, Into: filepath.Join(o.Into, "bin"), Cache: o.Cache}}
 	packages := slices.Clone(o.Tool)
 	for _, image := range images {
 		for _, program := range image.Programs {
@@ -99,7 +104,7 @@ func newBuild(ctx context.Context, o Options, images []definition.Image) (*build
 		}
 	}
 	slices.Sort(packages)
-	if b.git, err = revision.Open(ctx, o.Root, slices.Compact(packages)); err != nil {
+	if b.git, err = OpenRepository(ctx, o.Root, slices.Compact(packages)); err != nil {
 		return nil, err
 	}
 	if err := b.compiler.Build(ctx, images); err != nil {
@@ -112,7 +117,7 @@ func newBuild(ctx context.Context, o Options, images []definition.Image) (*build
 	if err != nil {
 		return nil, err
 	}
-	files, err := baseimage.Files(zones)
+	files, err := BaseFiles(zones)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +193,7 @@ func (b *build) image(ctx context.Context, image definition.Image) (imagelist.Im
 }
 
 // revision returns the revision of the files from which an image is built.
-func (b *build) revision(ctx context.Context, image definition.Image) (revision.Revision, error) {
+func (b *build) revision(ctx context.Context, image definition.Image) (Revision, error) {
 	packages, files := slices.Clone(b.options.Tool), []string{b.options.File}
 	for _, program := range image.Programs {
 		if program.Pin == "" {
@@ -224,7 +229,7 @@ func (b *build) files(ctx context.Context, image definition.Image) ([]content.Fi
 }
 
 // manifest stores the configuration and the manifest of an image.
-func (b *build) manifest(image definition.Image, state revision.Revision, layer content.Layer) (v1.Descriptor, error) {
+func (b *build) manifest(image definition.Image, state Revision, layer content.Layer) (v1.Descriptor, error) {
 	labels := map[string]string{
 		"org.opencontainers.image.title":    image.Title,
 		"org.opencontainers.image.version":  state.Version(),
@@ -234,9 +239,9 @@ func (b *build) manifest(image definition.Image, state revision.Revision, layer 
 		labels["org.opencontainers.image.revision"] = state.Commit
 	}
 	config, err := b.store.PutJSON(types.OCIConfigJSON, v1.ConfigFile{
-		Architecture: compile.Architecture, OS: compile.OS, Created: v1.Time{Time: state.Time},
-		Config: v1.Config{User: baseimage.User, WorkingDir: "/", Entrypoint: []string{"/usr/bin/" + image.Programs[0].Name}, Labels: labels,
-			Env: []string{"PATH=/usr/bin", "SSL_CERT_FILE=/" + baseimage.CertificatesFile}},
+		Architecture: Architecture, OS: OS, Created: v1.Time{Time: state.Time},
+		Config: v1.Config{User: User, WorkingDir: "/", Entrypoint: []string{"/usr/bin/" + image.Programs[0].Name}, Labels: labels,
+			Env: []string{"PATH=/usr/bin", "SSL_CERT_FILE=/" + CertificatesFile}},
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{b.shared.DiffID, layer.DiffID}},
 	})
 	if err != nil {

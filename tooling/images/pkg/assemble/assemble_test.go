@@ -20,7 +20,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/baseimage"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 )
@@ -182,13 +181,13 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := config.Config; c.User != baseimage.User || !slices.Equal(c.Entrypoint, []string{"/usr/bin/b"}) || config.OS != "linux" || config.Architecture != "amd64" ||
+	if c := config.Config; c.User != assemble.User || !slices.Equal(c.Entrypoint, []string{"/usr/bin/b"}) || config.OS != "linux" || config.Architecture != "amd64" ||
 		c.Labels["org.opencontainers.image.revision"] != images["b"].Revision || len(images["b"].Revision) != 40 ||
 		!strings.HasPrefix(c.Labels["org.opencontainers.image.version"], "v0.0.0-20260102030405-") {
 		t.Errorf("%+v", config)
 	}
 	files := filesOf(t, image)
-	for _, want := range []string{"usr/bin/b", "usr/bin/c", "usr/share/definitions/x/some.yaml", "etc/passwd", baseimage.CertificatesFile, "usr/share/zoneinfo/UTC"} {
+	for _, want := range []string{"usr/bin/b", "usr/bin/c", "usr/share/definitions/x/some.yaml", "etc/passwd", assemble.CertificatesFile, "usr/share/zoneinfo/UTC"} {
 		if files[want] == nil {
 			t.Errorf("the image has no %s", want)
 		}

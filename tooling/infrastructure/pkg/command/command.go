@@ -14,8 +14,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/provision"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
@@ -119,7 +117,7 @@ func (o *options) readAuthorities(values *variables.Variables) error {
 }
 
 func (o *options) outputs(scope variables.Scope, target layer.Target) string {
-	return provision.Path(o.dir, scope, target, ".json")
+	return tofu.ScopePath(o.dir, scope, target, ".json")
 }
 
 // workspace prepares tofu for a scope.
@@ -130,7 +128,7 @@ func (o *options) workspace(c *cobra.Command, d *deploymentScope) (*tofu.Workspa
 			*flag = filepath.Join(top, otherwise)
 		}
 	}
-	return provision.Open(c.Context(), d.scope, d.target, d.values, provision.Options{Templates: o.templates, Programs: o.programs, Dir: o.dir, Backend: o.backend}, c.ErrOrStderr())
+	return tofu.OpenScope(c.Context(), d.scope, d.target, d.values, tofu.ScopeOptions{Templates: o.templates, Programs: o.programs, Dir: o.dir, Backend: o.backend}, c.ErrOrStderr())
 }
 
 func (o *options) variables() *cobra.Command {
@@ -159,7 +157,7 @@ func (o *options) plan() *cobra.Command {
 }
 
 // planned stores a plan and prints its changes.
-func (o *options) planned(c *cobra.Command, arguments []string, destroy bool) (*tofu.Workspace, *guard.Plan, *deploymentScope, error) {
+func (o *options) planned(c *cobra.Command, arguments []string, destroy bool) (*tofu.Workspace, *tofu.Plan, *deploymentScope, error) {
 	d, err := o.open(arguments)
 	if err != nil {
 		return nil, nil, nil, err
@@ -202,7 +200,7 @@ func (o *options) applied(c *cobra.Command, arguments []string, adopt bool) (*to
 	if err != nil {
 		return nil, nil, err
 	}
-	return w, d, provision.Apply(c.Context(), w, plan, o.allowed, adopt)
+	return w, d, tofu.Apply(c.Context(), w, plan, o.allowed, adopt)
 }
 
 func (o *options) destroy() *cobra.Command {

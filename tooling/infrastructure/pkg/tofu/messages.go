@@ -8,8 +8,6 @@ import (
 	"io"
 	"regexp"
 	"strings"
-
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
 )
 
 // Existing is a resource in Azure that the state does not have.
@@ -70,7 +68,7 @@ func (m *messages) Write(p []byte) (int, error) {
 var existingID = regexp.MustCompile(`A resource with the ID "([^"]+)"\s+already exists`)
 
 // err returns the errors that tofu printed.
-func (m *messages) err(plan *guard.Plan) error {
+func (m *messages) err(plan *Plan) error {
 	var all []error
 	exists := &ExistsError{}
 	for _, failure := range m.failures {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
 )
 
 // TestMessages checks that errors of `tofu apply -json` are kept, and that resources which exist are separate from other failures.
 func TestMessages(t *testing.T) {
-	plan, err := guard.Read(strings.NewReader(`{"resource_changes": [{"address": "azapi_resource.a", "change": {"actions": ["create"], "after": {"type": "Microsoft.KeyVault/vaults@2023-07-01"}}}]}`))
+	plan, err := ReadPlan(strings.NewReader(`{"resource_changes": [{"address": "azapi_resource.a", "change": {"actions": ["create"], "after": {"type": "Microsoft.KeyVault/vaults@2023-07-01"}}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
@@ -46,7 +46,7 @@ func (d *deploy) vault(t *testing.T) (string, map[reader]bool) {
 }
 
 // checkPlannedReaders compares the role assignments at and below the vault of the scope, which a plan creates, with the secrets that charts mount.
-func (d *deploy) checkPlannedReaders(t *testing.T, plan *guard.Plan) {
+func (d *deploy) checkPlannedReaders(t *testing.T, plan *tofu.Plan) {
 	t.Helper()
 	vault, want := d.vault(t)
 	got := map[reader]bool{}

@@ -1,6 +1,7 @@
 // Package tofu runs OpenTofu on the infrastructure templates: one scope of one target, in a work folder of its own, without downloads. The
-// provider comes from a mirror on disk. A plan is stored, checked (package guard) and then applied as it is, so that nothing is applied
-// that was not checked.
+// provider comes from a mirror on disk. A plan is stored, checked and then applied as it is, so that nothing is applied
+// that was not checked. Plan.Check finds changes that delete data: data stores, vaults, registries, zones and clusters. Such a change must be
+// allowed by name, also if the templates permit it. The programs infrastructure and rollout use the package.
 package tofu
 
 import (
@@ -18,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
@@ -45,7 +45,7 @@ type Workspace struct {
 	scope   variables.Scope
 	log     *shared
 	// plan is the plan that is stored.
-	plan *guard.Plan
+	plan *Plan
 	// adopted are the resources that plans add to the state.
 	adopted []Existing
 }
@@ -98,7 +98,7 @@ func (w *Workspace) prepare(values *variables.Variables) error {
 		}
 		backend = read
 	}
-	// prevent_destroy protects people who run tofu by hand. Here the guard decides, which names each deletion.
+	// prevent_destroy protects people who run tofu by hand. Here Plan.Check decides, which names each deletion.
 	values.AllowLoss = true
 	text, err := json.MarshalIndent(values, "", "  ")
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *Workspace) file(name string) string {
 
 // Plan stores a plan and returns it. With destroy, the plan deletes everything. Without refresh, tofu compares with its state alone and
 // calls no service.
-func (w *Workspace) Plan(ctx context.Context, destroy, refresh bool) (*guard.Plan, error) {
+func (w *Workspace) Plan(ctx context.Context, destroy, refresh bool) (*Plan, error) {
 	arguments := []string{"plan", "-input=false", "-no-color", "-lock-timeout=60s", "-out=" + planFile, fmt.Sprintf("-refresh=%t", refresh)}
 	if destroy {
 		arguments = append(arguments, "-destroy")
@@ -134,7 +134,7 @@ func (w *Workspace) Plan(ctx context.Context, destroy, refresh bool) (*guard.Pla
 		return nil, err
 	}
 	var err error
-	w.plan, err = guard.Read(&shown)
+	w.plan, err = ReadPlan(&shown)
 	return w.plan, err
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
@@ -126,7 +125,7 @@ func TestInfrastructureLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var loss *guard.LossError
+	var loss *tofu.LossError
 	if err := plan.Check(nil); !errors.As(err, &loss) || !slices.Contains(loss.Addresses, "azapi_resource.cosmos") || !slices.Contains(loss.Addresses, `azapi_resource.cosmos_container["Resources"]`) {
 		t.Errorf("a plan that replaces Cosmos DB is checked with %v", err)
 	}
@@ -458,7 +457,7 @@ func TestAlertsNotifyTheirReceivers(t *testing.T) {
 // and that engineers reach the account from the addresses from which they reach admin.
 func TestAuditLogsOfClusters(t *testing.T) {
 	azuretest.Programs(t)
-	plan := func(scope variables.Scope, change func(config map[string]any)) *guard.Plan {
+	plan := func(scope variables.Scope, change func(config map[string]any)) *tofu.Plan {
 		t.Helper()
 		target := region
 		if scope == variables.ManagementCluster {
@@ -471,9 +470,9 @@ func TestAuditLogsOfClusters(t *testing.T) {
 		}
 		return plan
 	}
-	properties := func(plan *guard.Plan, address string) map[string]any {
+	properties := func(plan *tofu.Plan, address string) map[string]any {
 		t.Helper()
-		i := slices.IndexFunc(plan.Changes, func(c guard.Change) bool { return c.Address == address })
+		i := slices.IndexFunc(plan.Changes, func(c tofu.Change) bool { return c.Address == address })
 		if i < 0 {
 			t.Fatalf("the plan has no %s", address)
 		}

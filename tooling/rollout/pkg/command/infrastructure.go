@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/provision"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/infrastructure"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
@@ -18,7 +18,7 @@ import (
 
 // infrastructure returns the action Infrastructure with the values of the flags.
 func (e *environment) infrastructure(root string, configuration *deployment.Configuration, instances []*plan.Instance) (action.Action, error) {
-	a := infrastructure.Infrastructure{Configuration: configuration, Adopt: e.adopt, Allowed: map[string][]string{}, Options: provision.Options{
+	a := infrastructure.Infrastructure{Configuration: configuration, Adopt: e.adopt, Allowed: map[string][]string{}, Options: tofu.ScopeOptions{
 		Templates: filepath.Join(root, "dev-infrastructure", "azure"),
 		Programs:  cmp.Or(e.openTofu, filepath.Join(root, ".build", "third-party", "opentofu")),
 		Dir:       cmp.Or(e.infrastructureDir, filepath.Join(e.stateDir, "infrastructure")),

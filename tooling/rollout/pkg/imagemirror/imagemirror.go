@@ -27,7 +27,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/report"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 )
@@ -145,11 +144,11 @@ func (a ImageMirror) Preview(ctx context.Context, r action.Request, out io.Write
 		return fmt.Errorf("%s: %w", r.Step, err)
 	}
 	for _, image := range result.Images {
-		if image.State == report.Missing {
+		if image.State == mirror.Missing {
 			fmt.Fprintf(out, "copy %s to %s\n", image.Source, image.Target)
 		}
 	}
-	if present := result.Count(report.Present); present > 0 {
+	if present := result.Count(mirror.Present); present > 0 {
 		fmt.Fprintf(out, "the target has %d other images of the step\n", present)
 	}
 	return failure(ctx, result)
@@ -237,12 +236,12 @@ func trustRoot(r action.Request, with parameters) (*signature.TrustRoot, error) 
 const maxCauses = 10
 
 // failure returns an error if an image is not in the target. Its class allows another attempt only if all causes allow one.
-func failure(ctx context.Context, result *report.Report) error {
-	failed := slices.DeleteFunc(slices.Clone(result.Images), func(i report.Image) bool { return i.State != report.Failed })
+func failure(ctx context.Context, result *mirror.Report) error {
+	failed := slices.DeleteFunc(slices.Clone(result.Images), func(i mirror.Image) bool { return i.State != mirror.Failed })
 	if len(failed) == 0 {
 		return nil
 	}
-	lines := []string{fmt.Sprintf("%d of %d images were not mirrored:", len(failed)+result.Count(report.Withheld), len(result.Images))}
+	lines := []string{fmt.Sprintf("%d of %d images were not mirrored:", len(failed)+result.Count(mirror.Withheld), len(result.Images))}
 	class := action.Class("")
 	for n, image := range failed {
 		if n < maxCauses {

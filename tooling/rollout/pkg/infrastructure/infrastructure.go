@@ -17,8 +17,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/provision"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
@@ -27,7 +25,7 @@ import (
 // Infrastructure applies scopes.
 type Infrastructure struct {
 	Configuration *deployment.Configuration
-	Options       provision.Options
+	Options       tofu.ScopeOptions
 	// Authorities are the certificates of the authorities of MQTT clients in PEM, by name, for the scope region.
 	Authorities map[string]string
 	// Allowed are the addresses of resources with data that may be deleted, by step.
@@ -61,7 +59,7 @@ func (a Infrastructure) Run(ctx context.Context, r action.Request) (map[string]s
 		return nil, err
 	}
 	if len(plan.Pending()) > 0 {
-		if err := provision.Apply(ctx, w, plan, a.Allowed[r.Step], a.Adopt); err != nil {
+		if err := tofu.Apply(ctx, w, plan, a.Allowed[r.Step], a.Adopt); err != nil {
 			return nil, classified(ctx, refused(r.Step, err))
 		}
 	}
@@ -122,7 +120,7 @@ func (a Infrastructure) PreviewDeletion(ctx context.Context, r action.Request, o
 
 // planned stores a plan, that of the deletion of the scope with destroy, and writes its changes to out, one in each line. It returns a *LossError unless each
 // deletion of data is allowed.
-func (a Infrastructure) planned(ctx context.Context, r action.Request, destroy bool, out io.Writer) (*tofu.Workspace, *guard.Plan, error) {
+func (a Infrastructure) planned(ctx context.Context, r action.Request, destroy bool, out io.Writer) (*tofu.Workspace, *tofu.Plan, error) {
 	w, plan, err := a.plan(ctx, r, destroy)
 	if err != nil {
 		return nil, nil, classified(ctx, err)
@@ -139,7 +137,7 @@ func (a Infrastructure) planned(ctx context.Context, r action.Request, destroy b
 }
 
 // plan prepares the scope and stores a plan, that of its deletion with destroy.
-func (a Infrastructure) plan(ctx context.Context, r action.Request, destroy bool) (*tofu.Workspace, *guard.Plan, error) {
+func (a Infrastructure) plan(ctx context.Context, r action.Request, destroy bool) (*tofu.Workspace, *tofu.Plan, error) {
 	with, target, values, err := a.variables(r)
 	if err != nil {
 		return nil, nil, err
@@ -155,7 +153,7 @@ func (a Infrastructure) plan(ctx context.Context, r action.Request, destroy bool
 	if err := values.SetOuter(scope, outer); err != nil {
 		return nil, nil, err
 	}
-	w, err := provision.Open(ctx, scope, target, values, a.Options, r.Log)
+	w, err := tofu.OpenScope(ctx, scope, target, values, a.Options, r.Log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -254,7 +252,7 @@ func (e *LossError) Error() string {
 
 // refused names the flag of rollout in the error of a plan that deletes data.
 func refused(step string, err error) error {
-	var loss *guard.LossError
+	var loss *tofu.LossError
 	if errors.As(err, &loss) {
 		return &LossError{step, loss.Addresses}
 	}

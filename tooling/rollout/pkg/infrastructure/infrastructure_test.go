@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/provision"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 )
 
@@ -46,7 +46,7 @@ func TestApply(t *testing.T) {
 	programs := azuretest.Programs(t)
 	azure := azuretest.Start(t, 0)
 	a := Infrastructure{Configuration: configuration(t, checkout+"/config"), Allowed: map[string][]string{},
-		Options: provision.Options{Templates: checkout + "/dev-infrastructure/azure", Programs: programs, Dir: t.TempDir(), Env: azure.Env}}
+		Options: tofu.ScopeOptions{Templates: checkout + "/dev-infrastructure/azure", Programs: programs, Dir: t.TempDir(), Env: azure.Env}}
 	global, err := a.Run(t.Context(), request("global/infrastructure", "public/prod", map[string]any{"scope": "global"}))
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestContent(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	a := Infrastructure{Configuration: configuration(t, checkout+"/config"), Options: provision.Options{Programs: t.TempDir(), Dir: t.TempDir()}}
+	a := Infrastructure{Configuration: configuration(t, checkout+"/config"), Options: tofu.ScopeOptions{Programs: t.TempDir(), Dir: t.TempDir()}}
 	for reason, c := range map[string]struct {
 		target string
 		with   map[string]any

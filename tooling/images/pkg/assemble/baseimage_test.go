@@ -1,4 +1,4 @@
-package baseimage_test
+package assemble_test
 
 import (
 	"crypto/x509"
@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/baseimage"
+	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
 )
 
-func TestFiles(t *testing.T) {
+func TestBaseFiles(t *testing.T) {
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := baseimage.Files(zones)
+	files, err := assemble.BaseFiles(zones)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestFiles(t *testing.T) {
 		}
 		texts[file.Path] = file.Text
 	}
-	certificates := string(texts[baseimage.CertificatesFile])
+	certificates := string(texts[assemble.CertificatesFile])
 	if n := strings.Count(certificates, "BEGIN CERTIFICATE"); n < 80 || !x509.NewCertPool().AppendCertsFromPEM([]byte(certificates)) {
 		t.Errorf("%d certificate authorities", n)
 	}
@@ -42,7 +42,7 @@ func TestFiles(t *testing.T) {
 	if !strings.Contains(string(texts["etc/passwd"]), "nonroot:x:65532:65532:") || !strings.Contains(string(texts["etc/group"]), "nonroot:x:65532:") {
 		t.Errorf("%s%s", texts["etc/passwd"], texts["etc/group"])
 	}
-	if _, err := baseimage.Files([]byte("not a zip file")); err == nil {
+	if _, err := assemble.BaseFiles([]byte("not a zip file")); err == nil {
 		t.Error("wrong time zones are accepted")
 	}
 }

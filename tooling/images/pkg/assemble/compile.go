@@ -1,6 +1,4 @@
-// Package compile builds the programs of images with the Go toolchain: without C code, without the folder of the sources, without debug
-// information, for Linux on amd64. A program that is up to date is not linked again.
-package compile
+package assemble
 
 import (
 	"bytes"
@@ -23,8 +21,8 @@ const (
 	Architecture = "amd64"
 )
 
-// Builder builds programs into a folder.
-type Builder struct {
+// Compiler builds programs into a folder.
+type Compiler struct {
 	// Root is the folder with the workspace's go.work.
 	Root string
 	// Into is the folder for the programs, an absolute path.
@@ -34,7 +32,7 @@ type Builder struct {
 }
 
 // Path returns the file of a program. Programs of other modules are apart, so that names do not collide.
-func (b *Builder) Path(p definition.Program) string {
+func (b *Compiler) Path(p definition.Program) string {
 	if p.Pin != "" {
 		return filepath.Join(b.Into, "pinned", p.Name)
 	}
@@ -42,7 +40,7 @@ func (b *Builder) Path(p definition.Program) string {
 }
 
 // Build builds the programs of images.
-func (b *Builder) Build(ctx context.Context, images []definition.Image) error {
+func (b *Compiler) Build(ctx context.Context, images []definition.Image) error {
 	var ours []string
 	var pinned []definition.Program
 	for _, image := range images {
@@ -72,7 +70,7 @@ func (b *Builder) Build(ctx context.Context, images []definition.Image) error {
 	return nil
 }
 
-func (b *Builder) buildPinned(ctx context.Context, p definition.Program) error {
+func (b *Compiler) buildPinned(ctx context.Context, p definition.Program) error {
 	dir, env := filepath.Join(b.Root, filepath.FromSlash(p.Pin)), []string{"GOWORK=off"}
 	version, err := b.run(ctx, dir, env, "list", "-f", "{{.Module.Version}}", p.Package)
 	if err != nil {
@@ -84,7 +82,7 @@ func (b *Builder) buildPinned(ctx context.Context, p definition.Program) error {
 }
 
 // Folder returns the folder of a module with files of an image. It downloads the module if necessary.
-func (b *Builder) Folder(ctx context.Context, f definition.Files) (string, error) {
+func (b *Compiler) Folder(ctx context.Context, f definition.Files) (string, error) {
 	dir, env := filepath.Join(b.Root, filepath.FromSlash(f.Pin)), []string{"GOWORK=off"}
 	if _, err := b.run(ctx, dir, env, "mod", "download", f.Module); err != nil {
 		return "", err
@@ -94,7 +92,7 @@ func (b *Builder) Folder(ctx context.Context, f definition.Files) (string, error
 }
 
 // Zones returns the time zones of the toolchain.
-func (b *Builder) Zones(ctx context.Context) ([]byte, error) {
+func (b *Compiler) Zones(ctx context.Context) ([]byte, error) {
 	goroot, err := b.run(ctx, b.Root, nil, "env", "GOROOT")
 	if err != nil {
 		return nil, err
@@ -108,7 +106,7 @@ func flags(linker string) []string {
 }
 
 // run runs a command of go and returns its output.
-func (b *Builder) run(ctx context.Context, dir string, env []string, arguments ...string) (string, error) {
+func (b *Compiler) run(ctx context.Context, dir string, env []string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = dir
 	command.Env = slices.Concat(os.Environ(), rebuild.Environment(), []string{"GOOS=" + OS, "GOARCH=" + Architecture, "GOAMD64=v1", "GOEXPERIMENT=", "PWD=" + dir}, env)

@@ -1,4 +1,4 @@
-package rule_test
+package command
 
 import (
 	"strings"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/rule"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
@@ -17,7 +16,7 @@ import (
 func TestChartsKeepTheRules(t *testing.T) {
 	for _, target := range charttest.Targets(t) {
 		for name, objects := range charttest.RenderAll(t, target) {
-			for _, broken := range rule.Check(objects) {
+			for _, broken := range checkObjects(objects) {
 				t.Errorf("%s: chart %s: %s", target.Name, name, broken)
 			}
 		}
@@ -184,7 +183,7 @@ func TestMissingObjectsAreFound(t *testing.T) {
 func expect(t *testing.T, name string, objects chart.Objects, want string) {
 	t.Helper()
 	var found []string
-	for _, broken := range rule.Check(objects) {
+	for _, broken := range checkObjects(objects) {
 		found = append(found, broken.String())
 	}
 	if text := strings.Join(found, "\n"); !strings.Contains(text, want) {

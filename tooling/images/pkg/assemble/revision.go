@@ -1,6 +1,4 @@
-// Package revision finds the commit of which an image is: the newest one that changed a file from which the image is built. An image
-// therefore stays the same, with its digest, while commits change other files, and a build of that commit gives the same image.
-package revision
+package assemble
 
 import (
 	"bytes"
@@ -42,9 +40,9 @@ type Repository struct {
 	modules []string
 }
 
-// Open reads which packages the main packages need. packages have the form ./FOLDER. A shallow clone is refused, because its oldest
+// OpenRepository reads which packages the main packages need. packages have the form ./FOLDER. A shallow clone is refused, because its oldest
 // commits are not those that changed the files.
-func Open(ctx context.Context, root string, packages []string) (*Repository, error) {
+func OpenRepository(ctx context.Context, root string, packages []string) (*Repository, error) {
 	r := &Repository{root: root, sources: map[string][]string{}}
 	switch shallow, err := r.run(ctx, "git", "rev-parse", "--is-shallow-repository"); {
 	case err != nil:

@@ -1,5 +1,4 @@
-// Package provision plans and applies one scope of a target with OpenTofu. The programs infrastructure and rollout use it.
-package provision
+package tofu
 
 import (
 	"context"
@@ -10,13 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
-// Options are the folders and files of all scopes.
-type Options struct {
+// ScopeOptions are the folders and files of all scopes.
+type ScopeOptions struct {
 	// Templates is the folder with the scopes, Programs that with tofu and its providers.
 	Templates, Programs string
 	// Dir has the states and the work folders.
@@ -27,8 +24,8 @@ type Options struct {
 	Env []string
 }
 
-// Path returns a file of a scope in a folder. A scope belongs to an environment, a region or a stamp.
-func Path(dir string, scope variables.Scope, target layer.Target, name string) string {
+// ScopePath returns a file of a scope in a folder. A scope belongs to an environment, a region or a stamp.
+func ScopePath(dir string, scope variables.Scope, target layer.Target, name string) string {
 	owner := target
 	switch scope {
 	case variables.Global:
@@ -39,28 +36,28 @@ func Path(dir string, scope variables.Scope, target layer.Target, name string) s
 	return filepath.Join(dir, filepath.Join(owner...), string(scope)+name)
 }
 
-// Open prepares tofu for a scope of a target. log receives what tofu prints.
-func Open(ctx context.Context, scope variables.Scope, target layer.Target, values *variables.Variables, o Options, log io.Writer) (*tofu.Workspace, error) {
+// OpenScope prepares tofu for a scope of a target. log receives what tofu prints.
+func OpenScope(ctx context.Context, scope variables.Scope, target layer.Target, values *variables.Variables, o ScopeOptions, log io.Writer) (*Workspace, error) {
 	program := filepath.Join(o.Programs, "tofu")
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("OpenTofu is not built: %w; run tooling/third-party/build.sh opentofu", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(Path(o.Dir, scope, target, "")), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(ScopePath(o.Dir, scope, target, "")), 0o700); err != nil {
 		return nil, err
 	}
-	return tofu.Open(ctx, scope, values, tofu.Options{Program: program, Mirror: filepath.Join(o.Programs, "providers"), Templates: o.Templates,
-		Dir: Path(o.Dir, scope, target, ".work"), State: Path(o.Dir, scope, target, ".tfstate"), Backend: o.Backend, Env: o.Env, Log: log})
+	return Open(ctx, scope, values, Options{Program: program, Mirror: filepath.Join(o.Programs, "providers"), Templates: o.Templates,
+		Dir: ScopePath(o.Dir, scope, target, ".work"), State: ScopePath(o.Dir, scope, target, ".tfstate"), Backend: o.Backend, Env: o.Env, Log: log})
 }
 
 // Apply checks a plan and applies it. allowed are the addresses of resources with data that may be deleted. With adopt, it repeats this with
 // the resources in the state that exist; each time there are fewer.
-func Apply(ctx context.Context, w *tofu.Workspace, plan *guard.Plan, allowed []string, adopt bool) error {
+func Apply(ctx context.Context, w *Workspace, plan *Plan, allowed []string, adopt bool) error {
 	for {
 		if err := plan.Check(allowed); err != nil {
 			return err
 		}
 		err := w.Apply(ctx)
-		var exists *tofu.ExistsError
+		var exists *ExistsError
 		if !adopt || !errors.As(err, &exists) {
 			return err
 		}

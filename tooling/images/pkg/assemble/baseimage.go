@@ -1,7 +1,4 @@
-// Package baseimage has the files of the layer that all images share: the certificate authorities of Mozilla, time zones, and the user as
-// which programs run. Nothing comes from the machine that builds it: the authorities are those of the pinned module
-// golang.org/x/crypto/x509roots/fallback, and the time zones those of the Go toolchain.
-package baseimage
+package assemble
 
 import (
 	"archive/zip"
@@ -26,8 +23,8 @@ const (
 	zonesFolder      = "usr/share/zoneinfo"
 )
 
-// Files returns the files of the layer. zones is the zip file with time zones of the Go toolchain, GOROOT/lib/time/zoneinfo.zip.
-func Files(zones []byte) ([]content.File, error) {
+// BaseFiles returns the files of the layer. zones is the zip file with time zones of the Go toolchain, GOROOT/lib/time/zoneinfo.zip.
+func BaseFiles(zones []byte) ([]content.File, error) {
 	files := []content.File{
 		{Path: "etc/passwd", Mode: 0o644, Text: []byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
 		{Path: "etc/group", Mode: 0o644, Text: []byte("root:x:0:\nnonroot:x:65532:\n")},

@@ -1,6 +1,4 @@
-// Package rule checks rendered objects against the rules of a deployment: images by digest, restricted pods, requests, probes, graceful
-// ends, disruption budgets and default-deny networks. A chart that breaks one is not installed.
-package rule
+package command
 
 import (
 	"fmt"
@@ -21,18 +19,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 )
 
-// Break is a rule that an object breaks.
-type Break struct {
+// ruleBreak is a rule that an object breaks.
+type ruleBreak struct {
 	// Object is the kind and the name of the object, Field the path of the field.
 	Object, Field string
 	Message       string
 }
 
 // String returns OBJECT: FIELD: MESSAGE.
-func (b Break) String() string { return b.Object + ": " + b.Field + ": " + b.Message }
+func (b ruleBreak) String() string { return b.Object + ": " + b.Field + ": " + b.Message }
 
-// Check returns the rules that the objects of one chart break, in the order of the objects.
-func Check(objects chart.Objects) []Break {
+// checkObjects returns the rules that the objects of one chart break, in the order of the objects.
+func checkObjects(objects chart.Objects) []ruleBreak {
 	c := &check{}
 	for _, object := range objects {
 		c.object = chart.ID(object)
@@ -63,11 +61,11 @@ func Check(objects chart.Objects) []Break {
 
 type check struct {
 	object string
-	breaks []Break
+	breaks []ruleBreak
 }
 
 func (c *check) fail(field, format string, values ...any) {
-	c.breaks = append(c.breaks, Break{c.object, field, fmt.Sprintf(format, values...)})
+	c.breaks = append(c.breaks, ruleBreak{c.object, field, fmt.Sprintf(format, values...)})
 }
 
 // decode converts an object to its type. A field that the type does not have is a broken rule.

@@ -1,5 +1,4 @@
-// Package report states what was mirrored, as a table or as JSON.
-package report
+package mirror
 
 import (
 	"encoding/json"

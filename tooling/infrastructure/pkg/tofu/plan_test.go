@@ -1,4 +1,4 @@
-package guard_test
+package tofu_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/guard"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 )
 
 const plan = `{"resource_changes": [
@@ -20,7 +20,7 @@ const plan = `{"resource_changes": [
 ]}`
 
 func TestCheck(t *testing.T) {
-	read, err := guard.Read(strings.NewReader(plan))
+	read, err := tofu.ReadPlan(strings.NewReader(plan))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 		{"both are allowed", []string{cluster, cosmos}, nil},
 	} {
 		err := read.Check(c.allowed)
-		var loss *guard.LossError
+		var loss *tofu.LossError
 		if errors.As(err, &loss) != (c.lost != nil) || loss != nil && !slices.Equal(loss.Addresses, c.lost) {
 			t.Errorf("%s: %v", c.reason, err)
 		}

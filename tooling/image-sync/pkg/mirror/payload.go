@@ -1,6 +1,4 @@
-// Package payload reads which images an OpenShift release consists of. A release image contains the file release-manifests/image-references, an
-// ImageStream that names the image of each component by digest.
-package payload
+package mirror
 
 import (
 	"archive/tar"

@@ -1,6 +1,4 @@
-// Package guard reads plans of OpenTofu and finds changes that delete data: data stores, vaults, registries, zones and clusters. Such a
-// change must be allowed by name, also if the templates permit it.
-package guard
+package tofu
 
 import (
 	"encoding/json"
@@ -30,7 +28,7 @@ func protected() []string {
 	}
 }
 
-// Plan is the part of a plan in JSON (tofu show -json) that the guard reads.
+// Plan is the part of a plan in JSON (tofu show -json) that Check reads.
 type Plan struct {
 	Changes []Change `json:"resource_changes"`
 }
@@ -48,8 +46,8 @@ type Change struct {
 	} `json:"change"`
 }
 
-// Read reads a plan.
-func Read(r io.Reader) (*Plan, error) {
+// ReadPlan reads a plan.
+func ReadPlan(r io.Reader) (*Plan, error) {
 	var p Plan
 	if err := json.NewDecoder(r).Decode(&p); err != nil {
 		return nil, fmt.Errorf("reading the plan: %w", err)
