@@ -36,7 +36,7 @@ import (
 	cosmosemulator "github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/app"
 	eventgridemulator "github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/app"
 	managementaudit "github.com/hcpmesh/hcpmesh/tooling/management-audit/pkg/app"
-	tracestore "github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/app"
+	tracestore "github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/server"
 	updategraph "github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/app"
 )
 

@@ -3,6 +3,10 @@
 // Render merges the layers of a target, replaces references, validates the result against the schema and evaluates the rules. The
 // result of a region contains its stamps, so that one document configures the services of the region. CheckAll also checks relations
 // between regions. The package reads files and has no other effects, except Write, which replaces rendered files.
+//
+// A Rule checks relations between keys with a CEL expression, for example that the name of a certificate belongs to the region's DNS zone.
+// The schema checks single keys. An expression sees each top-level key as a variable, which is null if no layer sets the key. Besides CEL's
+// standard functions and string extensions it can use cidrContains(outer, inner) and cidrsOverlap(a, b). The cost of an expression is limited.
 package deployment
 
 import (
@@ -18,7 +22,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/rule"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
 )
 
@@ -38,7 +41,7 @@ const (
 type Configuration struct {
 	Tree   *layer.Tree
 	Schema *schema.Schema
-	Rules  []*rule.Rule
+	Rules  []*Rule
 	// Problems are those of single files. A target whose layers have some of them must not be rendered.
 	Problems document.Problems
 	dir      string
@@ -57,7 +60,7 @@ func Open(dir string) (*Configuration, error) {
 	if text, err = os.ReadFile(filepath.Join(dir, RulesFile)); err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	if c.Rules, err = rule.Parse(text, c.Schema.Top()); err != nil {
+	if c.Rules, err = parseRules(text, c.Schema.Top()); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, RulesFile), err)
 	}
 	if c.Tree, c.Problems, err = layer.Read(os.DirFS(dir), filepath.ToSlash(dir)); err != nil {
@@ -125,7 +128,7 @@ func (c *Configuration) Render(target layer.Target) (*document.Node, error) {
 		problems = c.Schema.Check(values, func(level int) document.Origin { return c.Tree.Origin(target, level) })
 	}
 	if len(problems) == 0 {
-		problems = rule.Check(c.Rules, values, target.Level() == layer.Stamp)
+		problems = checkRules(c.Rules, values, target.Level() == layer.Stamp)
 	}
 	return values, problems.Err()
 }

@@ -2,6 +2,6 @@
 // JSON.
 package main
 
-import "github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/app"
+import "github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/server"
 
-func main() { app.Main() }
+func main() { server.Main() }

@@ -1,4 +1,5 @@
-// Package server is the HTTP API of a store of spans: it receives them with OTLP and responds to queries with JSON.
+// Package server is the HTTP API of a store of spans: it receives them with OTLP and responds to queries with JSON. Main is the program
+// trace-store.
 package server
 
 import (

@@ -1,4 +1,4 @@
-package rule
+package deployment
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 
 func check(t *testing.T, assert, values string) string {
 	t.Helper()
-	rules, err := Parse([]byte("rules: [{name: r, scope: region, keys: [a.b, c], reason: why, assert: \""+assert+"\"}]"), []string{"a", "c"})
+	rules, err := parseRules([]byte("rules: [{name: r, scope: region, keys: [a.b, c], reason: why, assert: \""+assert+"\"}]"), []string{"a", "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,7 +17,7 @@ func check(t *testing.T, assert, values string) string {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	return Check(rules, root, false).Error()
+	return checkRules(rules, root, false).Error()
 }
 
 func TestCheck(t *testing.T) {
@@ -50,7 +50,7 @@ func TestParseRejectsWrongRules(t *testing.T) {
 		"rules: [{name: r, scope: region, keyes: [a], reason: why, assert: 'true'}]":                                                                  "keyes",
 		"rules: [{name: r, scope: region, keys: [a], reason: why, assert: 'true'}, {name: r, scope: region, keys: [a], reason: why, assert: 'true'}]": "appears twice",
 	} {
-		if _, err := Parse([]byte(text), []string{"a"}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseRules([]byte(text), []string{"a"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package app is the program trace-store: it serves OTLP over HTTP and queries of the stored spans.
-package app
+package server
 
 import (
 	"context"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/spans"
 )
 
@@ -52,6 +50,6 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	}
 	p.Ready("listener", func(context.Context) error { return nil })
 	p.Log.Info("receiving spans", logkey.Address, listener.Addr().String())
-	api := process.NewHTTPServer(process.Calls, server.New(spans.NewStore(o.limits), p.Metrics), p.Log)
+	api := process.NewHTTPServer(process.Calls, New(spans.NewStore(o.limits), p.Metrics), p.Log)
 	return process.ServeHTTP(ctx, api, listener, drainTimeout)
 }

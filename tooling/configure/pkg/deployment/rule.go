@@ -1,9 +1,4 @@
-// Package rule checks relations between keys of the configuration with CEL expressions, for example that the name of a certificate
-// belongs to the region's DNS zone. The schema checks single keys.
-//
-// An expression sees each top-level key as a variable, which is null if no layer sets the key. Besides CEL's standard functions and string extensions it can use
-// cidrContains(outer, inner) and cidrsOverlap(a, b). The cost of an expression is limited.
-package rule
+package deployment
 
 import (
 	"fmt"
@@ -57,8 +52,8 @@ func (r *Rule) Reason() string { return r.definition.Reason }
 // Keys returns the paths of the keys that the rule relates.
 func (r *Rule) Keys() []string { return r.definition.Keys }
 
-// Parse reads rules from YAML. Expressions may use the variables.
-func Parse(text []byte, variables []string) ([]*Rule, error) {
+// parseRules reads rules from YAML. Expressions may use the variables.
+func parseRules(text []byte, variables []string) ([]*Rule, error) {
 	var file struct {
 		Rules []definition `yaml:"rules"`
 	}
@@ -107,8 +102,8 @@ func compile(environment *cel.Env, expression string) (cel.Program, error) {
 	return environment.Program(compiled, cel.CostLimit(costLimit))
 }
 
-// Check evaluates the rules of a target's scope and returns the broken ones. values has the variables.
-func Check(rules []*Rule, values *document.Node, stamp bool) document.Problems {
+// checkRules evaluates the rules of a target's scope and returns the broken ones. values has the variables.
+func checkRules(rules []*Rule, values *document.Node, stamp bool) document.Problems {
 	scope := scopeRegion
 	if stamp {
 		scope = scopeStamp

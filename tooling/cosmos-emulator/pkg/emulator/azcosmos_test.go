@@ -1,6 +1,4 @@
-// Package conformance runs the emulator tests of the published Go client (azcosmos) against this emulator. The tests are
-// copied from the module cache and compiled without changes, except for the ports of their endpoints.
-package conformance
+package emulator_test
 
 import (
 	"bufio"
@@ -35,7 +33,8 @@ const module = "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 // skipped maps the client's tests that are not run to the reasons.
 var skipped = map[string]string{}
 
-// TestPublishedClient compiles and runs the client's emulator tests.
+// TestPublishedClient runs the emulator tests of the published Go client (azcosmos) against this emulator. The tests are
+// copied from the module cache and compiled without changes, except for the ports of their endpoints.
 func TestPublishedClient(t *testing.T) {
 	dir := goCommand(t, ".", "list", "-m", "-f", "{{.Dir}}", module)
 	if dir == "" {

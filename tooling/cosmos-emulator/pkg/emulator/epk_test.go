@@ -1,4 +1,4 @@
-package conformance
+package emulator_test
 
 import (
 	"encoding/xml"
