@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/hcpmesh/hcpmesh/test/skew/snapshot"
 )
 
 var capture = flag.Bool("capture", false, "capture the data of the newest release; `make capture` uses it")
@@ -31,7 +29,7 @@ func TestCapture(t *testing.T) {
 	r.Close()
 
 	into := filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data))
-	if err := snapshot.Save(ctx, r.config, into); err != nil {
+	if err := SaveSnapshot(ctx, r.config, into); err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.MarshalIndent(seen, "", " ")

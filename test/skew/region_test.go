@@ -1,5 +1,3 @@
-// Package skew tests that the programs of the checkout and those of the previous release work together, on data of the previous release. The
-// releases are in releases.yaml, and the data of a release in testdata.
 package skew
 
 import (
@@ -19,8 +17,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/test/skew/history"
-	"github.com/hcpmesh/hcpmesh/test/skew/snapshot"
 	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
@@ -28,7 +24,7 @@ import (
 type region struct {
 	*local.Region
 	config  local.Config
-	release history.Release
+	release Release
 	// previous is the folder of the programs of the release; empty if the test does not use them.
 	previous string
 	// absent are the processes that the region does not have because the release does not know them.
@@ -36,13 +32,13 @@ type region struct {
 }
 
 // newest returns the checkout and its newest release.
-func newest(t *testing.T) (source string, release history.Release) {
+func newest(t *testing.T) (source string, release Release) {
 	t.Helper()
 	source, err := local.FindSource()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if release, err = history.Newest(source); err != nil {
+	if release, err = NewestRelease(source); err != nil {
 		t.Fatal(err)
 	}
 	return source, release
@@ -82,7 +78,7 @@ func newRegion(t *testing.T) *region {
 func (r *region) build(t *testing.T, ctx context.Context) {
 	t.Helper()
 	var err error
-	if r.previous, err = history.Build(ctx, r.config.SourceDir, r.release, programs()); err != nil {
+	if r.previous, err = BuildRelease(ctx, r.config.SourceDir, r.release, programs()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -91,7 +87,7 @@ func (r *region) build(t *testing.T, ctx context.Context) {
 func (r *region) restore(t *testing.T, ctx context.Context) {
 	t.Helper()
 	began := time.Now()
-	if err := snapshot.Restore(ctx, r.config, filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data))); err != nil {
+	if err := RestoreSnapshot(ctx, r.config, filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data))); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("restored the data of release %s after %s", r.release.Name, time.Since(began).Round(time.Millisecond))

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/test/skew/history"
 	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
@@ -22,7 +21,7 @@ func TestReleasesAreComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	releases, err := history.Read(source)
+	releases, err := ReadReleases(source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +40,8 @@ func TestReleasesAreComplete(t *testing.T) {
 		}
 	}
 	for _, release := range releases {
-		err := history.Check(t.Context(), source, release)
-		if errors.Is(err, history.ErrNoHistory) {
+		err := CheckRelease(t.Context(), source, release)
+		if errors.Is(err, ErrNoHistory) {
 			t.Skip(err)
 		}
 		if err != nil {

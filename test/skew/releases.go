@@ -1,7 +1,11 @@
-// Package history reads the releases of the project from releases.yaml and builds the programs of a release from the history of the
-// repository. A release is a commit with captured data of a region, so that tests can run the programs and the data of the previous release
-// together with those of the checkout.
-package history
+// Package skew tests that the programs of the checkout and those of the previous release work together, on data of the previous release. The
+// releases are in releases.yaml, and the data of a release in testdata.
+//
+// A release is a commit with captured data of a region. Its programs are built from the history of the repository. A snapshot has the data
+// of a stopped local region: dumps of PostgreSQL's databases, the keys of etcd, and the files of the emulators with the keys that the data
+// needs. Certificates, addresses, logs and tokens are not part of a snapshot, because a region issues and chooses them when it starts. The
+// keys in a snapshot protect test data only.
+package skew
 
 import (
 	"fmt"
@@ -15,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// File is the name of the file with the releases, in the root of the checkout.
-const File = "releases.yaml"
+// ReleasesFile is the name of the file with the releases, in the root of the checkout.
+const ReleasesFile = "releases.yaml"
 
 // Release is a release of the project.
 type Release struct {
@@ -35,9 +39,9 @@ var (
 	commits = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
 
-// Read returns the releases of a checkout, the newest last. An error names the file, the release and the field.
-func Read(source string) ([]Release, error) {
-	text, err := os.ReadFile(filepath.Join(source, File))
+// ReadReleases returns the releases of a checkout, the newest last. An error names the file, the release and the field.
+func ReadReleases(source string) ([]Release, error) {
+	text, err := os.ReadFile(filepath.Join(source, ReleasesFile))
 	if err != nil {
 		return nil, fmt.Errorf("reading the releases: %w", err)
 	}
@@ -45,32 +49,32 @@ func Read(source string) ([]Release, error) {
 		Releases []Release `json:"releases"`
 	}
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", File, err)
+		return nil, fmt.Errorf("%s: %w", ReleasesFile, err)
 	}
 	if len(file.Releases) == 0 {
-		return nil, fmt.Errorf("%s: releases: at least one release is required", File)
+		return nil, fmt.Errorf("%s: releases: at least one release is required", ReleasesFile)
 	}
 	seen := map[string]bool{}
 	for i, release := range file.Releases {
 		if err := release.validate(os.DirFS(source)); err != nil {
-			return nil, fmt.Errorf("%s: releases[%d]: %w", File, i, err)
+			return nil, fmt.Errorf("%s: releases[%d]: %w", ReleasesFile, i, err)
 		}
 		for field, value := range map[string]string{"name": release.Name, "commit": release.Commit, "data": release.Data} {
 			if seen[field+value] {
-				return nil, fmt.Errorf("%s: releases[%d]: %s: an earlier release has %q too", File, i, field, value)
+				return nil, fmt.Errorf("%s: releases[%d]: %s: an earlier release has %q too", ReleasesFile, i, field, value)
 			}
 			seen[field+value] = true
 		}
 		if i > 0 && release.Date < file.Releases[i-1].Date {
-			return nil, fmt.Errorf("%s: releases[%d]: date: %s is before that of the release above; the newest release is the last", File, i, release.Date)
+			return nil, fmt.Errorf("%s: releases[%d]: date: %s is before that of the release above; the newest release is the last", ReleasesFile, i, release.Date)
 		}
 	}
 	return file.Releases, nil
 }
 
-// Newest returns the newest release of a checkout: the one that regions run before they get the programs of the checkout.
-func Newest(source string) (Release, error) {
-	releases, err := Read(source)
+// NewestRelease returns the newest release of a checkout: the one that regions run before they get the programs of the checkout.
+func NewestRelease(source string) (Release, error) {
+	releases, err := ReadReleases(source)
 	if err != nil {
 		return Release{}, err
 	}

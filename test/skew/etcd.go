@@ -1,4 +1,4 @@
-package snapshot
+package skew
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 )
 
-// entry is a line of the file with etcd's keys.
-type entry struct {
+// keyEntry is a line of the file with etcd's keys.
+type keyEntry struct {
 	Key   string `json:"key"`
 	Value []byte `json:"value"`
 }
 
-// page is the number of keys that are read in one request. Values have at most 1.5 MB.
-const page = 100
+// keysPage is the number of keys that are read in one request. Values have at most 1.5 MB.
+const keysPage = 100
 
 // saveKeys writes the latest values of all keys in the order of the keys. It leaves out keys with a lease, such as Kubernetes' events, which
 // end soon. Revisions are not part of the snapshot.
@@ -28,7 +28,7 @@ func saveKeys(ctx context.Context, stores local.Endpoints, into io.Writer) error
 	return withEtcd(stores, func(etcd *clientv3.Client) error {
 		encoder := json.NewEncoder(into)
 		for next := "\x00"; ; {
-			response, err := etcd.Get(ctx, next, clientv3.WithFromKey(), clientv3.WithLimit(page))
+			response, err := etcd.Get(ctx, next, clientv3.WithFromKey(), clientv3.WithLimit(keysPage))
 			if err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ func saveKeys(ctx context.Context, stores local.Endpoints, into io.Writer) error
 				if kv.Lease != 0 {
 					continue
 				}
-				if err := encoder.Encode(entry{string(kv.Key), kv.Value}); err != nil {
+				if err := encoder.Encode(keyEntry{string(kv.Key), kv.Value}); err != nil {
 					return err
 				}
 			}
@@ -51,7 +51,7 @@ func saveKeys(ctx context.Context, stores local.Endpoints, into io.Writer) error
 func restoreKeys(ctx context.Context, stores local.Endpoints, from io.Reader) error {
 	return withEtcd(stores, func(etcd *clientv3.Client) error {
 		for decoder := json.NewDecoder(from); ; {
-			var e entry
+			var e keyEntry
 			err := decoder.Decode(&e)
 			if errors.Is(err, io.EOF) {
 				return nil

@@ -1,14 +1,15 @@
-package hosted
+package drills
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/test/hosted"
 )
 
-// TestMisleading checks which concerns count as those of another fault.
-func TestMisleading(t *testing.T) {
+// TestMisleadingConcerns checks which concerns count as those of another fault.
+func TestMisleadingConcerns(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault, journal, want string
 	}{
@@ -23,7 +24,7 @@ func TestMisleading(t *testing.T) {
 		for kind := range strings.FieldsSeq(tc.journal) {
 			journal = append(journal, adminv1.JournalEntry{Event: adminv1.JournalConcernBegan, Kind: kind})
 		}
-		for _, fault := range Faults() {
+		for _, fault := range hosted.Faults() {
 			if fault.Name != tc.fault {
 				continue
 			}

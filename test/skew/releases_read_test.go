@@ -1,4 +1,4 @@
-package history
+package skew
 
 import (
 	"context"
@@ -18,11 +18,11 @@ releases:
 
 func TestRead(t *testing.T) {
 	dir := checkoutWith(t, valid)
-	releases, err := Read(dir)
+	releases, err := ReadReleases(dir)
 	if err != nil || len(releases) != 2 || releases[0].Data != "data/first" {
 		t.Fatalf("%+v, %v", releases, err)
 	}
-	newest, err := Newest(dir)
+	newest, err := NewestRelease(dir)
 	if err != nil || newest.Name != "2026-11-30" {
 		t.Errorf("the newest release is %+v, %v", newest, err)
 	}
@@ -46,12 +46,12 @@ func TestReadRejects(t *testing.T) {
 		"data that is a file":  {"data/second", "releases.yaml", "releases[1]: data: releases.yaml is not a folder"},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			if _, err := Read(checkoutWith(t, strings.Replace(valid, c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), File) || !strings.Contains(err.Error(), c.want) {
+			if _, err := ReadReleases(checkoutWith(t, strings.Replace(valid, c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), ReleasesFile) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}
-	if _, err := Read(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadReleases(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -59,13 +59,13 @@ func TestReadRejects(t *testing.T) {
 func checkoutWith(t *testing.T, releases string) string {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, dir, File, releases)
-	write(t, dir, "data/first/file", "")
-	write(t, dir, "data/second/file", "")
+	writeFile(t, dir, ReleasesFile, releases)
+	writeFile(t, dir, "data/first/file", "")
+	writeFile(t, dir, "data/second/file", "")
 	return dir
 }
 
-func write(t *testing.T, dir, name, text string) {
+func writeFile(t *testing.T, dir, name, text string) {
 	t.Helper()
 	file := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -82,18 +82,18 @@ func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	run := func(arguments ...string) string {
 		t.Helper()
-		output, err := git(ctx, dir, append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false"}, arguments...)...)
+		output, err := runGit(ctx, dir, append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false"}, arguments...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return output
 	}
 	program := func(text string) {
-		write(t, dir, "tooling/cmd/greeter/main.go", "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Print(\""+text+"\") }\n")
+		writeFile(t, dir, "tooling/cmd/greeter/main.go", "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Print(\""+text+"\") }\n")
 	}
 	run("init", "-q", "-b", "main")
-	write(t, dir, "go.mod", "module example.test\n\ngo 1.26\n")
-	write(t, dir, ".gitignore", "/.build/\n")
+	writeFile(t, dir, "go.mod", "module example.test\n\ngo 1.26\n")
+	writeFile(t, dir, ".gitignore", "/.build/\n")
 	program("previous")
 	run("add", ".")
 	run("commit", "-q", "-m", "previous")
@@ -102,7 +102,7 @@ func TestBuild(t *testing.T) {
 	run("commit", "-q", "-a", "-m", "new")
 
 	for range 2 { // the second call finds the program
-		folder, err := Build(ctx, dir, release, []string{"greeter"})
+		folder, err := BuildRelease(ctx, dir, release, []string{"greeter"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,12 +119,12 @@ func TestBuild(t *testing.T) {
 	if status := run("status", "--porcelain"); status != "" {
 		t.Errorf("the checkout has changed:\n%s", status)
 	}
-	if _, err := Build(ctx, dir, release, []string{"missing"}); err == nil || !strings.Contains(err.Error(), "no program missing") {
+	if _, err := BuildRelease(ctx, dir, release, []string{"missing"}); err == nil || !strings.Contains(err.Error(), "no program missing") {
 		t.Errorf("a program that the release does not have: %v", err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Build(ended, dir, release, []string{"other"}); err == nil {
+	if _, err := BuildRelease(ended, dir, release, []string{"other"}); err == nil {
 		t.Error("Build succeeds although the context has ended")
 	}
 
@@ -133,16 +133,16 @@ func TestBuild(t *testing.T) {
 		"a commit that is not in the history": {side, "is not in the history"},
 		"a commit that does not exist":        {strings.Repeat("1", 40), "has no commit"},
 	} {
-		if err := Check(ctx, dir, Release{Name: "x", Commit: c.commit}); err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNoHistory) {
+		if err := CheckRelease(ctx, dir, Release{Name: "x", Commit: c.commit}); err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNoHistory) {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	run("clone", "-q", "--depth", "1", "file://"+dir, clone)
-	if err := Check(ctx, clone, release); !errors.Is(err, ErrNoHistory) {
+	if err := CheckRelease(ctx, clone, release); !errors.Is(err, ErrNoHistory) {
 		t.Errorf("a shallow clone: %v", err)
 	}
-	if err := Check(ctx, t.TempDir(), release); !errors.Is(err, ErrNoHistory) {
+	if err := CheckRelease(ctx, t.TempDir(), release); !errors.Is(err, ErrNoHistory) {
 		t.Errorf("a folder that is not a clone: %v", err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package charts checks the charts against the programs that they start: the programs accept the flags and files that charts give them,
-// and what one program connects to, another one serves.
-package charts
+package test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package snapshot
+package skew
 
 import (
 	"archive/tar"

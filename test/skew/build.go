@@ -1,4 +1,4 @@
-package history
+package skew
 
 import (
 	"bytes"
@@ -15,36 +15,36 @@ import (
 // ErrNoHistory means that the repository does not contain the commit of a release, because the clone is shallow or is not a clone.
 var ErrNoHistory = errors.New("this checkout has no complete history; run `git fetch --unshallow`")
 
-// Check returns an error unless the commit of a release is in the history of the checkout's HEAD. For a checkout without history it wraps
+// CheckRelease returns an error unless the commit of a release is in the history of the checkout's HEAD. For a checkout without history it wraps
 // ErrNoHistory.
-func Check(ctx context.Context, source string, release Release) error {
-	shallow, err := git(ctx, source, "rev-parse", "--is-shallow-repository")
+func CheckRelease(ctx context.Context, source string, release Release) error {
+	shallow, err := runGit(ctx, source, "rev-parse", "--is-shallow-repository")
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoHistory, err)
 	}
-	if _, err := git(ctx, source, "cat-file", "-e", release.Commit+"^{commit}"); err != nil {
+	if _, err := runGit(ctx, source, "cat-file", "-e", release.Commit+"^{commit}"); err != nil {
 		if shallow == "true" {
 			return ErrNoHistory
 		}
-		return fmt.Errorf("%s: commit: the repository has no commit %s of release %s", File, release.Commit, release.Name)
+		return fmt.Errorf("%s: commit: the repository has no commit %s of release %s", ReleasesFile, release.Commit, release.Name)
 	}
-	if _, err := git(ctx, source, "merge-base", "--is-ancestor", release.Commit, "HEAD"); err != nil {
+	if _, err := runGit(ctx, source, "merge-base", "--is-ancestor", release.Commit, "HEAD"); err != nil {
 		if shallow == "true" {
 			return ErrNoHistory
 		}
-		return fmt.Errorf("%s: commit: %s of release %s is not in the history of HEAD", File, release.Commit, release.Name)
+		return fmt.Errorf("%s: commit: %s of release %s is not in the history of HEAD", ReleasesFile, release.Commit, release.Name)
 	}
 	return nil
 }
 
-// Build builds programs of a release from its commit and returns their folder, which is in .build/previous of the checkout. It builds only
+// BuildRelease builds programs of a release from its commit and returns their folder, which is in .build/previous of the checkout. It builds only
 // those that the folder does not have. Callers in several processes may run it at the same time.
-func Build(ctx context.Context, source string, release Release, programs []string) (string, error) {
+func BuildRelease(ctx context.Context, source string, release Release, programs []string) (string, error) {
 	folder := filepath.Join(source, ".build", "previous", release.Commit)
 	if complete(folder, programs) {
 		return folder, nil
 	}
-	if err := Check(ctx, source, release); err != nil {
+	if err := CheckRelease(ctx, source, release); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -59,9 +59,9 @@ func Build(ctx context.Context, source string, release Release, programs []strin
 	checkout := filepath.Join(work, "source")
 	defer func() {
 		_ = os.RemoveAll(work)
-		_, _ = git(cleanup, source, "worktree", "prune")
+		_, _ = runGit(cleanup, source, "worktree", "prune")
 	}()
-	if _, err := git(ctx, source, "worktree", "add", "--detach", checkout, release.Commit); err != nil {
+	if _, err := runGit(ctx, source, "worktree", "add", "--detach", checkout, release.Commit); err != nil {
 		return "", fmt.Errorf("checking out release %s: %w", release.Name, err)
 	}
 	mains, err := mainsOf(ctx, checkout)
@@ -92,7 +92,7 @@ func Build(ctx context.Context, source string, release Release, programs []strin
 	return folder, nil
 }
 
-// complete reports whether a folder has all programs. Build moves only complete ones into it.
+// complete reports whether a folder has all programs. BuildRelease moves only complete ones into it.
 func complete(folder string, programs []string) bool {
 	for _, program := range programs {
 		if _, err := os.Stat(filepath.Join(folder, program)); err != nil {
@@ -104,7 +104,7 @@ func complete(folder string, programs []string) bool {
 
 // mainsOf returns the folders of the programs of a checkout, by name.
 func mainsOf(ctx context.Context, checkout string) (map[string]string, error) {
-	list, err := git(ctx, checkout, "ls-files", "*/cmd/*/main.go")
+	list, err := runGit(ctx, checkout, "ls-files", "*/cmd/*/main.go")
 	if err != nil {
 		return nil, fmt.Errorf("listing the programs of the release: %w", err)
 	}
@@ -115,8 +115,8 @@ func mainsOf(ctx context.Context, checkout string) (map[string]string, error) {
 	return mains, nil
 }
 
-// git runs git in dir and returns its output.
-func git(ctx context.Context, dir string, arguments ...string) (string, error) {
+// runGit runs git in dir and returns its output.
+func runGit(ctx context.Context, dir string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, arguments...)...)
 	var output, problems bytes.Buffer
 	command.Stdout, command.Stderr = &output, &problems

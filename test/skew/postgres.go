@@ -1,4 +1,4 @@
-package snapshot
+package skew
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 // dump writes the statements that create and fill a database. Every program psql of a supported release executes them.
 func dump(ctx context.Context, stores local.Endpoints, database string, into io.Writer) error {
 	var statements bytes.Buffer
-	if err := client(ctx, stores, database, nil, &statements, "pg_dump", "--no-password"); err != nil {
+	if err := runClient(ctx, stores, database, nil, &statements, "pg_dump", "--no-password"); err != nil {
 		return err
 	}
 	lines := bufio.NewReader(&statements)
@@ -40,13 +40,13 @@ func dump(ctx context.Context, stores local.Endpoints, database string, into io.
 	}
 }
 
-// load executes the statements of a dump. It changes nothing if one of them fails.
-func load(ctx context.Context, stores local.Endpoints, database string, statements io.Reader) error {
-	return client(ctx, stores, database, statements, io.Discard, "psql", "-X", "-q", "-w", "-1", "-v", "ON_ERROR_STOP=1")
+// loadDump executes the statements of a dump. It changes nothing if one of them fails.
+func loadDump(ctx context.Context, stores local.Endpoints, database string, statements io.Reader) error {
+	return runClient(ctx, stores, database, statements, io.Discard, "psql", "-X", "-q", "-w", "-1", "-v", "ON_ERROR_STOP=1")
 }
 
-// client runs a program of PostgreSQL as the superuser. The password is not an argument, which other processes can read.
-func client(ctx context.Context, stores local.Endpoints, database string, input io.Reader, output io.Writer, program string, arguments ...string) error {
+// runClient runs a program of PostgreSQL as the superuser. The password is not an argument, which other processes can read.
+func runClient(ctx context.Context, stores local.Endpoints, database string, input io.Reader, output io.Writer, program string, arguments ...string) error {
 	dir, err := postgresserver.BinDir()
 	if err != nil {
 		return err

@@ -1,7 +1,4 @@
-// Package snapshot copies the data of a stopped local region into a folder and restores it into a new region: dumps of PostgreSQL's
-// databases, the keys of etcd, and the files of the emulators with the keys that the data needs. Certificates, addresses, logs and tokens are
-// not part of a snapshot, because a region issues and chooses them when it starts. The keys in a snapshot protect test data only.
-package snapshot
+package skew
 
 import (
 	"compress/gzip"
@@ -27,18 +24,18 @@ func databaseName(database string) string { return database + ".sql.gz" }
 // databases are those of a region.
 var databases = []string{local.ClusterServiceDatabase, local.MaestroDatabase}
 
-// Save copies the data of the region with a configuration into a folder. The region must be stopped; Save runs its stores.
-func Save(ctx context.Context, config local.Config, into string) error {
+// SaveSnapshot copies the data of the region with a configuration into a folder. The region must be stopped; SaveSnapshot runs its stores.
+func SaveSnapshot(ctx context.Context, config local.Config, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
 	err := withStores(ctx, config, func(stores local.Endpoints) error {
 		for _, database := range databases {
-			if err := write(filepath.Join(into, databaseName(database)), func(w io.Writer) error { return dump(ctx, stores, database, w) }); err != nil {
+			if err := writeCompressed(filepath.Join(into, databaseName(database)), func(w io.Writer) error { return dump(ctx, stores, database, w) }); err != nil {
 				return fmt.Errorf("saving the database %s: %w", database, err)
 			}
 		}
-		if err := write(filepath.Join(into, keysName), func(w io.Writer) error { return saveKeys(ctx, stores, w) }); err != nil {
+		if err := writeCompressed(filepath.Join(into, keysName), func(w io.Writer) error { return saveKeys(ctx, stores, w) }); err != nil {
 			return fmt.Errorf("saving etcd: %w", err)
 		}
 		return nil
@@ -46,16 +43,16 @@ func Save(ctx context.Context, config local.Config, into string) error {
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(into, filesName), func(w io.Writer) error { return pack(config.StateDir, w) }); err != nil {
+	if err := writeCompressed(filepath.Join(into, filesName), func(w io.Writer) error { return pack(config.StateDir, w) }); err != nil {
 		return fmt.Errorf("saving the files of the region: %w", err)
 	}
 	return nil
 }
 
-// Restore creates the data of a region with a configuration from a folder that Save has filled. The state folder of the configuration must
+// RestoreSnapshot creates the data of a region with a configuration from a folder that SaveSnapshot has filled. The state folder of the configuration must
 // be empty. Operations that have not ended start when they are restored.
-func Restore(ctx context.Context, config local.Config, from string) error {
-	if err := read(filepath.Join(from, filesName), func(r io.Reader) error { return unpack(r, config.StateDir) }); err != nil {
+func RestoreSnapshot(ctx context.Context, config local.Config, from string) error {
+	if err := readSnapshot(filepath.Join(from, filesName), func(r io.Reader) error { return unpack(r, config.StateDir) }); err != nil {
 		return fmt.Errorf("restoring the files of the region: %w", err)
 	}
 	if err := renewOperations(ctx, config, time.Now()); err != nil {
@@ -63,20 +60,20 @@ func Restore(ctx context.Context, config local.Config, from string) error {
 	}
 	return withStores(ctx, config, func(stores local.Endpoints) error {
 		for _, database := range databases {
-			if err := read(filepath.Join(from, databaseName(database)), func(r io.Reader) error { return load(ctx, stores, database, r) }); err != nil {
+			if err := readSnapshot(filepath.Join(from, databaseName(database)), func(r io.Reader) error { return loadDump(ctx, stores, database, r) }); err != nil {
 				return fmt.Errorf("restoring the database %s: %w", database, err)
 			}
 		}
-		if err := read(filepath.Join(from, keysName), func(r io.Reader) error { return restoreKeys(ctx, stores, r) }); err != nil {
+		if err := readSnapshot(filepath.Join(from, keysName), func(r io.Reader) error { return restoreKeys(ctx, stores, r) }); err != nil {
 			return fmt.Errorf("restoring etcd: %w", err)
 		}
 		return nil
 	})
 }
 
-// Dump returns the statements that restore a database of a snapshot.
-func Dump(from, database string) (statements string, err error) {
-	err = read(filepath.Join(from, databaseName(database)), func(r io.Reader) error {
+// DumpOf returns the statements that restore a database of a snapshot.
+func DumpOf(from, database string) (statements string, err error) {
+	err = readSnapshot(filepath.Join(from, databaseName(database)), func(r io.Reader) error {
 		text, err := io.ReadAll(r)
 		statements = string(text)
 		return err
@@ -94,8 +91,8 @@ func withStores(ctx context.Context, config local.Config, do func(local.Endpoint
 	return do(region.Endpoints())
 }
 
-// write creates a compressed file with what fill writes. The same content gives the same file.
-func write(path string, fill func(io.Writer) error) error {
+// writeCompressed creates a compressed file with what fill writes. The same content gives the same file.
+func writeCompressed(path string, fill func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -107,8 +104,8 @@ func write(path string, fill func(io.Writer) error) error {
 	return errors.Join(fill(compressed), compressed.Close(), file.Close())
 }
 
-// read passes the content of a compressed file to use.
-func read(path string, use func(io.Reader) error) error {
+// readSnapshot passes the content of a compressed file to use.
+func readSnapshot(path string, use func(io.Reader) error) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
