@@ -4,6 +4,9 @@
 // The frontend accepts only URIs that the policy allows. The backend checks the URI again before each notification, and
 // checks each network address that it connects to. A caller must not be able to make the service send requests to
 // private addresses.
+//
+// The package also has the default deadlines of operations. The backend fails an operation that has not ended by its deadline, and
+// explanations state the deadline. The backend's flags and a resource's experimental tags can change the deadlines.
 package asyncoperation
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/experiment"
-	"github.com/hcpmesh/hcpmesh/internal/deadline"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
@@ -133,11 +133,11 @@ func deadlineOf(o adminv1.ARMOperation, inEffect map[string]string) time.Time {
 	creation, deletion := experiment.Deadlines(inEffect)
 	switch {
 	case o.Request == "Delete":
-		return o.StartTime.Add(cmp.Or(deletion, deadline.Delete))
+		return o.StartTime.Add(cmp.Or(deletion, asyncoperation.DeleteDeadline))
 	case o.Request == "Create":
-		return o.StartTime.Add(cmp.Or(creation, deadline.Create))
+		return o.StartTime.Add(cmp.Or(creation, asyncoperation.CreateDeadline))
 	}
-	return o.StartTime.Add(deadline.Create)
+	return o.StartTime.Add(asyncoperation.CreateDeadline)
 }
 
 // record returns the record of a resource; nil if there is none.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 )
 
@@ -335,7 +335,7 @@ func TestFailedClusterIsNotBilled(t *testing.T) {
 	key := clusterKey(subscription, "a")
 	operation := r.createCluster(key)
 	r.delivered(key)
-	r.age(operation, deadline.Create)
+	r.age(operation, asyncoperation.CreateDeadline)
 	r.ends(operation, hub.Failed)
 	r.freeze(false)
 	var cluster database.ClusterDocument

@@ -15,8 +15,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -116,7 +116,7 @@ func TestDeletionIncludesChildrenCreatedAfterFailedDeletion(t *testing.T) {
 				}
 				return "it has not"
 			})
-			r.age(failing, deadline.Delete)
+			r.age(failing, asyncoperation.DeleteDeadline)
 			r.ends(failing, hub.Failed)
 			r.ends(r.createPool(key, "late"), hub.Failed)
 			if !again {
@@ -194,7 +194,7 @@ func TestUnacceptedOperationFailsAtDeadline(t *testing.T) {
 	r.ends(r.createCluster(key), hub.Succeeded)
 	r.refuse(status.Error(codes.Internal, "unexpected document"))
 	operation := r.change(key, database.UpdateRequest)
-	r.age(operation, deadline.Create)
+	r.age(operation, asyncoperation.CreateDeadline)
 	if ended := r.ends(operation, hub.Failed); ended.Error == nil || ended.Error.Code != "DeadlineExceeded" {
 		t.Errorf("the operation ended with %+v", ended.Error)
 	}

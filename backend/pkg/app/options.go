@@ -10,10 +10,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
@@ -68,8 +68,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Notification.Policy.AddFlags(flags)
 	flags.DurationVar(&o.Timing.Grace, "fast-path-grace", 500*time.Millisecond, "time that the frontend has to send a request to Cluster Service before the backend sends it")
 	flags.DurationVar(&o.Timing.Coalesce, "progress-interval", time.Second, "shortest time between two writes of a resource's progress")
-	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", deadline.Create, "time after which a create or update fails")
-	flags.DurationVar(&o.Timing.DeleteDeadline, "delete-deadline", deadline.Delete, "time after which a delete fails")
+	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", asyncoperation.CreateDeadline, "time after which a create or update fails")
+	flags.DurationVar(&o.Timing.DeleteDeadline, "delete-deadline", asyncoperation.DeleteDeadline, "time after which a delete fails")
 	flags.DurationVar(&o.FeedBusy, "feed-busy-interval", 25*time.Millisecond, "pause between polls of the change feed while it has changes")
 	flags.DurationVar(&o.FeedIdle, "feed-idle-interval", time.Second, "longest pause between polls of the change feed")
 	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "interval of periodic resyncs of all active operations")

@@ -11,8 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
 )
 
@@ -105,11 +105,11 @@ func TestRecordsInSituations(t *testing.T) {
 		r.start("backend-0")
 		operation := r.createCluster(key)
 		r.delivered(key)
-		r.age(operation, deadline.Create)
+		r.age(operation, asyncoperation.CreateDeadline)
 		if got := r.ends(operation, hub.Failed); got.Error.Code != "DeadlineExceeded" {
 			t.Fatalf("the operation ended with %+v", got.Error)
 		}
-		r.age(operation, -deadline.Create) // the recording has its real start
+		r.age(operation, -asyncoperation.CreateDeadline) // the recording has its real start
 		await(t, r, "expired", operation)
 		r.freeze(false)
 		await(t, r, "expired-then-ready", operation)

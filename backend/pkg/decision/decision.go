@@ -10,9 +10,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/deadline"
 )
 
 // Timing configures when the backend acts. A zero value means the default.
@@ -21,7 +21,7 @@ type Timing struct {
 	Grace time.Duration
 	// Coalesce is the shortest time between two writes of a resource's progress; 0 means 1 s.
 	Coalesce time.Duration
-	// CreateDeadline and DeleteDeadline end operations that take longer; 0 means the defaults of package deadline. An
+	// CreateDeadline and DeleteDeadline end operations that take longer; 0 means the defaults of package asyncoperation. An
 	// update has the deadline of a create.
 	CreateDeadline, DeleteDeadline time.Duration
 }
@@ -29,7 +29,7 @@ type Timing struct {
 // WithDefaults returns t with defaults for zero values.\
 func (t Timing) WithDefaults() Timing {
 	for value, byDefault := range map[*time.Duration]time.Duration{
-		&t.Grace: 500 * time.Millisecond, &t.Coalesce: time.Second, &t.CreateDeadline: deadline.Create, &t.DeleteDeadline: deadline.Delete,
+		&t.Grace: 500 * time.Millisecond, &t.Coalesce: time.Second, &t.CreateDeadline: asyncoperation.CreateDeadline, &t.DeleteDeadline: asyncoperation.DeleteDeadline,
 	} {
 		if *value == 0 {
 			*value = byDefault
