@@ -13,6 +13,8 @@ long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/acceptance ./
 units = $(long) $(filter-out ./test/... $(long),$(modules))
 # Tests that run whole regions or check the whole repository: all of test/ but those that run in-process.
 regions = $(filter-out %/test/acceptance %/test/deletion %/test/maestro,$(shell go list ./test/...))
+# Packages of test/ with tests for `make nightly` only. `make test` does not link them; lint compiles them.
+nightly_packages = %/test/deletion %/test/oav %/test/outage %/test/rotation
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,11 +39,11 @@ test: ## run lint and the tests that protect a change (see nightly)
 digest = git ls-files -co --exclude-standard -z $(1) | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1
 test-units test-regions nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
 test-units:
-	go test -vet=off -ldflags=-w -p 3 -parallel 4 -timeout 30m $(units)
+	go test -vet=off -ldflags=-w -p 3 -parallel 4 -timeout 30m $(filter-out $(nightly_packages),$(units))
 
 test-regions:
 	export HCPMESH_SOURCES=$$($(call digest)) HCPMESH_CODE=$$($(call digest,':!*.md')); \
-	go test -vet=off -ldflags=-w -p 1 -parallel 10 -timeout 60m $(regions)
+	go test -vet=off -ldflags=-w -p 1 -parallel 10 -timeout 60m $(filter-out $(nightly_packages),$(regions))
 
 background-lint:
 	nice -n 19 $(MAKE) --silent lint

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +42,55 @@ func TestPackagesAreCompiledOnce(t *testing.T) {
 		t.Errorf("%d packages are compiled more than once, by versions of their modules:\n%s", len(twice), strings.Join(twice, "\n"))
 	}
 }
+
+var nightlyPackages = regexp.MustCompile(`(?m)^nightly_packages = (.*)$`)
+
+// TestNightlyPackagesAreListed checks that the Makefile has in `nightly_packages` exactly the packages of test/ whose tests all begin with nightly.Only.
+// Another test in one of them would never run in `make test`.
+func TestNightlyPackagesAreListed(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := nightlyPackages.FindSubmatch(makefile)
+	if line == nil {
+		t.Fatal("the Makefile has no line nightly_packages = …")
+	}
+	others := map[string][]string{}
+	for _, file := range goFiles(t) {
+		if !file.test() || !file.under("test") {
+			continue
+		}
+		for _, declaration := range file.syntax.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || function.Recv != nil || function.Name.Name == "TestMain" || !runnable.MatchString(function.Name.Name) {
+				continue
+			}
+			if others[file.dir()] == nil {
+				others[file.dir()] = []string{}
+			}
+			if len(function.Body.List) == 0 || len(calls(function.Body.List[0], "nightly", "Only")) == 0 {
+				others[file.dir()] = append(others[file.dir()], function.Name.Name)
+			}
+		}
+	}
+	listed := strings.Fields(strings.ReplaceAll(string(line[1]), "%/", ""))
+	for dir, names := range others {
+		if isListed := slices.Contains(listed, dir); isListed && len(names) > 0 {
+			t.Errorf("%s: %s does not begin with nightly.Only, and the Makefile has the package in nightly_packages", dir, strings.Join(names, ", "))
+		} else if !isListed && len(names) == 0 {
+			t.Errorf("%s: all tests begin with nightly.Only: add the package to nightly_packages in the Makefile", dir)
+		}
+	}
+	for _, dir := range listed {
+		if others[dir] == nil {
+			t.Errorf("the Makefile has %s in nightly_packages, which has no tests", dir)
+		}
+	}
+}
+
+// runnable matches the names of functions that the go command runs as tests.
+var runnable = regexp.MustCompile(`^(Test|Fuzz|Example)([A-Z_]|$)`)
 
 // build is all packages of a build by import path.
 type build map[string]*buildPackage
