@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/internal/recording/logs"
+	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
@@ -59,7 +59,7 @@ type Options struct {
 	ServiceClusterSessions bool
 	// Recordings is the storage of the recordings of its commands. RecordingKeyFile holds the private keyset that opens them, and
 	// RecordingSigningKeysFile the public audit keys of the session gateway, which signs them. All are empty if admin does not read recordings.
-	Recordings                                 logs.Options
+	Recordings                                 recording.StorageOptions
 	RecordingKeyFile, RecordingSigningKeysFile string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string

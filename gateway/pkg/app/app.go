@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/proxy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
@@ -125,7 +124,7 @@ type Parts struct {
 // Serve is Run with existing connections. Tests call it directly.
 func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 	var tunnels *tunnel.Server
-	var ways dial.Tunnels
+	var ways session.Tunnels
 	var grants session.Grants
 	if parts.Tunnels != nil {
 		options := *parts.Tunnels
@@ -135,7 +134,7 @@ func Serve(ctx context.Context, p *process.Process, parts Parts) error {
 		// Requests end before the tunnels.
 		defer tunnels.Close()
 	}
-	servers := dial.New(parts.Dial, ways, p.Metrics)
+	servers := session.NewDialer(parts.Dial, ways, p.Metrics)
 	sessions := session.NewRegistry(session.Options{Database: parts.Database, Fleet: clusterservicev1.NewClusterServiceClient(parts.Fleet), Keys: parts.Keys, Grants: grants, ServiceCluster: parts.ServiceCluster, Dial: servers.Dial,
 		MaxBytes: parts.MaxBytes, Audit: parts.Audit, Clock: parts.Clock, Log: p.Log, Metrics: p.Metrics})
 	p.Ready("cosmos", sessions.ReadyCosmos)

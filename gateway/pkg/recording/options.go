@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/recording/logs"
+	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
@@ -17,7 +17,7 @@ type Flags struct {
 	// Dir is the folder of recordings that are not exported.
 	Dir string
 	// Sink is where they are exported to.
-	Sink logs.Options
+	Sink recording.StorageOptions
 	// KeyFile has the public keyset that seals recordings.
 	KeyFile string
 	// Limit is the limit of all recordings in Dir, and MaxBytes that of one.

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/dial"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -64,7 +63,7 @@ type Options struct {
 	Grants         Grants
 	ServiceCluster ServiceClusterGrants
 	// Dial connects to API servers.
-	Dial func(ctx context.Context, target dial.Target) (net.Conn, error)
+	Dial func(ctx context.Context, target DialTarget) (net.Conn, error)
 	// MaxBytes is the number of bytes that the upgraded connections of a session transfer; 0 means the constant.
 	MaxBytes int64
 	// Audit gets the removals of what sessions have created, and what outlives them.
@@ -382,7 +381,7 @@ func (r *Registry) newBackend(v verdict) (*Backend, error) {
 	if !authorities.AppendCertsFromPEM([]byte(v.endpoint.authorities)) {
 		return nil, fmt.Errorf("the authorities of %s contain no certificate", v.endpoint.url)
 	}
-	target := dial.Target{Address: net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443")), ManagementCluster: v.endpoint.managementCluster, ClusterID: v.endpoint.clusterID,
+	target := DialTarget{Address: net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443")), ManagementCluster: v.endpoint.managementCluster, ClusterID: v.endpoint.clusterID,
 		Restricted: v.endpoint.restricted}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
 	if v.certificate != nil {

@@ -10,6 +10,8 @@
 //
 // Each session has a context, which ends with the session: when its document is ended, its credential is revoked or expires, its elevation
 // ends or its cluster is deleted. All requests of the session end with it.
+//
+// A Dialer connects to API servers: directly, or through the tunnel of a management cluster.
 package session
 
 import (

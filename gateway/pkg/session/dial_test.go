@@ -1,4 +1,4 @@
-package dial
+package session
 
 import (
 	"context"
@@ -60,11 +60,11 @@ func TestOrderOfWays(t *testing.T) {
 			if test.noTunnels {
 				tunnels = nil
 			}
-			target := Target{Address: "api.example:443", ManagementCluster: "mgmt-1", ClusterID: "c", Restricted: test.restricted}
+			target := DialTarget{Address: "api.example:443", ManagementCluster: "mgmt-1", ClusterID: "c", Restricted: test.restricted}
 			if test.inServiceCluster {
 				target.ManagementCluster, target.ClusterID = "", ""
 			}
-			conn, err := New(w.direct, tunnels, prometheus.NewPedanticRegistry()).Dial(t.Context(), target)
+			conn, err := NewDialer(w.direct, tunnels, prometheus.NewPedanticRegistry()).Dial(t.Context(), target)
 			if test.fails != (err != nil) || test.fails && !errors.Is(err, broken) {
 				t.Errorf("%v", err)
 			}

@@ -1,5 +1,4 @@
-// Package dial connects to API servers: directly, or through the tunnel of a management cluster.
-package dial
+package session
 
 import (
 	"context"
@@ -12,11 +11,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// Timeout limits each way to an API server.
-const Timeout = 10 * time.Second
+// DialTimeout limits each way to an API server.
+const DialTimeout = 10 * time.Second
 
-// Target is the API server of a cluster.
-type Target struct {
+// DialTarget is the API server of a cluster.
+type DialTarget struct {
 	// Address is host:port of its URL; empty if only the tunnel leads to it.
 	Address string
 	// ManagementCluster is the management cluster that hosts the cluster; empty if no tunnel leads to it. ClusterID identifies the cluster there; see package
@@ -45,9 +44,9 @@ const (
 	tunneled = "tunnel"
 )
 
-// New returns a Dialer. directly connects to an address; nil means a connection without a proxy. tunnels is nil if management clusters have no
-// tunnels. New registers the metric of the Dialer.
-func New(directly func(ctx context.Context, network, address string) (net.Conn, error), tunnels Tunnels, metrics prometheus.Registerer) *Dialer {
+// NewDialer returns a Dialer. directly connects to an address; nil means a connection without a proxy. tunnels is nil if management clusters have no
+// tunnels. NewDialer registers the metric of the Dialer.
+func NewDialer(directly func(ctx context.Context, network, address string) (net.Conn, error), tunnels Tunnels, metrics prometheus.Registerer) *Dialer {
 	if directly == nil {
 		directly = new(net.Dialer).DialContext
 	}
@@ -65,7 +64,7 @@ func New(directly func(ctx context.Context, network, address string) (net.Conn, 
 // Dial connects to an API server. The first way to a restricted one is the tunnel, and to another one the direct connection. If the first way fails,
 // Dial tries the other one: the list of CIDRs may have the addresses of the gateway, and a load balancer can be broken. The chain of the error for a
 // restricted one contains an *apierror.Error for engineers.
-func (d *Dialer) Dial(ctx context.Context, target Target) (net.Conn, error) {
+func (d *Dialer) Dial(ctx context.Context, target DialTarget) (net.Conn, error) {
 	ways := []string{direct, tunneled}
 	switch {
 	case target.Address == "":
@@ -101,8 +100,8 @@ func (d *Dialer) Dial(ctx context.Context, target Target) (net.Conn, error) {
 	return nil, failure
 }
 
-func (d *Dialer) dial(ctx context.Context, way string, target Target) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+func (d *Dialer) dial(ctx context.Context, way string, target DialTarget) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
 	if way == tunneled {
 		return d.tunnels.Dial(ctx, target.ManagementCluster, target.ClusterID)
