@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // The limits of a request for an elevation.
@@ -34,7 +35,8 @@ func (rq *request) person() elevation.Person {
 
 // elevationFor returns the newest active elevation of the caller that permits actions of a class on the cluster in the path. On a
 // path without a cluster, only an elevation for the whole region permits them. The caller's token must have the claims that the role
-// of the class requires.
+// of the class requires. An elevation that somebody else than admin has changed or set back permits nothing, and hides no other one: the error names it
+// if no other one permits the actions.
 func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.AccessClass) (*database.ElevationDocument, error) {
 	if err := rq.checkClaims(class.Role()); err != nil {
 		return nil, err
@@ -55,14 +57,22 @@ func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.Ac
 		}
 		cluster = found.UID
 	}
+	var refused error
 	for _, e := range permitting {
 		if !adminaction.Covers(e, cluster) {
 			continue
 		}
-		if err := s.Seals.Verify(e); err != nil {
-			return nil, err
+		err := s.Seals.Verify(e)
+		if err == nil {
+			return e, nil
 		}
-		return e, nil
+		s.Log.WarnContext(ctx, "leaving out an elevation that admin did not write", logkey.OperationID, e.ElevationID, logkey.Error, err)
+		if refused == nil {
+			refused = err
+		}
+	}
+	if refused != nil {
+		return nil, refused
 	}
 	if limited {
 		return nil, apierror.New(apierror.PermissionDenied, "Your active elevations for the class %s are limited to other clusters. Request one for this object, or for the whole region: `hcpctl access request`.", class)
@@ -119,6 +129,7 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
+	open = slices.DeleteFunc(open, func(e *database.ElevationDocument) bool { return s.Seals.Verify(e) != nil }) // the caller cannot end those
 	if len(open) >= maxOpen {
 		return nil, apierror.New(apierror.Throttled, "You have %d elevations that are active or wait; end one of them.", len(open)).WithRetryAfter(time.Minute)
 	}

@@ -115,6 +115,48 @@ func TestElevationSetBackPermitsNothing(t *testing.T) {
 	}
 }
 
+// TestChangedElevationHidesNoOther stores an earlier state, and another content, of the newest elevation of an engineer. The older one permits the action. When that has
+// ended, the refusal names the changed one. The changed ones do not count towards the open elevations of the engineer.
+func TestChangedElevationHidesNoOther(t *testing.T) {
+	t.Parallel()
+	const action = "/clusters/" + uid + "/resume"
+	operate := strings.Replace(breakGlass, "break-glass", "operate", 1)
+	for name, tc := range map[string]struct {
+		change func(before database.ElevationDocument) database.ElevationDocument
+		status int
+	}{
+		"set back": {func(before database.ElevationDocument) database.ElevationDocument { return before }, http.StatusConflict},
+		"forged": {func(before database.ElevationDocument) database.ElevationDocument {
+			before.Actor.Reason = "another reason"
+			return before
+		}, http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t)
+			h.populate(t)
+			handler := h.another(h.db)
+			other := elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", operate), http.StatusCreated)
+			var changed string
+			for range 20 { // the maximum of open elevations
+				e := elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", operate), http.StatusCreated)
+				before := h.stored(t, e.ID).Value
+				elevationOf(t, ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""), http.StatusOK)
+				h.overwrite(t, tc.change(before))
+				changed = e.ID
+			}
+			if answer := ask(handler, "operator", "", http.MethodPost, action, ""); answer.Code != http.StatusAccepted {
+				t.Errorf("the action with the other elevation: %d %s", answer.Code, answer.Body)
+			}
+			elevationOf(t, ask(handler, "operator", "", http.MethodDelete, "/elevations/"+other.ID, ""), http.StatusOK)
+			if answer := ask(handler, "operator", "", http.MethodPost, action, ""); answer.Code != tc.status || !strings.Contains(answer.Body.String(), changed) {
+				t.Errorf("the action without another elevation: %d %s, want %d that names %s", answer.Code, answer.Body, tc.status, changed)
+			}
+			elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", operate), http.StatusCreated)
+		})
+	}
+}
+
 // TestCredentialStaysInElevation stores the state of an elevation before a credential was requested with it. The elevation does not end without the revocation
 // of the credential.
 func TestCredentialStaysInElevation(t *testing.T) {
