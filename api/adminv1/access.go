@@ -66,6 +66,8 @@ type AccessProperties struct {
 	Activity []AccessActivity `json:"activity"`
 	// ActivityIncomplete is why Activity and Uses may lack something; empty if they are complete.
 	ActivityIncomplete string `json:"activityIncomplete,omitempty"`
+	// ActivityUnconfirmed is true if Activity and Uses have audit records that no signed checkpoint confirms: they may be forged.
+	ActivityUnconfirmed bool `json:"activityUnconfirmed,omitempty"`
 }
 
 // AccessApproval is the approval of a second person.

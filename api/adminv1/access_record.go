@@ -43,4 +43,6 @@ type AccessRecordProperties struct {
 	ErrorCode string `json:"errorCode,omitempty"`
 	// OperationID is the ID of the admin operation, if there is one.
 	OperationID string `json:"operationId,omitempty"`
+	// Unconfirmed is true for a record that no signed checkpoint confirms: it may be forged. Checkpoints follow records within a minute.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -118,7 +119,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if changes != nil {
 		elevations.Observe(changes.TakeAdmin)
 	}
-	auditHistory, err := options.Audit.History()
+	auditSink, auditWitness, err := options.Audit.Storage()
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 
 	api := server.New(server.Config{
 		Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
-		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: auditHistory, Alerts: fired, Silences: silences, Gateway: gateway, Recordings: recordings, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: history.New(auditSink, auditWitness), Alerts: fired, Silences: silences, Gateway: gateway, Recordings: recordings, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 	})
 	// Callers authenticate with tokens and not with certificates.
 	httpServer := process.NewHTTPServer(process.Calls, transport.PublicHandler(api), p.Log)

@@ -13,9 +13,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 )
 
-// AuditHistory reads the audit records about a cluster from the sink. *history.Reader implements it.
+// AuditHistory reads the audit records about a cluster from the sink and the witness. *history.Reader implements it.
 type AuditHistory interface {
-	Page(ctx context.Context, cluster, token string, size int) (records []audit.Line, next string, err error)
+	Page(ctx context.Context, cluster, token string, size int) (records []history.Record, next string, err error)
 }
 
 // listAccessRecords lists who did something with a cluster or read sensitive data of it, from the exported audit records.
@@ -28,7 +28,7 @@ func (s *Server) listAccessRecords(ctx context.Context, rq *request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	lines, next, err := s.AuditHistory.Page(ctx, cluster.ClusterUID, token, size)
+	records, next, err := s.AuditHistory.Page(ctx, cluster.ClusterUID, token, size)
 	if errors.Is(err, history.ErrToken) {
 		return nil, apierror.New(apierror.InvalidParameter, "Invalid value: must be the token of a page.").WithTarget("pageToken")
 	}
@@ -36,8 +36,8 @@ func (s *Server) listAccessRecords(ctx context.Context, rq *request) (any, error
 		return nil, auditFailure(err)
 	}
 	list := adminv1.AccessRecordList{Value: []adminv1.AccessRecord{}}
-	for _, line := range lines {
-		list.Value = append(list.Value, accessRecord(cluster.ResourceID, line))
+	for _, record := range records {
+		list.Value = append(list.Value, accessRecord(cluster.ResourceID, record))
 	}
 	if next != "" {
 		query := url.Values{"pageSize": {strconv.Itoa(size)}, "pageToken": {next}}
@@ -56,13 +56,14 @@ func auditFailure(err error) error {
 }
 
 // accessRecord returns the form of an audit record for customers. It leaves out the calling workload, the tenant and the elevation.
-func accessRecord(cluster string, line audit.Line) adminv1.AccessRecord {
+func accessRecord(cluster string, line history.Record) adminv1.AccessRecord {
 	name, r := fmt.Sprintf("%s-%d", line.Writer, line.Sequence), line.Record
 	return adminv1.AccessRecord{
 		ID: cluster + "/auditRecords/" + name, Name: name, Type: adminv1.AccessRecordType,
 		Properties: adminv1.AccessRecordProperties{
 			Time: line.Time, Person: r.Person.Name, Role: r.Person.Role, Action: r.Action, ObjectKind: r.Object.Kind, ObjectID: r.Object.ID,
 			Level: adminv1.Level(r.Level), Reason: r.Reason, Ticket: r.Ticket, Outcome: r.Outcome, ErrorCode: r.Code, OperationID: r.Operation,
+			Unconfirmed: !line.Confirmed,
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 )
@@ -76,7 +78,7 @@ func everyRequestIsRecorded(t *testing.T, trail *audittest.Trail, secrets map[st
 	trail.Verify(t)
 }
 
-// TestAccessRecordsListWhoTouchedACluster reads the exported records about a cluster in pages.
+// TestAccessRecordsListWhoTouchedACluster reads the exported records about a cluster in pages. A record that somebody else has appended is not confirmed.
 func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -90,6 +92,18 @@ func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 		t.Fatalf("%d %s", got.Code, got.Body)
 	}
 	h.trail.Stop() // the sink has all records now
+	encoded, err := audit.EncodeRecord(audit.Record{Action: "clusters.resume", Outcome: audit.Accepted, Person: audit.Person{Name: "mallory@example.com"}, Object: audit.Object{ID: uid, Cluster: uid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := h.trail.Reader().Size(t.Context(), h.trail.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, _ := audit.AppendRecord(nil, audit.Head{Writer: h.trail.Name(), Time: time.Now()}, audit.Position{}, audit.Entry{Record: encoded})
+	if err := h.trail.Reader().(sink.Log).Append(t.Context(), h.trail.Name(), size, forged); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
 	for path := "/clusters/" + uid + "/access-records?pageSize=1"; path != ""; {
 		answer := ask(handler, "reader", "", http.MethodGet, path, "")
@@ -100,13 +114,14 @@ func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 		for _, r := range page.Value {
 			p := r.Properties
 			got = append(got, strings.Join([]string{p.Action, p.Outcome, p.Person, p.Reason, p.Ticket, p.ObjectID}, ", "))
-			if r.ID != resourceID+"/auditRecords/"+r.Name || r.Type != adminv1.AccessRecordType || p.Time.IsZero() {
+			if r.ID != resourceID+"/auditRecords/"+r.Name || r.Type != adminv1.AccessRecordType || p.Time.IsZero() || p.Unconfirmed != (p.Person == "mallory@example.com") {
 				t.Errorf("the record is %+v", r)
 			}
 		}
 		_, path, _ = strings.Cut(page.NextLink, adminv1.Root)
 	}
 	want := []string{
+		"clusters.resume, accepted, mallory@example.com, , , " + uid,
 		"clusters.pause, accepted, operator@example.com, the customer asked for it, INC-1, " + uid,
 		"clusters.dump, succeeded, reader@example.com, , , " + uid,
 	}

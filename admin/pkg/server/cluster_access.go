@@ -122,6 +122,8 @@ type accessFacts struct {
 	uses       map[string]*adminv1.AccessUse
 	activity   map[[2]string]*adminv1.AccessActivity
 	incomplete string
+	// unconfirmed is true if an audit record that no checkpoint confirms was added.
+	unconfirmed bool
 	// counted are the actions that were counted: each one has records of several services.
 	counted map[string]bool
 }
@@ -173,7 +175,8 @@ func (s *Server) readActivity(ctx context.Context, cluster string, oldest time.T
 				return reached, ""
 			}
 			if f := facts[line.Record.Person.Elevation]; f != nil {
-				f.add(line)
+				f.add(line.Line)
+				f.unconfirmed = f.unconfirmed || !line.Confirmed
 			}
 		}
 		if token = next; token == "" {
@@ -245,7 +248,7 @@ func (f *accessFacts) access(cluster database.AdminTarget, e *database.Elevation
 	p := adminv1.AccessProperties{
 		Engineer: person(e.Actor.Name, e.Actor.TenantID, e.Actor.ObjectID), Class: adminv1.AccessClass(e.Class), Role: adminv1.Role(e.Actor.Role), Scope: database.TargetRegion,
 		State: elevation.StateAt(e, time.Now()), Reason: e.Actor.Reason, Ticket: e.Actor.Ticket, RequestTime: e.RequestTime, StartTime: e.StartTime, EndTime: e.ExpirationTime,
-		Emergency: e.Emergency, Uses: []adminv1.AccessUse{}, Activity: []adminv1.AccessActivity{}, ActivityIncomplete: f.incomplete,
+		Emergency: e.Emergency, Uses: []adminv1.AccessUse{}, Activity: []adminv1.AccessActivity{}, ActivityIncomplete: f.incomplete, ActivityUnconfirmed: f.unconfirmed,
 	}
 	if e.Target.ClusterUID != "" {
 		p.Scope = "cluster"

@@ -108,8 +108,12 @@ func (c *collector) addAccess(records []adminv1.AccessRecord) {
 		if p.OperationID != "" {
 			continue
 		}
+		summary := fmt.Sprintf("The request %s %s.%s", p.Action, verb(p.Outcome), codeOf(p.ErrorCode))
+		if p.Unconfirmed {
+			summary += " No checkpoint confirms the record."
+		}
 		c.entries = append(c.entries, adminv1.TimelineEntry{
-			Time: p.Time, Layer: adminv1.LayerAudit, Kind: adminv1.TimelineAccess, Summary: fmt.Sprintf("The request %s %s.%s", p.Action, verb(p.Outcome), codeOf(p.ErrorCode)),
+			Time: p.Time, Layer: adminv1.LayerAudit, Kind: adminv1.TimelineAccess, Summary: summary,
 			Person: p.Person, Reason: p.Reason, Ticket: p.Ticket, ID: r.Name,
 		})
 	}

@@ -1,5 +1,8 @@
 // Package history reads the audit records of one cluster from the sink, newest first, in pages. A page scans a limited number of
 // bytes, so that it may have fewer records than asked for, or none, although more follow.
+//
+// A record is confirmed if the checkpoint that the witness has follows it in its log. Whoever can write the sink, and not the witness, can append records that
+// are not confirmed. A Reader has no keys: package verify checks the signatures and the hashes of whole chains.
 package history
 
 import (
@@ -32,27 +35,60 @@ var ErrToken = errors.New("it is not the token of a page")
 // Reader reads from a sink. It is safe for concurrent use.
 type Reader struct {
 	log       sink.Reader
+	witness   sink.WitnessReader
 	scanLimit int
 }
 
-// New returns a Reader of a sink.
-func New(log sink.Reader) *Reader { return &Reader{log: log, scanLimit: scanLimit} }
+// New returns a Reader of a sink and its witness.
+func New(log sink.Reader, witness sink.WitnessReader) *Reader {
+	return &Reader{log: log, witness: witness, scanLimit: scanLimit}
+}
+
+// Record is a line with a record.
+type Record struct {
+	audit.Line
+	// Confirmed reports whether the checkpoint in the witness confirms the record.
+	Confirmed bool
+}
+
+// place is the place in a log up to which a page returns records, as a member of a token.
+type place struct {
+	// End is the byte offset.
+	End int64 `json:"end"`
+	// Confirmed reports whether the records before it are confirmed. If not, the next page searches the checkpoint of the witness again, which may be
+	// a later one.
+	Confirmed bool `json:"confirmed,omitempty"`
+}
 
 // Page returns at most size records about a cluster with their outcomes, newest first, and the token of the next page, which is empty
 // after the last one. The first page has the empty token. It returns ErrToken for an invalid token, and audit.ErrChanged if a line
 // that names the cluster was changed: without it, the list would read as complete. The error names the writer and the place. Lines of a kind that only a
 // later release has hide no records. Records that are stored after the first page are not part of the following ones.
-func (r *Reader) Page(ctx context.Context, cluster, token string, size int) ([]audit.Line, string, error) {
-	offsets, err := r.decode(ctx, token)
+func (r *Reader) Page(ctx context.Context, cluster, token string, size int) ([]Record, string, error) {
+	places, err := r.decode(ctx, token)
 	if err != nil {
 		return nil, "", err
 	}
-	budget := max(r.scanLimit/max(len(offsets), 1), minChunks*chunkSize)
+	budget := max(r.scanLimit/max(len(places), 1), minChunks*chunkSize)
 	var logs []*backward
-	for _, writer := range slices.Sorted(maps.Keys(offsets)) {
-		logs = append(logs, &backward{log: r.log, writer: writer, cluster: strings.ToLower(cluster), end: offsets[writer], budget: budget})
+	for _, writer := range slices.Sorted(maps.Keys(places)) {
+		from := places[writer]
+		log := &backward{log: r.log, writer: writer, cluster: strings.ToLower(cluster), end: from.End, limit: from.End, confirmed: from.Confirmed, budget: budget, perPage: budget}
+		if !log.confirmed {
+			// The witness first: its checkpoint is in what is read later.
+			if log.checkpoint, err = r.witness.Checkpoint(ctx, writer); err != nil {
+				return nil, "", err
+			}
+			if log.end, err = r.completeSize(ctx, writer); err != nil {
+				return nil, "", err
+			}
+			if token == "" {
+				log.limit = log.end
+			}
+		}
+		logs = append(logs, log)
 	}
-	var found []audit.Line
+	var found []Record
 	for len(found) < size {
 		newest, err := latest(ctx, logs)
 		if err != nil {
@@ -61,13 +97,13 @@ func (r *Reader) Page(ctx context.Context, cluster, token string, size int) ([]a
 		if newest == nil {
 			break
 		}
-		found = append(found, *newest.next)
+		found = append(found, Record{Line: *newest.next, Confirmed: newest.confirmed})
 		newest.take()
 	}
-	next := map[string]int64{}
+	next := map[string]place{}
 	for _, log := range logs {
 		if log.end > 0 {
-			next[log.writer] = log.end
+			next[log.writer] = place{End: min(log.end, log.limit), Confirmed: log.confirmed}
 		}
 	}
 	return found, encode(next), nil
@@ -95,23 +131,41 @@ type backward struct {
 	log     sink.Reader
 	writer  string
 	cluster string
-	// end is the offset of the end of the line that is read next. Everything after it was returned or does not match.
-	end int64
+	// end is the offset of the end of the line that is read next. Everything after it was returned or does not match. Lines after limit were
+	// returned by earlier pages, and are read for the checkpoint only.
+	end, limit int64
+	// checkpoint is the line in the witness. confirmed is true before it.
+	checkpoint []byte
+	confirmed  bool
 	// buffer has the bytes before end that were read.
 	buffer []byte
 	// next is the record that find found, the line of length bytes before end; nil if there is none.
 	next   *audit.Line
 	length int
-	// budget is the number of bytes that may still be read.
-	budget int
+	// budget is the number of bytes that may still be read, first down to limit, and then perPage again. reached is true from limit on.
+	budget, perPage int
+	reached         bool
 }
 
 // find moves end to the next record about the cluster.
 func (b *backward) find(ctx context.Context) error {
 	for b.next == nil && b.end > 0 {
+		if !b.reached && b.end <= b.limit {
+			b.reached, b.budget = true, b.perPage // each page makes progress
+		}
 		line, ok, err := b.lastLine(ctx)
+		if err == nil && !ok && b.end > b.limit {
+			// So many lines follow only if somebody else has appended them. The page continues without the checkpoint.
+			b.end, b.buffer = b.limit, nil
+			continue
+		}
 		if err != nil || !ok {
 			return err
+		}
+		b.confirmed = b.confirmed || bytes.Equal(line, b.checkpoint)
+		if b.end > b.limit {
+			b.skip(len(line))
+			continue
 		}
 		if err := b.match(line); err != nil {
 			return err
@@ -190,29 +244,26 @@ func (b *backward) readMore(ctx context.Context) (err error) {
 	return nil
 }
 
-// decode returns the offsets of a token. Those of the empty token are the ends of all logs.
-func (r *Reader) decode(ctx context.Context, token string) (map[string]int64, error) {
-	offsets := map[string]int64{}
+// decode returns the places of a token. The empty token has those of all logs, without their ends.
+func (r *Reader) decode(ctx context.Context, token string) (map[string]place, error) {
+	places := map[string]place{}
 	if token == "" {
 		writers, err := r.log.Writers(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, writer := range writers {
-			if !audit.ValidWriter(writer) {
-				continue // no writer made it; a verification reports it
-			}
-			if offsets[writer], err = r.completeSize(ctx, writer); err != nil {
-				return nil, err
+			if audit.ValidWriter(writer) { // no writer made another one; a verification reports it
+				places[writer] = place{}
 			}
 		}
-		return offsets, nil
+		return places, nil
 	}
 	content, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || json.Unmarshal(content, &offsets) != nil || len(offsets) == 0 {
+	if err != nil || json.Unmarshal(content, &places) != nil || len(places) == 0 {
 		return nil, ErrToken
 	}
-	for writer, offset := range offsets {
+	for writer, at := range places {
 		if !audit.ValidWriter(writer) {
 			return nil, ErrToken
 		}
@@ -220,14 +271,14 @@ func (r *Reader) decode(ctx context.Context, token string) (map[string]int64, er
 		if err != nil {
 			return nil, err
 		}
-		if offset <= 0 || offset > size {
+		if at.End <= 0 || at.End > size {
 			return nil, ErrToken
 		}
-		if end, err := r.byteAt(ctx, writer, offset-1); err != nil || end != '\n' {
+		if end, err := r.byteAt(ctx, writer, at.End-1); err != nil || end != '\n' {
 			return nil, errors.Join(ErrToken, err)
 		}
 	}
-	return offsets, nil
+	return places, nil
 }
 
 // completeSize returns the size of a log without an incomplete last line.
@@ -258,13 +309,13 @@ func (r *Reader) byteAt(ctx context.Context, writer string, offset int64) (byte,
 	return one[0], errors.Join(err, content.Close())
 }
 
-func encode(offsets map[string]int64) string {
-	if len(offsets) == 0 {
+func encode(places map[string]place) string {
+	if len(places) == 0 {
 		return ""
 	}
-	content, err := json.Marshal(offsets)
+	content, err := json.Marshal(places)
 	if err != nil {
-		return "" // strings and numbers
+		return "" // strings, numbers and booleans
 	}
 	return base64.RawURLEncoding.EncodeToString(content)
 }

@@ -48,7 +48,7 @@ func newSink(t *testing.T, records int) (*Reader, string, []string) {
 		}
 	}
 	slices.Reverse(want)
-	return New(sink.FileAt(dir)), dir, want
+	return New(sink.FileAt(dir), sink.FileWitnessAt(dir)), dir, want
 }
 
 // all returns the objects on all pages, and the number of pages.
@@ -92,11 +92,11 @@ func TestPageScansALimitedPart(t *testing.T) {
 }
 
 func TestEmptySinkHasNoRecords(t *testing.T) {
-	lines, next, err := New(sink.FileAt(t.TempDir())).Page(t.Context(), "mine", "", 10)
+	lines, next, err := New(sink.FileAt(t.TempDir()), nil).Page(t.Context(), "mine", "", 10)
 	if err != nil || next != "" || len(lines) != 0 {
 		t.Errorf("%v, %q, %v", lines, next, err)
 	}
-	if _, _, err := New(sink.FileAt(filepath.Join(t.TempDir(), "missing"))).Page(t.Context(), "mine", "", 10); err == nil {
+	if _, _, err := New(sink.FileAt(filepath.Join(t.TempDir(), "missing")), nil).Page(t.Context(), "mine", "", 10); err == nil {
 		t.Error("a missing sink has no records")
 	}
 }
@@ -107,8 +107,8 @@ func TestForeignTokensAreRefused(t *testing.T) {
 	if err != nil || token == "" {
 		t.Fatal(token, err)
 	}
-	for _, token := range []string{"x", "e30", encode(map[string]int64{"../../etc/passwd": 1}), encode(map[string]int64{"admin-00000000000000aa": 1}),
-		encode(map[string]int64{"admin-00000000000000aa": -1}), encode(map[string]int64{"admin-00000000000000aa": 1 << 40}), encode(map[string]int64{"admin-00000000000000ff": 10})} {
+	for _, token := range []string{"x", "e30", encode(map[string]place{"../../etc/passwd": {End: 1}}), encode(map[string]place{"admin-00000000000000aa": {End: 1}}),
+		encode(map[string]place{"admin-00000000000000aa": {End: -1}}), encode(map[string]place{"admin-00000000000000aa": {End: 1 << 40}}), encode(map[string]place{"admin-00000000000000ff": {End: 10}})} {
 		if _, _, err := r.Page(t.Context(), "mine", token, 1); !errors.Is(err, ErrToken) {
 			t.Errorf("the token %q: %v", token, err)
 		}
@@ -157,5 +157,117 @@ func TestChangedRecordIsNotShown(t *testing.T) {
 	}
 	if _, _, err := r.Page(t.Context(), "mine", "", 100); !errors.Is(err, audit.ErrChanged) {
 		t.Errorf("a changed record: %v", err)
+	}
+}
+
+// chain is the log of one writer with records about the cluster "mine".
+type chain struct {
+	dir, writer string
+	content     []byte
+	at          audit.Position
+	records     int
+}
+
+// add appends records with valid hashes.
+func (c *chain) add(t *testing.T, records int) {
+	t.Helper()
+	for range records {
+		encoded, err := audit.EncodeRecord(audit.Record{Action: "clusters.dump", Outcome: audit.Succeeded, Object: audit.Object{ID: fmt.Sprint(c.records), Cluster: "mine"}, Reason: strings.Repeat("r", 500)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.content, c.at = audit.AppendRecord(c.content, audit.Head{Writer: c.writer, Time: began.Add(time.Duration(c.records) * time.Second)}, c.at, audit.Entry{Record: encoded})
+		c.records++
+	}
+	c.store(t, c.writer+".jsonl", c.content)
+}
+
+// confirm appends a checkpoint, and stores it in the witness if it is witnessed.
+func (c *chain) confirm(t *testing.T, key *audit.SigningKey, witnessed bool) {
+	t.Helper()
+	begin := len(c.content)
+	var err error
+	if c.content, c.at, err = audit.AppendCheckpoint(c.content, audit.Head{Writer: c.writer, Time: began}, c.at, key); err != nil {
+		t.Fatal(err)
+	}
+	c.store(t, c.writer+".jsonl", c.content)
+	if witnessed {
+		c.store(t, c.writer+".checkpoint", c.content[begin:])
+	}
+}
+
+func (c *chain) store(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAppendedRecordsAreNotConfirmed appends records with valid hashes behind the checkpoint that the witness has, as somebody who can write the sink may: alone, with a
+// checkpoint that the witness does not have, with the numbers of earlier lines, and more than a page scans. They are not confirmed, and all earlier ones are.
+func TestAppendedRecordsAreNotConfirmed(t *testing.T) {
+	key, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const records = 20
+	for name, forge := range map[string]func(t *testing.T, c *chain){
+		"records":                func(t *testing.T, c *chain) { c.add(t, 10) },
+		"more than a page":       func(t *testing.T, c *chain) { c.add(t, 1000) },
+		"with a checkpoint":      func(t *testing.T, c *chain) { c.add(t, 10); c.confirm(t, key, false) },
+		"with numbers of others": func(t *testing.T, c *chain) { c.at = audit.Position{}; c.add(t, 10) },
+	} {
+		for _, size := range []int{1, 7, 5000} {
+			t.Run(fmt.Sprintf("%s, pages of %d", name, size), func(t *testing.T) {
+				c := &chain{dir: t.TempDir(), writer: "admin-00000000000000aa"}
+				r := New(sink.FileAt(c.dir), sink.FileWitnessAt(c.dir))
+				r.scanLimit = 1
+				c.confirm(t, key, true)
+				c.add(t, records)
+				c.confirm(t, key, true)
+				forge(t, c)
+				forged, number := c.records-records, c.records
+				for token := ""; ; {
+					page, next, err := r.Page(t.Context(), "mine", token, size)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, got := range page {
+						number--
+						if got.Line.Record.Object.ID != fmt.Sprint(number) || got.Confirmed != (number < c.records-forged) {
+							t.Fatalf("record %s is confirmed: %t, want record %d of %d", got.Line.Record.Object.ID, got.Confirmed, number, records)
+						}
+					}
+					if token = next; token == "" {
+						break
+					}
+				}
+				if number != 0 {
+					t.Errorf("%d records are missing", number)
+				}
+			})
+		}
+	}
+}
+
+// TestLaterCheckpointConfirms confirms records between two pages.
+func TestLaterCheckpointConfirms(t *testing.T) {
+	key, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &chain{dir: t.TempDir(), writer: "admin-00000000000000aa"}
+	r := New(sink.FileAt(c.dir), sink.FileWitnessAt(c.dir))
+	c.add(t, 4)
+	for token, want := "", false; ; want = true {
+		page, next, err := r.Page(t.Context(), "mine", token, 2)
+		if err != nil || len(page) != 2 || page[0].Confirmed != want || page[1].Confirmed != want {
+			t.Fatalf("%+v, %v, want 2 records that are confirmed: %t", page, err, want)
+		}
+		if token = next; token == "" {
+			break
+		}
+		c.add(t, 1)
+		c.confirm(t, key, true)
 	}
 }

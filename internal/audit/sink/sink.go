@@ -46,4 +46,6 @@ type Witness interface {
 type WitnessReader interface {
 	// Checkpoints returns the latest checkpoint of each writer, with its newline.
 	Checkpoints(ctx context.Context) (map[string][]byte, error)
+	// Checkpoint returns the latest checkpoint of a writer, with its newline; nil if the Witness has none.
+	Checkpoint(ctx context.Context, writer string) ([]byte, error)
 }

@@ -2,7 +2,9 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +48,18 @@ func (w *FileWitness) Put(_ context.Context, writer string, line []byte) error {
 		return fmt.Errorf("writing to the audit witness: %w", err)
 	}
 	return nil
+}
+
+// Checkpoint implements WitnessReader.
+func (w *FileWitness) Checkpoint(_ context.Context, writer string) ([]byte, error) {
+	line, err := os.ReadFile(filepath.Join(w.dir, writer+checkpointSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Stat(w.dir) // a missing folder is storage that is not mounted
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit witness: %w", err)
+	}
+	return line, nil
 }
 
 // Checkpoints implements WitnessReader.

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 )
 
@@ -76,27 +75,23 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// History returns a reader of the sink.
-func (o *Options) History() (*history.Reader, error) {
-	log, err := blobsink.Open(o.SinkDir, o.SinkURL)
+// Storage returns the sink and the witness. It does not create their folders: a missing folder is storage that is not mounted, and counts as away.
+func (o *Options) Storage() (blobsink.Storage, blobsink.Witnesses, error) {
+	records, err := blobsink.Open(o.SinkDir, o.SinkURL)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return history.New(log), nil
+	checkpoints, err := blobsink.OpenWitness(o.WitnessDir, o.WitnessURL)
+	return records, checkpoints, err
 }
 
-// Recorder returns the Recorder of a service. It does not create the folders of the sink and the witness: a missing folder is storage
-// that is not mounted, and counts as away.
+// Recorder returns the Recorder of a service.
 func (o *Options) Recorder(ctx context.Context, service string, log *slog.Logger, metrics prometheus.Registerer) (*Recorder, error) {
 	key, err := audit.LoadKey(o.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--audit-signing-key-file: %w", err)
 	}
-	records, err := blobsink.Open(o.SinkDir, o.SinkURL)
-	if err != nil {
-		return nil, err
-	}
-	checkpoints, err := blobsink.OpenWitness(o.WitnessDir, o.WitnessURL)
+	records, checkpoints, err := o.Storage()
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,9 @@ func (a *Trail) SinkAway(away bool) { a.log.closed.Store(away) }
 // Reader reads the sink.
 func (a *Trail) Reader() sink.Reader { return a.log.File }
 
+// Witness reads the witness.
+func (a *Trail) Witness() sink.WitnessReader { return a.witness }
+
 // Stop stops the writer, after which the sink has all records unless it is away.
 func (a *Trail) Stop() { a.stop() }
 

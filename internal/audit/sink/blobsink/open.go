@@ -27,8 +27,14 @@ func Open(dir, url string) (Storage, error) {
 	return New(config)
 }
 
+// Witnesses is a witness that can be read.
+type Witnesses interface {
+	sink.Witness
+	sink.WitnessReader
+}
+
 // OpenWitness is Open for a witness.
-func OpenWitness(dir, url string) (sink.Witness, error) {
+func OpenWitness(dir, url string) (Witnesses, error) {
 	if url == "" {
 		return sink.FileWitnessAt(dir), nil
 	}

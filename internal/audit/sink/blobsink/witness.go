@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -41,6 +42,18 @@ func (w *Witness) Put(ctx context.Context, writer string, line []byte) error {
 		return fmt.Errorf("writing to the audit witness: %w", err)
 	}
 	return nil
+}
+
+// Checkpoint implements sink.WitnessReader.
+func (w *Witness) Checkpoint(ctx context.Context, writer string) ([]byte, error) {
+	line, err := w.read(ctx, writer+checkpointSuffix)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit witness: %w", err)
+	}
+	return line, nil
 }
 
 // Checkpoints implements sink.WitnessReader.

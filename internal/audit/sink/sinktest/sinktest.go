@@ -92,6 +92,11 @@ func Witness(t *testing.T, witness Checkpoints) {
 			t.Fatal(err)
 		}
 	}
+	for writer, want := range map[string]string{Writer: "second\n", other: ""} {
+		if line, err := witness.Checkpoint(t.Context(), writer); err != nil || string(line) != want {
+			t.Errorf("the checkpoint of %s is %q, %v, want %q", writer, line, err, want)
+		}
+	}
 	lines, err := witness.Checkpoints(t.Context())
 	if err != nil || len(lines) != 1 || string(lines[Writer]) != "second\n" {
 		t.Errorf("the witness has %q, %v", lines, err)

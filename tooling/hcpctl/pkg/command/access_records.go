@@ -47,6 +47,9 @@ With --for-customer, print the records as ARM-shaped JSON that names nobody: cus
 				if a.Properties.ActivityIncomplete != "" {
 					fmt.Fprintf(e.err, "elevation %s: %s\n", a.Name, a.Properties.ActivityIncomplete)
 				}
+				if a.Properties.ActivityUnconfirmed {
+					fmt.Fprintf(e.err, "elevation %s: no checkpoint confirms some of the audit records, which may be forged\n", a.Name)
+				}
 			}
 			return display.Table(e.out, []string{"START", "END", "ENGINEER", "CLASS", "SCOPE", "STATE", "APPROVAL", "TICKET", "REASON", "DONE"}, rows)
 		})
