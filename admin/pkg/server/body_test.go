@@ -2,12 +2,15 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
@@ -60,6 +63,28 @@ func TestBodiesAreStrict(t *testing.T) {
 		answer := ask(handler, "oncall", "", http.MethodPost, "/clusters/"+uid+"/retry", body)
 		if answer.Code != http.StatusBadRequest || !strings.Contains(strings.ToLower(answer.Body.String()), `step`) {
 			t.Errorf("%s: status %d: %s", body, answer.Code, answer.Body)
+		}
+	}
+}
+
+// TestQueriesAreStrict sends queries with a parameter that package url cannot decode, and one that is given twice, to each route. The error names the parameter.
+func TestQueriesAreStrict(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	placeholders := regexp.MustCompile(`\{[^}]*\}`)
+	for _, route := range server.Routes() {
+		path := placeholders.ReplaceAllString(strings.TrimPrefix(route.Path, adminv1.Root), uid)
+		queries := map[string]string{"state=%zz": "state", "a=1&state=Active;shard=x": "state", "%zz": "%zz"}
+		for _, parameter := range route.Query {
+			queries[parameter.Name+"=1&"+parameter.Name+"=2"] = parameter.Name
+		}
+		for query, name := range queries {
+			answer := ask(handler, "oncall", "", route.Method, path+"?"+query, "")
+			if answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), fmt.Sprintf(`"target":%q`, name)) {
+				t.Errorf("%s with the query %s: %d %s, want 400 that names %s", route.Name, query, answer.Code, answer.Body, name)
+			}
 		}
 	}
 }

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -73,9 +75,24 @@ func (rq *request) page() (size int, token string, err error) {
 	return size, query.Get("pageToken"), nil
 }
 
-// rejectUnknownParameters returns an error for query parameters that the route does not have.
+// rejectUnknownParameters returns an error for query parameters that the route does not have, that are given twice, or that package url leaves out because
+// they are malformed: a filter without effect would return more than was asked for.
 func (rq *request) rejectUnknownParameters() error {
-	for name := range rq.http.URL.Query() {
+	query := url.Values{}
+	for pair := range strings.SplitSeq(rq.http.URL.RawQuery, "&") {
+		parsed, err := url.ParseQuery(pair)
+		if err != nil {
+			name, _, _ := strings.Cut(pair, "=")
+			return apierror.New(apierror.InvalidParameter, "Invalid value: must be escaped as in the query of a URL.").WithTarget(truncate(name))
+		}
+		for name := range parsed {
+			if query.Has(name) {
+				return apierror.New(apierror.InvalidParameter, "Duplicate value: must be given once.").WithTarget(truncate(name))
+			}
+			query[name] = parsed[name]
+		}
+	}
+	for name := range query {
 		found := false
 		for _, p := range rq.route.Query {
 			found = found || p.Name == name
