@@ -305,6 +305,7 @@ func drills() []drill {
 // withoutDrill has the reason for each alert that has no drill.
 var withoutDrill = map[string]string{
 	"AccessRecordsMissing":             "events are dropped only after the audit has stored nothing for hours",
+	"AuditChainUnconfirmed":            "admin finds it with the second of two checks, which are five minutes apart; AuditSinkConflict has a drill",
 	"AuditQueueFilling":                "the queue of a region of processes is larger than what a drill writes",
 	"ClustersUnwatched":                "monitor has no part that fails without its process",
 	"DeletionLeftoversRemain":          "it must hold for 24 hours, which are 24 minutes in a drill",

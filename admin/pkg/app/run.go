@@ -20,6 +20,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
+	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
@@ -123,6 +124,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
+	ends := verify.NewEnds(auditSink, auditWitness, p.Log, p.Metrics)
 	var gateway *server.Gateway
 	if options.GatewayURL != "" {
 		keys, err := seal.ReadPublic(options.GatewayKeyFile)
@@ -163,6 +165,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	wg.Go(func() { elevations.Run(workers) })
 	wg.Go(func() { api.CheckTickets(workers) })
 	wg.Go(func() { links.Run(workers) })
+	wg.Go(func() { ends.Run(workers) })
 	if changes != nil {
 		wg.Go(func() { changes.Run(workers) })
 	}

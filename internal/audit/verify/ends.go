@@ -1,0 +1,175 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+)
+
+// checkEvery is the pause between two checks of the ends of all chains.
+const checkEvery = 5 * time.Minute
+
+// Ends checks that each chain ends with the checkpoint that the witness has, also the chains of writers that have stopped: nobody else checks those. A writer
+// that was killed before it confirmed its records is found, and so are records and checkpoints that somebody appends who cannot write the witness. Ends has no keys,
+// and does not read the lines before the end: Verify does. It is not safe for concurrent use.
+type Ends struct {
+	log     sink.Reader
+	witness sink.WitnessReader
+	logger  *slog.Logger
+	found   *prometheus.CounterVec
+	// chains are the ends of all logs by writer; nil before the first check.
+	chains map[string]*chainEnd
+}
+
+// chainEnd is what the last check of a chain has read.
+type chainEnd struct {
+	size       int64
+	checkpoint []byte
+	// since is when lines behind the checkpoint were read first; zero if there are none.
+	since time.Time
+	// reported is true after a finding until the chain is confirmed.
+	reported bool
+}
+
+// NewEnds returns Ends. It registers its metric.
+func NewEnds(log sink.Reader, witness sink.WitnessReader, logger *slog.Logger, metrics prometheus.Registerer) *Ends {
+	e := &Ends{log: log, witness: witness, logger: logger, found: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "admin_audit_findings_total", Help: "Findings at the ends of audit chains, by reason: unconfirmed lines behind the checkpoint in the witness, or a log that was cut.",
+	}, []string{"reason"})}
+	metrics.MustRegister(e.found)
+	for _, problem := range []Problem{Unconfirmed, Cut} {
+		e.found.WithLabelValues(string(problem))
+	}
+	return e
+}
+
+// Run checks until ctx ends. It logs and counts each finding once, and logs failures to read.
+func (e *Ends) Run(ctx context.Context) {
+	for {
+		findings, err := e.Check(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			e.logger.WarnContext(ctx, "checking the ends of audit chains failed; retrying", logkey.Error, err)
+		}
+		for _, f := range findings {
+			e.found.WithLabelValues(string(f.Problem)).Inc()
+			e.logger.ErrorContext(ctx, "the end of an audit chain is not confirmed", logkey.Name, f.Writer, logkey.Reason, string(f.Problem), logkey.Error, f.Message)
+		}
+		if backoff.Sleep(ctx, checkEvery) != nil {
+			return
+		}
+	}
+}
+
+// Check returns the findings that the checks before have not returned. An error means that some chains could not be read; the others were checked.
+func (e *Ends) Check(ctx context.Context, now time.Time) ([]Finding, error) {
+	if e.chains == nil {
+		// The witness first: a log exists before its checkpoint.
+		checkpoints, err := e.witness.Checkpoints(ctx)
+		if err != nil {
+			return nil, err
+		}
+		e.chains = map[string]*chainEnd{}
+		for name := range checkpoints {
+			e.chains[name] = &chainEnd{}
+		}
+	}
+	names, err := e.log.Writers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var findings []Finding
+	exists, failures := map[string]bool{}, []error(nil)
+	for _, name := range names {
+		if exists[name] = true; !audit.ValidWriter(name) {
+			continue // Verify reports it
+		}
+		chain := e.chains[name]
+		if chain == nil {
+			chain = &chainEnd{}
+			e.chains[name] = chain
+		}
+		problem, message, err := e.checkEnd(ctx, name, chain, now)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("the audit chain of %s: %w", name, err))
+		}
+		if problem != "" && !chain.reported {
+			chain.reported = true
+			findings = append(findings, Finding{Writer: name, Problem: problem, Message: message})
+		}
+	}
+	for name, chain := range e.chains {
+		if !exists[name] && !chain.reported {
+			chain.reported = true
+			findings = append(findings, Finding{Writer: name, Problem: Cut, Message: "the sink has no log of this writer: the log was deleted"})
+		}
+	}
+	return findings, errors.Join(failures...)
+}
+
+// checkEnd checks the end of one chain. The problem is empty if the chain is confirmed, or if its checkpoint is not due.
+func (e *Ends) checkEnd(ctx context.Context, name string, chain *chainEnd, now time.Time) (problem Problem, message string, err error) {
+	size, err := e.log.Size(ctx, name)
+	if err != nil {
+		return "", "", err
+	}
+	if size == chain.size && chain.since.IsZero() && chain.checkpoint != nil {
+		return "", "", nil
+	}
+	if size < chain.size {
+		return Cut, fmt.Sprintf("the log had %d bytes and has %d: the end was cut", chain.size, size), nil
+	}
+	// The witness first: its checkpoint is in what is read later.
+	checkpoint, err := e.witness.Checkpoint(ctx, name)
+	if err != nil {
+		return "", "", err
+	}
+	if size, err = e.log.Size(ctx, name); err != nil {
+		return "", "", err
+	}
+	confirmed, err := e.endsWith(ctx, name, size, checkpoint)
+	if err != nil {
+		return "", "", err
+	}
+	advanced := !bytes.Equal(checkpoint, chain.checkpoint)
+	chain.size, chain.checkpoint = size, checkpoint
+	switch {
+	case confirmed:
+		chain.since, chain.reported = time.Time{}, false
+	case advanced || chain.since.IsZero():
+		chain.since = now
+	case now.Sub(chain.since) > writer.MaxUnconfirmed:
+		return Unconfirmed, fmt.Sprintf("the log has lines behind the checkpoint in the witness since %s, and their checkpoint was due within %v: "+
+			"the writer was killed, cannot write or cannot export, and confirms them later, or they were forged", chain.since.UTC().Format(time.RFC3339), writer.MaxUnconfirmed), nil
+	}
+	return "", "", nil
+}
+
+// endsWith reports whether a log of a size ends with a line.
+func (e *Ends) endsWith(ctx context.Context, name string, size int64, line []byte) (matches bool, err error) {
+	begin := max(size-int64(len(line))-1, 0) // the newline before the line, unless it is the first one
+	if len(line) == 0 || size < int64(len(line)) {
+		return false, nil
+	}
+	content, err := e.log.Open(ctx, name, begin)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	end := make([]byte, size-begin)
+	if _, err := io.ReadFull(content, end); err != nil {
+		return false, fmt.Errorf("reading the audit sink: %w", err)
+	}
+	return bytes.HasSuffix(append([]byte("\n"), end...), append([]byte("\n"), line...)), nil
+}
