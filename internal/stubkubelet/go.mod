@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/hcpmesh/hcpmesh/internal v0.0.0-00010101000000-000000000000
-	golang.org/x/net v0.57.0
 	golang.org/x/term v0.47.0
 	k8s.io/api v0.35.4
 	k8s.io/apimachinery v0.35.4
@@ -66,6 +65,7 @@ require (
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
+	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.41.0 // indirect

@@ -20,14 +20,13 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-
-	"golang.org/x/net/netutil"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -123,7 +122,7 @@ func Listen(options Options) (*Server, error) {
 		ErrorLog:          slog.NewLogLogger(options.Log.Handler(), slog.LevelDebug),
 	}
 	s.running.Go(func() {
-		err := s.http.ServeTLS(trackingListener{netutil.LimitListener(listener, maxConnections)}, "", "")
+		err := s.http.ServeTLS(&trackingListener{Listener: listener}, "", "")
 		if !errors.Is(err, http.ErrServerClosed) {
 			options.Log.Error("serving kubelet requests failed", logkey.Error, err)
 		}
@@ -265,17 +264,27 @@ func (s *Server) end() {
 	s.running.Done()
 }
 
-// trackingListener accepts connections whose end is noticed.
-type trackingListener struct{ net.Listener }
+// trackingListener accepts connections whose end is noticed. It closes new ones at once while maxConnections are open: clients without a certificate must not
+// fill the queue of those that wait.
+type trackingListener struct {
+	net.Listener
+	open atomic.Int64
+}
 
-func (l trackingListener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+func (l *trackingListener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &connection{Conn: accepted}
+		c.ended, c.end = context.WithCancel(context.Background())
+		context.AfterFunc(c.ended, func() { l.open.Add(-1) })
+		if l.open.Add(1) <= maxConnections {
+			return c, nil
+		}
+		_ = c.Close()
 	}
-	c := &connection{Conn: accepted}
-	c.ended, c.end = context.WithCancel(context.Background())
-	return c, nil
 }
 
 // connection is a connection with a context that ends with it. Handlers of upgraded requests need it, because the context of such a request
