@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -148,12 +149,18 @@ func secretToken(t *testing.T, ctx context.Context, file, audience string) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	var clients []struct{ TenantID, ClientID, ClientSecret string }
+	var clients []local.Credentials
 	if err := json.Unmarshal(text, &clients); err != nil || len(clients) == 0 {
 		t.Fatalf("%s: %v", file, err)
 	}
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {clients[0].ClientID}, "client_secret": {clients[0].ClientSecret}, "scope": {audience + "/.default"}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().ARM+"/"+clients[0].TenantID+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
+	return issuedToken(t, ctx, clients[0], audience)
+}
+
+// issuedToken returns a token for an audience of a client with a secret, or "" if the issuer refuses it.
+func issuedToken(t *testing.T, ctx context.Context, client local.Credentials, audience string) string {
+	t.Helper()
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {client.ClientID}, "client_secret": {client.ClientSecret}, "scope": {audience + "/.default"}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().ARM+"/"+client.TenantID+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
