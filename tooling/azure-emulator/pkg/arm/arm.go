@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -359,12 +360,15 @@ func (r *Resource) public() *Resource {
 	return &out
 }
 
-// list responds with all resources of a type in the scope.
+// listPage is the maximum number of resources in a page of a list.
+const listPage = 100
+
+// list responds with a page of the resources of a type in the scope, in order of ID, and with the link to the next page.
 func (c *call) list(k *resourceType) (*response, error) {
 	if err := c.checkGroup(); err != nil {
 		return nil, err
 	}
-	value := []any{}
+	value, last, body := []any{}, "", map[string]any{}
 	all, err := store.All[Resource](c.tx, resources, strings.ToLower(c.path.listScope())+"/")
 	if err != nil {
 		return nil, err
@@ -373,14 +377,25 @@ func (c *call) list(k *resourceType) (*response, error) {
 		if !strings.EqualFold(typeKeyOf(r), k.name) || c.path.recordType != "" && !strings.EqualFold(r.Type, c.path.typ) {
 			continue
 		}
+		if after := c.query.Get("$skiptoken"); after != "" && strings.ToLower(r.ID) <= after {
+			continue
+		}
+		if len(value) == listPage {
+			query := maps.Clone(c.query)
+			query.Set("$skiptoken", last)
+			next := url.URL{Scheme: "https", Host: c.host, Path: c.path.id, RawQuery: query.Encode()}
+			body["nextLink"] = next.String()
+			break
+		}
 		if k.complete != nil {
 			if err := k.complete(c, r); err != nil {
 				return nil, err
 			}
 		}
-		value = append(value, r.public())
+		value, last = append(value, r.public()), strings.ToLower(r.ID)
 	}
-	return &response{status: http.StatusOK, body: map[string]any{"value": value}}, nil
+	body["value"] = value
+	return &response{status: http.StatusOK, body: body}, nil
 }
 
 // put creates or replaces a resource.

@@ -3,8 +3,10 @@ package emulator_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +117,29 @@ func TestResourceGroups(t *testing.T) {
 		_, err = groups.BeginDelete(ctx, "managed", nil)
 		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 	})
+}
+
+func TestListsHavePages(t *testing.T) {
+	azure := start(t, emulator.Options{})
+	groups := groupsClient(t, azure, azure.Tokens)
+	var want []string
+	for i := range 201 {
+		name := fmt.Sprintf("group-%03d", i)
+		created, err := groups.CreateOrUpdate(t.Context(), name, armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil)
+		must(t, created, err)
+		want = append(want, name)
+	}
+	var got []string
+	pages := 0
+	for pager := groups.NewListPager(nil); pager.More(); pages++ {
+		page, err := pager.NextPage(t.Context())
+		for _, g := range must(t, page, err).Value {
+			got = append(got, *g.Name)
+		}
+	}
+	if !slices.Equal(got, want) || pages != 3 {
+		t.Errorf("%d groups in %d pages: %v", len(got), pages, got)
+	}
 }
 
 func TestDNS(t *testing.T) {
