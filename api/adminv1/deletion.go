@@ -49,3 +49,8 @@ type ClusterDeletion struct {
 type LeftoverList struct {
 	Items []Message[*clusterservicev1.DeletionLeftover] `json:"items"`
 }
+
+// AzureOrphanList lists the resources in Azure that belong to no cluster.
+type AzureOrphanList struct {
+	Items []Message[*clusterservicev1.AzureOrphan] `json:"items"`
+}

@@ -93,7 +93,7 @@ func clusterServiceRules() []Rule {
 		"GetCluster", "ListClusters", "ListNodePools", "ListExternalAuths", "ListInventory",
 		"ListBreakGlassCredentials", "ListBreakGlassRevocations")...)
 	rules = append(rules, grpcRules(ClusterService, ClusterServiceAPI, grants(Admin),
-		"ListClusterActions", "ListClusterChanges", "ListWorks", "ListDeletionLeftovers",
+		"ListClusterActions", "ListClusterChanges", "ListWorks", "ListDeletionLeftovers", "ListAzureOrphans",
 		"PlanUpgrade", "GetUpgrade", "ListUpgrades", "GetUpgradePolicy", "ListUpgradePolicies",
 		"ListClusterConcerns", "SummarizeClusterConcerns",
 		"ListProvisionShards", "GetProvisionShard", "PlanDrain", "ExplainPlacement")...)

@@ -30,7 +30,7 @@ func adminReads() []Rule {
 		"GET /admin/v1/deletions", cluster+"/deletion", "GET /admin/v1/deletion-leftovers",
 		upgrade, upgrade+"/{upgrade}", cluster+"/upgrades", cluster+"/upgrade-plan", "GET /admin/v1/upgrade-policies", "GET /admin/v1/upgrade-policies/{policy}",
 		"GET /admin/v1/explanation", "GET /admin/v1/alerts", shard, shard+"/{shard}", shard+"/{shard}/drain-plan", cluster+"/placement",
-		"GET /admin/v1/orphans", "GET /admin/v1/drift", "GET /admin/v1/subscriptions/{subscription}/quota", "GET /admin/v1/egress-links",
+		"GET /admin/v1/orphans", "GET /admin/v1/azure-orphans", "GET /admin/v1/drift", "GET /admin/v1/subscriptions/{subscription}/quota", "GET /admin/v1/egress-links",
 		"GET /admin/v1/me", "GET /admin/v1/access-sessions", "GET /admin/v1/access-sessions/{session}", "GET /admin/v1/recordings", "GET /admin/v1/recordings/{recording}", "GET /admin/v1/elevations", elevation("GET", ""), "GET /admin/v1/operations", "GET /admin/v1/operations/{operation}", "GET /admin/v1/audit")
 }
 

@@ -307,6 +307,8 @@ var withoutDrill = map[string]string{
 	"AccessRecordsMissing":             "events are dropped only after the audit has stored nothing for hours",
 	"AuditChainUnconfirmed":            "admin finds it with the second of two checks, which are five minutes apart; AuditSinkConflict has a drill",
 	"AuditQueueFilling":                "the queue of a region of processes is larger than what a drill writes",
+	"AzureOrphansRemain":               "two searches an hour apart must find a resource",
+	"AzureSearchesOverdue":             "a subscription must not be searched for a day",
 	"ClustersUnwatched":                "monitor has no part that fails without its process",
 	"DeletionLeftoversRemain":          "it must hold for 24 hours, which are 24 minutes in a drill",
 	"DeliveriesParked":                 "Cluster Service renders nothing that is too large for the broker",

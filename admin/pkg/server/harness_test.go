@@ -273,6 +273,10 @@ func (f *fleet) ListDeletionLeftovers(context.Context, *clusterservicev1.ListDel
 	return &clusterservicev1.ListDeletionLeftoversResponse{Leftovers: []*clusterservicev1.DeletionLeftover{{WorkId: "left"}}}, nil
 }
 
+func (f *fleet) ListAzureOrphans(context.Context, *clusterservicev1.ListAzureOrphansRequest) (*clusterservicev1.ListAzureOrphansResponse, error) {
+	return &clusterservicev1.ListAzureOrphansResponse{Orphans: []*clusterservicev1.AzureOrphan{{Uid: "group", Kind: "resource-group"}}}, nil
+}
+
 func (f *fleet) ListClusterConcerns(_ context.Context, r *clusterservicev1.ListClusterConcernsRequest) (*clusterservicev1.ListClusterConcernsResponse, error) {
 	f.mu.Lock()
 	f.concerns = append(f.concerns, proto.CloneOf(r))

@@ -201,6 +201,7 @@ func (s *Server) regionRoutes() []Route {
 		readRoute(adminv1.Root+"/orphans", "orphans.list", "List Maestro bundles that belong to no ManifestWork.", adminv1.OrphanList{}, s.listOrphans),
 		changeRoute(http.MethodDelete, adminv1.Root+"/orphans/{bundle}", adminv1.ActionOrphanDelete, "Delete an orphaned bundle and its objects on the management cluster.",
 			adminv1.BreakGlass, nil, s.deleteOrphan),
+		readRoute(adminv1.Root+"/azure-orphans", "azureOrphans.list", "List resources in Azure that claim to belong to a cluster which does not exist, with the proof of its deletion.", adminv1.AzureOrphanList{}, s.listAzureOrphans),
 		readRoute(adminv1.Root+"/drift", "drift.list", "Compare ARM's documents with the fleet and list the differences without an operation in progress.", adminv1.DriftList{}, s.listDrift),
 		changeRoute(http.MethodPost, adminv1.Root+"/drift/reconcile", adminv1.ActionDriftReconcile, "Compare the region and send lost resources to the fleet again.",
 			adminv1.Operator, nil, s.reconcileDrift),

@@ -12,6 +12,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
@@ -204,6 +205,20 @@ func (s *Server) orphans(ctx context.Context, each func(adminv1.Orphan) error) e
 		}
 		return nil
 	})
+}
+
+func (s *Server) listAzureOrphans(ctx context.Context, _ *request) (any, error) {
+	list := adminv1.AzureOrphanList{Items: adminv1.Messages[*clusterservicev1.AzureOrphan](nil)}
+	err := clusterservice.EachPage(func(token string) (*clusterservicev1.ListAzureOrphansResponse, error) {
+		return s.Fleet.ListAzureOrphans(ctx, &clusterservicev1.ListAzureOrphansRequest{PageSize: listPage, PageToken: token})
+	}, func(page *clusterservicev1.ListAzureOrphansResponse) error {
+		list.Items = append(list.Items, adminv1.Messages(page.GetOrphans())...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 func (s *Server) getShard(ctx context.Context, rq *request) (any, error) {

@@ -3110,6 +3110,112 @@ func (*DeleteOrphanResponse) Descriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
+type ListAzureOrphansRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500; 0 means 100.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAzureOrphansRequest) Reset() {
+	*x = ListAzureOrphansRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAzureOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAzureOrphansRequest) ProtoMessage() {}
+
+func (x *ListAzureOrphansRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAzureOrphansRequest.ProtoReflect.Descriptor instead.
+func (*ListAzureOrphansRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ListAzureOrphansRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAzureOrphansRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListAzureOrphansResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Orphans []*AzureOrphan         `protobuf:"bytes,1,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAzureOrphansResponse) Reset() {
+	*x = ListAzureOrphansResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAzureOrphansResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAzureOrphansResponse) ProtoMessage() {}
+
+func (x *ListAzureOrphansResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAzureOrphansResponse.ProtoReflect.Descriptor instead.
+func (*ListAzureOrphansResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ListAzureOrphansResponse) GetOrphans() []*AzureOrphan {
+	if x != nil {
+		return x.Orphans
+	}
+	return nil
+}
+
+func (x *ListAzureOrphansResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type ListProvisionShardsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether to include deregistered shards.
@@ -3120,7 +3226,7 @@ type ListProvisionShardsRequest struct {
 
 func (x *ListProvisionShardsRequest) Reset() {
 	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[49]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3238,7 @@ func (x *ListProvisionShardsRequest) String() string {
 func (*ListProvisionShardsRequest) ProtoMessage() {}
 
 func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[49]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3251,7 @@ func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListProvisionShardsRequest) GetShowDeregistered() bool {
@@ -3164,7 +3270,7 @@ type ListProvisionShardsResponse struct {
 
 func (x *ListProvisionShardsResponse) Reset() {
 	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[50]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3282,7 @@ func (x *ListProvisionShardsResponse) String() string {
 func (*ListProvisionShardsResponse) ProtoMessage() {}
 
 func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[50]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3295,7 @@ func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
@@ -3223,7 +3329,7 @@ type UpdateProvisionShardRequest struct {
 
 func (x *UpdateProvisionShardRequest) Reset() {
 	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3235,7 +3341,7 @@ func (x *UpdateProvisionShardRequest) String() string {
 func (*UpdateProvisionShardRequest) ProtoMessage() {}
 
 func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3354,7 @@ func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpdateProvisionShardRequest) GetName() string {
@@ -3325,7 +3431,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a.hcpmesh/clusterservice/v1/cluster_change.proto\x1a/hcpmesh/clusterservice/v1/cluster_concern.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a1hcpmesh/clusterservice/v1/openshift_version.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\x8b\x02\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a,hcpmesh/clusterservice/v1/azure_orphan.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a.hcpmesh/clusterservice/v1/cluster_change.proto\x1a/hcpmesh/clusterservice/v1/cluster_concern.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a1hcpmesh/clusterservice/v1/openshift_version.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a'hcpmesh/clusterservice/v1/removal.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\x8b\x02\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -3573,7 +3679,14 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\awork_id\x18\x01 \x01(\tR\x06workId\x12'\n" +
 	"\x0fprovision_shard\x18\x02 \x01(\tR\x0eprovisionShard\x126\n" +
 	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x16\n" +
-	"\x14DeleteOrphanResponse\"I\n" +
+	"\x14DeleteOrphanResponse\"U\n" +
+	"\x17ListAzureOrphansRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x84\x01\n" +
+	"\x18ListAzureOrphansResponse\x12@\n" +
+	"\aorphans\x18\x01 \x03(\v2&.hcpmesh.clusterservice.v1.AzureOrphanR\aorphans\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"I\n" +
 	"\x1aListProvisionShardsRequest\x12+\n" +
 	"\x11show_deregistered\x18\x01 \x01(\bR\x10showDeregistered\"s\n" +
 	"\x1bListProvisionShardsResponse\x12T\n" +
@@ -3591,7 +3704,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0eaccept_no_room\x18\n" +
 	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xf97\n" +
+	"\t_capacity2\xf68\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -3644,7 +3757,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x12ListClusterActions\x124.hcpmesh.clusterservice.v1.ListClusterActionsRequest\x1a5.hcpmesh.clusterservice.v1.ListClusterActionsResponse\x12\x81\x01\n" +
 	"\x12ListClusterChanges\x124.hcpmesh.clusterservice.v1.ListClusterChangesRequest\x1a5.hcpmesh.clusterservice.v1.ListClusterChangesResponse\x12f\n" +
 	"\tListWorks\x12+.hcpmesh.clusterservice.v1.ListWorksRequest\x1a,.hcpmesh.clusterservice.v1.ListWorksResponse\x12o\n" +
-	"\fDeleteOrphan\x12..hcpmesh.clusterservice.v1.DeleteOrphanRequest\x1a/.hcpmesh.clusterservice.v1.DeleteOrphanResponse\x12\x84\x01\n" +
+	"\fDeleteOrphan\x12..hcpmesh.clusterservice.v1.DeleteOrphanRequest\x1a/.hcpmesh.clusterservice.v1.DeleteOrphanResponse\x12{\n" +
+	"\x10ListAzureOrphans\x122.hcpmesh.clusterservice.v1.ListAzureOrphansRequest\x1a3.hcpmesh.clusterservice.v1.ListAzureOrphansResponse\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
 	"\x11GetProvisionShard\x123.hcpmesh.clusterservice.v1.GetProvisionShardRequest\x1a/.hcpmesh.clusterservice.v1.ProvisionShardReport\x12}\n" +
 	"\x16RegisterProvisionShard\x128.hcpmesh.clusterservice.v1.RegisterProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12y\n" +
@@ -3668,7 +3782,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
 	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
@@ -3719,243 +3833,249 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ListWorksResponse)(nil),                  // 46: hcpmesh.clusterservice.v1.ListWorksResponse
 	(*DeleteOrphanRequest)(nil),                // 47: hcpmesh.clusterservice.v1.DeleteOrphanRequest
 	(*DeleteOrphanResponse)(nil),               // 48: hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	(*ListProvisionShardsRequest)(nil),         // 49: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil),        // 50: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*UpdateProvisionShardRequest)(nil),        // 51: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*ClusterSpec)(nil),                        // 52: hcpmesh.clusterservice.v1.ClusterSpec
-	(*ClusterRecovery)(nil),                    // 53: hcpmesh.clusterservice.v1.ClusterRecovery
-	(ClusterPhase)(0),                          // 54: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 55: hcpmesh.clusterservice.v1.Cluster
-	(*timestamppb.Timestamp)(nil),              // 56: google.protobuf.Timestamp
-	(*ClusterConcern)(nil),                     // 57: hcpmesh.clusterservice.v1.ClusterConcern
-	(*ClusterConcernGroup)(nil),                // 58: hcpmesh.clusterservice.v1.ClusterConcernGroup
-	(*NodePoolSpec)(nil),                       // 59: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 60: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 61: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 62: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 63: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 64: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 65: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 66: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 67: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 68: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 69: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 70: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*Actor)(nil),                              // 71: hcpmesh.clusterservice.v1.Actor
-	(*DeletionLeftover)(nil),                   // 72: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*Upgrade)(nil),                            // 73: hcpmesh.clusterservice.v1.Upgrade
-	(*ClusterAction)(nil),                      // 74: hcpmesh.clusterservice.v1.ClusterAction
-	(*ClusterChange)(nil),                      // 75: hcpmesh.clusterservice.v1.ClusterChange
-	(*Work)(nil),                               // 76: hcpmesh.clusterservice.v1.Work
-	(*ProvisionShard)(nil),                     // 77: hcpmesh.clusterservice.v1.ProvisionShard
-	(*Names)(nil),                              // 78: hcpmesh.clusterservice.v1.Names
-	(*Labels)(nil),                             // 79: hcpmesh.clusterservice.v1.Labels
-	(*GetClusterRecoveryRequest)(nil),          // 80: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	(*ListInventoryRequest)(nil),               // 81: hcpmesh.clusterservice.v1.ListInventoryRequest
-	(*PlanUpgradeRequest)(nil),                 // 82: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 83: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 84: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 85: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 86: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 87: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 88: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 89: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 90: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 91: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 92: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 93: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*ForceClusterStepRequest)(nil),            // 94: hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	(*AcceptControlPlaneRequest)(nil),          // 95: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	(*GetProvisionShardRequest)(nil),           // 96: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),      // 97: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),         // 98: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                   // 99: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil),    // 100: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	(*ExplainPlacementRequest)(nil),            // 101: hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	(*SetPlacementPolicyRequest)(nil),          // 102: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*ListOpenShiftVersionsRequest)(nil),       // 103: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	(*ListInventoryResponse)(nil),              // 104: hcpmesh.clusterservice.v1.ListInventoryResponse
-	(*DeletionStep)(nil),                       // 105: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 106: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 107: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 108: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 109: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 110: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*ProvisionShardReport)(nil),               // 111: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*DrainPlan)(nil),                          // 112: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 113: hcpmesh.clusterservice.v1.PlacementExplanation
-	(*ListOpenShiftVersionsResponse)(nil),      // 114: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	(*ListAzureOrphansRequest)(nil),            // 49: hcpmesh.clusterservice.v1.ListAzureOrphansRequest
+	(*ListAzureOrphansResponse)(nil),           // 50: hcpmesh.clusterservice.v1.ListAzureOrphansResponse
+	(*ListProvisionShardsRequest)(nil),         // 51: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*ListProvisionShardsResponse)(nil),        // 52: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*UpdateProvisionShardRequest)(nil),        // 53: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*ClusterSpec)(nil),                        // 54: hcpmesh.clusterservice.v1.ClusterSpec
+	(*ClusterRecovery)(nil),                    // 55: hcpmesh.clusterservice.v1.ClusterRecovery
+	(ClusterPhase)(0),                          // 56: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 57: hcpmesh.clusterservice.v1.Cluster
+	(*timestamppb.Timestamp)(nil),              // 58: google.protobuf.Timestamp
+	(*ClusterConcern)(nil),                     // 59: hcpmesh.clusterservice.v1.ClusterConcern
+	(*ClusterConcernGroup)(nil),                // 60: hcpmesh.clusterservice.v1.ClusterConcernGroup
+	(*NodePoolSpec)(nil),                       // 61: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 62: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 63: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 64: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 65: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 66: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 67: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 68: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 69: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 70: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 71: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 72: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*Actor)(nil),                              // 73: hcpmesh.clusterservice.v1.Actor
+	(*DeletionLeftover)(nil),                   // 74: hcpmesh.clusterservice.v1.DeletionLeftover
+	(*Upgrade)(nil),                            // 75: hcpmesh.clusterservice.v1.Upgrade
+	(*ClusterAction)(nil),                      // 76: hcpmesh.clusterservice.v1.ClusterAction
+	(*ClusterChange)(nil),                      // 77: hcpmesh.clusterservice.v1.ClusterChange
+	(*Work)(nil),                               // 78: hcpmesh.clusterservice.v1.Work
+	(*AzureOrphan)(nil),                        // 79: hcpmesh.clusterservice.v1.AzureOrphan
+	(*ProvisionShard)(nil),                     // 80: hcpmesh.clusterservice.v1.ProvisionShard
+	(*Names)(nil),                              // 81: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                             // 82: hcpmesh.clusterservice.v1.Labels
+	(*GetClusterRecoveryRequest)(nil),          // 83: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	(*ListInventoryRequest)(nil),               // 84: hcpmesh.clusterservice.v1.ListInventoryRequest
+	(*PlanUpgradeRequest)(nil),                 // 85: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 86: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 87: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 88: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 89: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 90: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 91: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 92: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 93: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 94: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 95: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 96: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*ForceClusterStepRequest)(nil),            // 97: hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	(*AcceptControlPlaneRequest)(nil),          // 98: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	(*GetProvisionShardRequest)(nil),           // 99: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 100: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 101: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 102: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 103: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 104: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 105: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*ListOpenShiftVersionsRequest)(nil),       // 106: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	(*ListInventoryResponse)(nil),              // 107: hcpmesh.clusterservice.v1.ListInventoryResponse
+	(*DeletionStep)(nil),                       // 108: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 109: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 110: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 111: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 112: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 113: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 114: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 115: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 116: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ListOpenShiftVersionsResponse)(nil),      // 117: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	52,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	53,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
-	54,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	55,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	56,  // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest.since_before:type_name -> google.protobuf.Timestamp
-	57,  // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse.concerns:type_name -> hcpmesh.clusterservice.v1.ClusterConcern
-	58,  // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse.groups:type_name -> hcpmesh.clusterservice.v1.ClusterConcernGroup
-	59,  // 7: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	60,  // 8: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	61,  // 9: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	62,  // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	63,  // 11: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	64,  // 12: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	65,  // 13: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	66,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	67,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	68,  // 16: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	69,  // 17: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	70,  // 18: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	71,  // 19: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	71,  // 20: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	71,  // 21: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	72,  // 22: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
-	55,  // 23: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	61,  // 24: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	54,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	55,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
+	56,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	57,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	58,  // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest.since_before:type_name -> google.protobuf.Timestamp
+	59,  // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse.concerns:type_name -> hcpmesh.clusterservice.v1.ClusterConcern
+	60,  // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse.groups:type_name -> hcpmesh.clusterservice.v1.ClusterConcernGroup
+	61,  // 7: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	62,  // 8: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	63,  // 9: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	64,  // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	65,  // 11: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	66,  // 12: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	67,  // 13: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	68,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	69,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	70,  // 16: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	71,  // 17: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	72,  // 18: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	73,  // 19: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	73,  // 20: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	73,  // 21: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	74,  // 22: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
+	57,  // 23: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	63,  // 24: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
 	36,  // 25: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	64,  // 26: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	67,  // 27: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	70,  // 28: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	73,  // 29: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	56,  // 30: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
-	71,  // 31: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	71,  // 32: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	71,  // 33: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	71,  // 34: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	74,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
-	75,  // 36: hcpmesh.clusterservice.v1.ListClusterChangesResponse.changes:type_name -> hcpmesh.clusterservice.v1.ClusterChange
-	76,  // 37: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	71,  // 38: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	77,  // 39: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	78,  // 40: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
-	78,  // 41: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
-	79,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
-	71,  // 43: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	0,   // 44: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,   // 45: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,   // 46: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,   // 47: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
-	6,   // 48: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
-	8,   // 49: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	80,  // 50: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	81,  // 51: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
-	9,   // 52: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	10,  // 53: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	11,  // 54: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	13,  // 55: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	14,  // 56: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	15,  // 57: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	16,  // 58: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	18,  // 59: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	19,  // 60: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	20,  // 61: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	21,  // 62: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	23,  // 63: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	24,  // 64: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
-	25,  // 65: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	26,  // 66: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	28,  // 67: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	30,  // 68: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	31,  // 69: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	32,  // 70: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	82,  // 71: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	83,  // 72: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	84,  // 73: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	85,  // 74: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	86,  // 75: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	87,  // 76: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	88,  // 77: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	89,  // 78: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	90,  // 79: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	91,  // 80: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	92,  // 81: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	93,  // 82: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	34,  // 83: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	37,  // 84: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	38,  // 85: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	39,  // 86: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
-	40,  // 87: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	94,  // 88: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	95,  // 89: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	41,  // 90: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
-	43,  // 91: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:input_type -> hcpmesh.clusterservice.v1.ListClusterChangesRequest
-	45,  // 92: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	47,  // 93: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	49,  // 94: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	96,  // 95: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	97,  // 96: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	51,  // 97: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	98,  // 98: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	99,  // 99: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
-	100, // 100: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	101, // 101: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	102, // 102: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	103, // 103: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	55,  // 104: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	55,  // 105: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,   // 106: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	5,   // 107: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
-	7,   // 108: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
-	55,  // 109: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	53,  // 110: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
-	104, // 111: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
-	61,  // 112: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	61,  // 113: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	12,  // 114: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	61,  // 115: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	64,  // 116: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	64,  // 117: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	17,  // 118: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	64,  // 119: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	67,  // 120: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	67,  // 121: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	22,  // 122: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	70,  // 123: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	67,  // 124: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	70,  // 125: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	27,  // 126: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	29,  // 127: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	105, // 128: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	105, // 129: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	33,  // 130: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	106, // 131: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	73,  // 132: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	73,  // 133: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	107, // 134: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	73,  // 135: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	73,  // 136: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	73,  // 137: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	73,  // 138: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	108, // 139: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	108, // 140: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	109, // 141: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	110, // 142: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	35,  // 143: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	74,  // 144: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	74,  // 145: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	74,  // 146: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	74,  // 147: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	74,  // 148: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	74,  // 149: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	42,  // 150: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	44,  // 151: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:output_type -> hcpmesh.clusterservice.v1.ListClusterChangesResponse
-	46,  // 152: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	48,  // 153: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	50,  // 154: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	111, // 155: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	77,  // 156: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	77,  // 157: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	112, // 158: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	112, // 159: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	77,  // 160: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	113, // 161: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	113, // 162: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	114, // 163: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
-	104, // [104:164] is the sub-list for method output_type
-	44,  // [44:104] is the sub-list for method input_type
-	44,  // [44:44] is the sub-list for extension type_name
-	44,  // [44:44] is the sub-list for extension extendee
-	0,   // [0:44] is the sub-list for field type_name
+	66,  // 26: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	69,  // 27: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	72,  // 28: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	75,  // 29: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	58,  // 30: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
+	73,  // 31: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	73,  // 32: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	73,  // 33: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	73,  // 34: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	76,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
+	77,  // 36: hcpmesh.clusterservice.v1.ListClusterChangesResponse.changes:type_name -> hcpmesh.clusterservice.v1.ClusterChange
+	78,  // 37: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
+	73,  // 38: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	79,  // 39: hcpmesh.clusterservice.v1.ListAzureOrphansResponse.orphans:type_name -> hcpmesh.clusterservice.v1.AzureOrphan
+	80,  // 40: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	81,  // 41: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
+	81,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
+	82,  // 43: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
+	73,  // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	0,   // 45: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,   // 46: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,   // 47: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,   // 48: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
+	6,   // 49: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
+	8,   // 50: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	83,  // 51: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	84,  // 52: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
+	9,   // 53: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	10,  // 54: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	11,  // 55: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	13,  // 56: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	14,  // 57: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	15,  // 58: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	16,  // 59: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	18,  // 60: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	19,  // 61: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	20,  // 62: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	21,  // 63: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	23,  // 64: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	24,  // 65: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
+	25,  // 66: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	26,  // 67: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	28,  // 68: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	30,  // 69: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	31,  // 70: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	32,  // 71: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	85,  // 72: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	86,  // 73: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	87,  // 74: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	88,  // 75: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	89,  // 76: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	90,  // 77: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	91,  // 78: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	92,  // 79: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	93,  // 80: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	94,  // 81: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	95,  // 82: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	96,  // 83: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	34,  // 84: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	37,  // 85: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	38,  // 86: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	39,  // 87: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
+	40,  // 88: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	97,  // 89: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	98,  // 90: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	41,  // 91: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	43,  // 92: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:input_type -> hcpmesh.clusterservice.v1.ListClusterChangesRequest
+	45,  // 93: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	47,  // 94: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	49,  // 95: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:input_type -> hcpmesh.clusterservice.v1.ListAzureOrphansRequest
+	51,  // 96: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	99,  // 97: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	100, // 98: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	53,  // 99: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	101, // 100: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	102, // 101: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	103, // 102: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	104, // 103: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	105, // 104: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	106, // 105: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	57,  // 106: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	57,  // 107: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,   // 108: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	5,   // 109: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
+	7,   // 110: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
+	57,  // 111: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	55,  // 112: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
+	107, // 113: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
+	63,  // 114: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	63,  // 115: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	12,  // 116: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	63,  // 117: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	66,  // 118: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	66,  // 119: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	17,  // 120: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	66,  // 121: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	69,  // 122: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	69,  // 123: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	22,  // 124: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	72,  // 125: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	69,  // 126: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	72,  // 127: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	27,  // 128: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	29,  // 129: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	108, // 130: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	108, // 131: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	33,  // 132: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	109, // 133: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	75,  // 134: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 135: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	110, // 136: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	75,  // 137: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 138: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 139: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 140: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	111, // 141: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	111, // 142: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	112, // 143: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	113, // 144: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	35,  // 145: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	76,  // 146: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 147: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 148: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 149: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 150: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 151: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	42,  // 152: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	44,  // 153: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:output_type -> hcpmesh.clusterservice.v1.ListClusterChangesResponse
+	46,  // 154: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	48,  // 155: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	50,  // 156: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:output_type -> hcpmesh.clusterservice.v1.ListAzureOrphansResponse
+	52,  // 157: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	114, // 158: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	80,  // 159: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	80,  // 160: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	115, // 161: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	115, // 162: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	80,  // 163: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	116, // 164: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	116, // 165: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	117, // 166: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	106, // [106:167] is the sub-list for method output_type
+	45,  // [45:106] is the sub-list for method input_type
+	45,  // [45:45] is the sub-list for extension type_name
+	45,  // [45:45] is the sub-list for extension extendee
+	0,   // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -3964,6 +4084,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_actor_proto_init()
+	file_hcpmesh_clusterservice_v1_azure_orphan_proto_init()
 	file_hcpmesh_clusterservice_v1_break_glass_proto_init()
 	file_hcpmesh_clusterservice_v1_cluster_proto_init()
 	file_hcpmesh_clusterservice_v1_deletion_proto_init()
@@ -3988,14 +4109,14 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_BreakGlassRevocation)(nil),
 		(*WatchResponse_Upgrade)(nil),
 	}
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51].OneofWrappers = []any{}
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

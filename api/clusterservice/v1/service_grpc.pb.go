@@ -69,6 +69,7 @@ const (
 	ClusterService_ListClusterChanges_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/ListClusterChanges"
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
+	ClusterService_ListAzureOrphans_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ListAzureOrphans"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
 	ClusterService_GetProvisionShard_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/GetProvisionShard"
 	ClusterService_RegisterProvisionShard_FullMethodName      = "/hcpmesh.clusterservice.v1.ClusterService/RegisterProvisionShard"
@@ -261,6 +262,9 @@ type ClusterServiceClient interface {
 	// Requests the deletion of a Maestro bundle that is not a work, for example one that a lost database left behind. The
 	// request may be repeated. FAILED_PRECONDITION: WORK_IN_USE (the bundle is a work or a leftover of a forced deletion).
 	DeleteOrphan(ctx context.Context, in *DeleteOrphanRequest, opts ...grpc.CallOption) (*DeleteOrphanResponse, error)
+	// Returns a page of the resources in Azure that belong to no cluster, in order of UID. Cluster Service searches each subscription about
+	// every 6 hours. It returns a resource if two searches at least an hour apart found it.
+	ListAzureOrphans(ctx context.Context, in *ListAzureOrphansRequest, opts ...grpc.CallOption) (*ListAzureOrphansResponse, error)
 	// Returns the shards in order of name.
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
 	// Returns a shard with its history and the use of its capacity.
@@ -808,6 +812,16 @@ func (c *clusterServiceClient) DeleteOrphan(ctx context.Context, in *DeleteOrpha
 	return out, nil
 }
 
+func (c *clusterServiceClient) ListAzureOrphans(ctx context.Context, in *ListAzureOrphansRequest, opts ...grpc.CallOption) (*ListAzureOrphansResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAzureOrphansResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListAzureOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListProvisionShardsResponse)
@@ -1088,6 +1102,9 @@ type ClusterServiceServer interface {
 	// Requests the deletion of a Maestro bundle that is not a work, for example one that a lost database left behind. The
 	// request may be repeated. FAILED_PRECONDITION: WORK_IN_USE (the bundle is a work or a leftover of a forced deletion).
 	DeleteOrphan(context.Context, *DeleteOrphanRequest) (*DeleteOrphanResponse, error)
+	// Returns a page of the resources in Azure that belong to no cluster, in order of UID. Cluster Service searches each subscription about
+	// every 6 hours. It returns a resource if two searches at least an hour apart found it.
+	ListAzureOrphans(context.Context, *ListAzureOrphansRequest) (*ListAzureOrphansResponse, error)
 	// Returns the shards in order of name.
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
 	// Returns a shard with its history and the use of its capacity.
@@ -1275,6 +1292,9 @@ func (UnimplementedClusterServiceServer) ListWorks(context.Context, *ListWorksRe
 }
 func (UnimplementedClusterServiceServer) DeleteOrphan(context.Context, *DeleteOrphanRequest) (*DeleteOrphanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteOrphan not implemented")
+}
+func (UnimplementedClusterServiceServer) ListAzureOrphans(context.Context, *ListAzureOrphansRequest) (*ListAzureOrphansResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAzureOrphans not implemented")
 }
 func (UnimplementedClusterServiceServer) ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProvisionShards not implemented")
@@ -2220,6 +2240,24 @@ func _ClusterService_DeleteOrphan_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ListAzureOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAzureOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListAzureOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListAzureOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListAzureOrphans(ctx, req.(*ListAzureOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListProvisionShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListProvisionShardsRequest)
 	if err := dec(in); err != nil {
@@ -2602,6 +2640,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteOrphan",
 			Handler:    _ClusterService_DeleteOrphan_Handler,
+		},
+		{
+			MethodName: "ListAzureOrphans",
+			Handler:    _ClusterService_ListAzureOrphans_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",

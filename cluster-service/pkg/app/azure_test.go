@@ -77,7 +77,7 @@ func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 	settings := config.AzureResources{ResourceManager: r.azure.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: r.azure.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
 		Documents: config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"}}
-	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Open: renderer.Open, Now: r.clock.now}
+	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Location: "westus3", Open: renderer.Open, Now: r.clock.now}
 }
 
 // azureRequest returns a cluster with identities for all operators.

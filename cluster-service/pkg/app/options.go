@@ -254,13 +254,13 @@ func (o *Options) read() (*inputs, error) {
 		Environment: o.Environment, Developer: o.Developer, Config: settings.Config, PullSecret: settings.PullSecret, ShardKeys: settings.ShardKeys, Open: in.keeper.Open,
 	}
 	if settings.Config.AzureResources != nil {
-		return in, in.connectAzure(*settings.Config.AzureResources)
+		return in, in.connectAzure(*settings.Config.AzureResources, o.Region)
 	}
 	return in, nil
 }
 
-// connectAzure enables Azure resources for clusters.
-func (in *inputs) connectAzure(settings config.AzureResources) error {
+// connectAzure enables Azure resources for the clusters of an Azure region.
+func (in *inputs) connectAzure(settings config.AzureResources, region string) error {
 	clients, err := azure.Connect(settings)
 	if err != nil {
 		return err
@@ -270,6 +270,6 @@ func (in *inputs) connectAzure(settings config.AzureResources) error {
 			in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
 		}
 	}
-	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Open: in.keeper.Open, Now: time.Now}
+	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Location: region, Open: in.keeper.Open, Now: time.Now}
 	return nil
 }

@@ -67,6 +67,8 @@ type SystemOptions struct {
 	Place, Upgrade time.Duration
 	// CheckDeletions is the maximum interval between checks of deletions; 0 means the default.
 	CheckDeletions time.Duration
+	// SearchAzure is the interval at which the database is read for due searches for orphans in Azure; 0 means the default.
+	SearchAzure time.Duration
 }
 
 // System is Cluster Service without its listener.
@@ -85,8 +87,9 @@ type System struct {
 	renewer   *pass.Renewer
 	resealer  *pass.Resealer
 	deletions *pass.DeletionMonitor
-	// azure is nil in a region without Azure.
+	// azure and orphans are nil in a region without Azure.
 	azure    *azure.Worker
+	orphans  *azure.OrphanSearcher
 	keys     *signingkey.Pool
 	releases *updategraph.Source
 	upgrader *pass.Upgrader
@@ -121,6 +124,7 @@ func NewSystem(o SystemOptions) *System {
 		Metrics: o.Metrics, Interval: o.CheckDeletions, Log: o.Log})
 	if o.Azure != nil {
 		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics, Log: o.Log})
+		s.orphans = azure.NewOrphanSearcher(azure.OrphanSearcherOptions{Store: o.Store, Steps: o.Azure, Interval: o.SearchAzure, Metrics: o.Metrics, Log: o.Log})
 	}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
 		DeleteBundle: o.Maestro.Delete, Log: o.Log})
@@ -171,6 +175,7 @@ func (s *System) Run(ctx context.Context) error {
 	}
 	if s.azure != nil {
 		group.Go(func() { s.azure.Run(ctx) })
+		group.Go(func() { s.orphans.Run(ctx) })
 	}
 	group.Go(func() {
 		if err := s.keys.Run(ctx); err != nil {

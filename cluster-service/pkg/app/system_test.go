@@ -236,7 +236,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	options := app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: signingkey.NewPool(2, oneSigningKey), Publishers: 4, Renewals: 2, ResealAgain: 100 * time.Millisecond, Metrics: r.registry, Log: r.log, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, CheckDeletions: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps}
+		SigningKeys: signingkey.NewPool(2, oneSigningKey), Publishers: 4, Renewals: 2, ResealAgain: 100 * time.Millisecond, Metrics: r.registry, Log: r.log, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, CheckDeletions: 100 * time.Millisecond, SearchAzure: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps}
 	if r.records != nil {
 		options.Records = r.records
 	}

@@ -4,7 +4,8 @@
 //
 // Steps attempts one step at a time and has no state. Every step reads first, does what is missing, and can be attempted
 // again at any point. It deletes only resources that it can identify as the cluster's own. Worker attempts the steps that are
-// due according to the database and stores their outcomes. The state machine is in package fleet.
+// due according to the database and stores their outcomes. The state machine is in package fleet. OrphanSearcher finds resources of
+// clusters that do not exist any more.
 package azure
 
 import (
@@ -33,10 +34,11 @@ type Clients interface {
 	Documents() (Documents, error)
 }
 
-// ResourceGroups has the methods of armresources.ResourceGroupsClient that the steps use.
+// ResourceGroups has the methods of armresources.ResourceGroupsClient that the steps and the searches for orphans use.
 type ResourceGroups interface {
 	Get(ctx context.Context, group string, o *armresources.ResourceGroupsClientGetOptions) (armresources.ResourceGroupsClientGetResponse, error)
 	CreateOrUpdate(ctx context.Context, group string, wanted armresources.ResourceGroup, o *armresources.ResourceGroupsClientCreateOrUpdateOptions) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error)
+	NewListPager(o *armresources.ResourceGroupsClientListOptions) *runtime.Pager[armresources.ResourceGroupsClientListResponse]
 	BeginDelete(ctx context.Context, group string, o *armresources.ResourceGroupsClientBeginDeleteOptions) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error)
 }
 

@@ -25,6 +25,8 @@ type Steps struct {
 	Clients Clients
 	Region  fleet.Region
 	Config  config.AzureResources
+	// Location is the Azure region of the clusters.
+	Location string
 	// Open decrypts the sealed signing key of a cluster.
 	Open func(owner string, sealed []byte) ([]byte, error)
 	// Now returns the time that decides whether a certificate must be renewed.

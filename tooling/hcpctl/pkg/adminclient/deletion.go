@@ -38,6 +38,15 @@ func (c *Client) Leftovers(ctx context.Context, cluster string, gone bool) ([]*c
 	return adminv1.Contents(list.Items), nil
 }
 
+// AzureOrphans returns the resources in Azure that belong to no cluster.
+func (c *Client) AzureOrphans(ctx context.Context) ([]*csv1.AzureOrphan, error) {
+	list, err := get[adminv1.AzureOrphanList](ctx, c, "/azure-orphans", nil)
+	if err != nil {
+		return nil, err
+	}
+	return adminv1.Contents(list.Items), nil
+}
+
 // RetryDeletion retries the pending deletion steps of a cluster.
 func (c *Client) RetryDeletion(ctx context.Context, cluster string) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "deletion/retry", nil)

@@ -55,6 +55,22 @@ func withDeletion(t *testing.T) *sres {
 // ages matches the ages of steps, which change while the test runs.
 var ages = regexp.MustCompile(`40m\d+s`)
 
+func TestAzureOrphans(t *testing.T) {
+	a := withDeletion(t)
+	seen := timestamppb.New(time.Now().Add(-40 * time.Minute))
+	a.shown["/azure-orphans"] = adminv1.AzureOrphanList{Items: adminv1.Messages([]*csv1.AzureOrphan{
+		{Uid: "group-1", Kind: "resource-group", AzureId: "/subscriptions/s/resourceGroups/managed", Evidence: "managedBy is the resource ID of a cluster.", FirstTime: seen, LastTime: seen},
+		{Uid: "group-2", Kind: "resource-group", AzureId: "/subscriptions/s/resourceGroups/other", Evidence: "managedBy is the resource ID of a cluster.", Proof: "Cluster c was deleted.", FirstTime: seen, LastTime: seen}})}
+	out, err := a.hcpctl(t, "azure-orphan", "list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "azure-orphans.txt", ages.ReplaceAllString(out, "40m0s"))
+	if out, err := a.hcpctl(t, "azure-orphan", "list", "-o", "json"); err != nil || !strings.Contains(out, `"proof": "Cluster c was deleted."`) {
+		t.Errorf("as JSON: %v, %s", err, out)
+	}
+}
+
 func TestDeletion(t *testing.T) {
 	a := withDeletion(t)
 	run := func(args ...string) (string, error) {

@@ -76,7 +76,7 @@ func (e *environment) root() *cobra.Command {
 	root.SetErr(e.err)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "state `folder` of the local region (default .region in the checkout, or $HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
-		e.login(), e.logout(), e.whoami(), e.access(), e.managementCluster(), e.serviceCluster(), e.operation(), e.audit(), e.alert(), e.work(), e.orphan(), e.drift(), e.quota(), e.egress(), e.breakGlass(), e.keys())
+		e.login(), e.logout(), e.whoami(), e.access(), e.managementCluster(), e.serviceCluster(), e.operation(), e.audit(), e.alert(), e.work(), e.orphan(), e.azureOrphan(), e.drift(), e.quota(), e.egress(), e.breakGlass(), e.keys())
 	root.AddCommand(deployments())
 	root.AddGroup(&cobra.Group{ID: forSREs, Title: "Operations (SRE, through admin):"}, &cobra.Group{ID: forCustomers, Title: "Clusters (customer, through Azure Resource Manager):"},
 		&cobra.Group{ID: forRegions, Title: "Local Region:"},

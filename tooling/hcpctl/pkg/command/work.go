@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,6 +81,33 @@ func (e *environment) orphanList() *cobra.Command {
 				return display.Table(e.out, []string{"ID", "SHARD", "CLUSTER ID", "UPDATED", "OBJECTS"}, rows)
 			})
 		})
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) azureOrphan() *cobra.Command {
+	return group("azure-orphan", "List resources in Azure that belong to no cluster", e.azureOrphanList())
+}
+
+func (e *environment) azureOrphanList() *cobra.Command {
+	c := e.readCommand(&cobra.Command{
+		Use: "list", Short: "List resources in Azure that claim to belong to a cluster which does not exist", Args: cobra.NoArgs,
+		Long: `List resources in Azure that claim to belong to a cluster which does not exist. Cluster Service searches each subscription about
+every 6 hours, and reports what two searches at least an hour apart found. PROOF is the record of the cluster's deletion.`,
+	}, func(ctx context.Context, client *adminclient.Client, _ []string) error {
+		orphans, err := client.AzureOrphans(ctx)
+		if err != nil {
+			return err
+		}
+		if e.output != "table" {
+			return display.Object(e.out, e.output, adminv1.Messages(orphans))
+		}
+		var rows [][]string
+		for _, o := range orphans {
+			rows = append(rows, []string{o.GetUid(), o.GetKind(), o.GetAzureId(), formatAge(o.GetFirstTime().AsTime()), o.GetEvidence(), cmp.Or(o.GetProof(), "none")})
+		}
+		return display.Table(e.out, []string{"ID", "KIND", "AZURE ID", "FIRST SEEN", "EVIDENCE", "PROOF"}, rows)
+	})
 	e.addOutputFlag(c)
 	return c
 }

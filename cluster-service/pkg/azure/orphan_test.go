@@ -1,0 +1,68 @@
+package azure
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+func TestOrphanOf(t *testing.T) {
+	const (
+		uid, other  = "6d5f0a3e-0000-4000-8000-000000000001", "7d5f0a3e-0000-4000-8000-000000000001"
+		id, otherID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c", "/subscriptions/s/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/d"
+	)
+	gone := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	group := func(managedBy, tag string) *armresources.ResourceGroup {
+		g := &armresources.ResourceGroup{ID: to.Ptr("/subscriptions/s/resourceGroups/managed"), Location: to.Ptr("westus3")}
+		if managedBy != "" {
+			g.ManagedBy = to.Ptr(managedBy)
+		}
+		if tag != "" {
+			g.Tags = map[string]*string{ownerTag: to.Ptr(tag)}
+		}
+		return g
+	}
+	elsewhere := group(id, uid)
+	elsewhere.Location = to.Ptr("eastus")
+	cluster, tombstone := store.ClusterIncarnation{UID: uid, ResourceID: id}, store.ClusterIncarnation{UID: uid, ResourceID: id, GoneTime: gone}
+	successor := store.ClusterIncarnation{UID: other, ResourceID: id}
+	for name, tc := range map[string]struct {
+		group  *armresources.ResourceGroup
+		known  []store.ClusterIncarnation
+		orphan bool
+		// evidence and proof are parts of those of the orphan.
+		evidence, proof string
+	}{
+		"its cluster exists":                      {group: group(id, uid), known: []store.ClusterIncarnation{cluster}},
+		"other case of the IDs":                   {group: group(strings.ToUpper(id), strings.ToUpper(uid)), known: []store.ClusterIncarnation{cluster}},
+		"without a tag":                           {group: group(id, ""), known: []store.ClusterIncarnation{cluster}},
+		"with the tag and another owner":          {group: group(otherID, uid), known: []store.ClusterIncarnation{cluster}},
+		"of another region":                       {group: elsewhere},
+		"of a customer":                           {group: group("", "")},
+		"managed by another service":              {group: group("/subscriptions/s/resourceGroups/g/providers/Microsoft.Databricks/workspaces/w", "")},
+		"a tag that is no UID":                    {group: group("", "mine")},
+		"its cluster is deleted":                  {group: group(id, uid), known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "the UID of a cluster", proof: uid + " was deleted at 2026-11-21T03:00:00Z"},
+		"of the predecessor of a cluster":         {group: group(id, uid), known: []store.ClusterIncarnation{successor, tombstone}, orphan: true, evidence: "the existing cluster " + other, proof: "was deleted"},
+		"of an unknown predecessor":               {group: group(id, uid), known: []store.ClusterIncarnation{successor}, orphan: true, evidence: "the existing cluster " + other},
+		"of a lost cluster":                       {group: group(id, uid), orphan: true, evidence: "the UID of a cluster"},
+		"of a lost cluster, without a tag":        {group: group(id, ""), orphan: true, evidence: "is missing"},
+		"with a copied tag of a deleted cluster":  {group: group("", uid), known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "managedBy names no cluster"},
+		"with a changed tag of a deleted cluster": {group: group(otherID, uid), known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "the UID of a cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o store.AzureOrphan
+			c, orphan := claimOf("westus3", tc.group)
+			if orphan {
+				o, orphan = orphanOf(c, tc.known)
+			}
+			if orphan != tc.orphan || !strings.Contains(o.Evidence, tc.evidence) || (o.Proof != "") != (tc.proof != "") || !strings.Contains(o.Proof, tc.proof) {
+				t.Errorf("orphan: %v, %+v", orphan, o)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+)
+
+const (
+	// searchPeriod is the mean period of the searches of a scope.
+	searchPeriod = 6 * time.Hour
+	// searchLease is the maximum duration of a search, and the time after which a failed or interrupted one is repeated.
+	searchLease = 15 * time.Minute
+	// searchOverdue is the time without a complete search of a scope after which it counts as overdue.
+	searchOverdue = 24 * time.Hour
+	// searchScan is the period at which the database is read for scopes that are due.
+	searchScan = time.Minute
+	// OrphanGrace is the time between the first and the last search that found a resource, from which on it is reported as an orphan.
+	OrphanGrace = time.Hour
+)
+
+// OrphanSearcherOptions configure an OrphanSearcher.
+type OrphanSearcherOptions struct {
+	Store *store.Store
+	Steps *Steps
+	// Interval is the period at which the database is read for scopes that are due; 0 means a minute.
+	Interval time.Duration
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
+}
+
+// OrphanSearcher finds resources in Azure that belong to no cluster, and stores them. It deletes nothing in Azure. Replicas share the
+// scopes: the database has the time of the next search of each of them.
+type OrphanSearcher struct {
+	OrphanSearcherOptions
+	orphans *prometheus.GaugeVec
+	overdue prometheus.Gauge
+}
+
+// NewOrphanSearcher returns a searcher and registers its metrics. Run makes it work.
+func NewOrphanSearcher(o OrphanSearcherOptions) *OrphanSearcher {
+	if o.Interval == 0 {
+		o.Interval = searchScan
+	}
+	s := &OrphanSearcher{OrphanSearcherOptions: o,
+		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_azure_orphans",
+			Help: "Resources in Azure that belong to no cluster, by kind. Every replica counts all of them."}, []string{"kind"}),
+		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_azure_searches_overdue",
+			Help: "Subscriptions without a complete search for resources that belong to no cluster for a day. Every replica counts all of them."})}
+	s.orphans.WithLabelValues(string(fleet.AzureResourceGroup)).Set(0)
+	if o.Metrics != nil {
+		o.Metrics.MustRegister(s.orphans, s.overdue)
+	}
+	return s
+}
+
+// Run searches the scopes that are due until ctx ends.
+func (s *OrphanSearcher) Run(ctx context.Context) {
+	pass.Repeat(ctx, nil, func(ctx context.Context) time.Duration {
+		if err := s.pass(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Warn("searching for orphans in Azure failed", logkey.Error, err)
+		}
+		return s.Interval
+	})
+}
+
+// pass searches the scopes that are due, one after the other, and updates the metrics.
+func (s *OrphanSearcher) pass(ctx context.Context) error {
+	for ctx.Err() == nil {
+		scope, err := s.Store.AcquireAzureSearch(ctx, searchLease)
+		if err != nil {
+			return err
+		}
+		if scope == "" {
+			break
+		}
+		if err := s.search(ctx, scope); err != nil && ctx.Err() == nil {
+			s.Log.Warn("searching a subscription for orphans in Azure failed; it will be repeated", logkey.SubscriptionID, scope, logkey.Error, describe(err))
+		}
+	}
+	counts, overdue, err := s.Store.CountAzureOrphans(ctx, OrphanGrace, s.Store.Now().Add(-searchOverdue))
+	if err != nil {
+		return err
+	}
+	s.orphans.WithLabelValues(string(fleet.AzureResourceGroup)).Set(float64(counts[string(fleet.AzureResourceGroup)]))
+	s.overdue.Set(float64(overdue))
+	return nil
+}
+
+// search reads the resource groups of a subscription page by page, and stores the orphans. Cluster Service stores a cluster before it
+// creates a group for it. So a group that belongs to no cluster when its page has been read belongs to none.
+func (s *OrphanSearcher) search(ctx context.Context, subscription string) error {
+	ctx, cancel := context.WithTimeout(ctx, searchLease)
+	defer cancel()
+	begin := s.Store.Now()
+	groups, err := s.Steps.Clients.ResourceGroups(subscription)
+	if err != nil {
+		return err
+	}
+	found := 0
+	for pager := groups.NewListPager(nil); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound) {
+			// The subscription is deleted, or its owner has removed the rights of the service.
+			forgotten, failure := s.Store.ForgetAzureSubscription(ctx, subscription)
+			if forgotten || failure != nil {
+				return failure
+			}
+		}
+		if err != nil {
+			return err
+		}
+		var claims []claim
+		for _, g := range page.Value {
+			if c, ok := claimOf(s.Steps.Location, g); ok {
+				claims = append(claims, c)
+			}
+		}
+		orphans, err := s.orphansAmong(ctx, claims)
+		if err != nil {
+			return err
+		}
+		omitted, err := s.Store.SaveAzureOrphans(ctx, subscription, orphans)
+		if err != nil {
+			return err
+		}
+		if omitted > 0 {
+			return errors.New("the region has too many orphans in Azure to store more of them")
+		}
+		found += len(orphans)
+	}
+	if found > 0 {
+		s.Log.Warn("resources in Azure belong to no cluster", logkey.SubscriptionID, subscription, logkey.Count, found)
+	}
+	return s.Store.CompleteAzureSearch(ctx, subscription, begin, backoff.Jitter(searchPeriod))
+}
+
+// orphansAmong returns the claimed resources that belong to no cluster.
+func (s *OrphanSearcher) orphansAmong(ctx context.Context, claims []claim) (orphans []store.AzureOrphan, err error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	var uids, resourceIDs []string
+	for _, c := range claims {
+		if c.uid != "" {
+			uids = append(uids, c.uid)
+		}
+		if c.resourceID != "" {
+			resourceIDs = append(resourceIDs, c.resourceID)
+		}
+	}
+	known, err := s.Store.ClusterIncarnations(ctx, uids, resourceIDs)
+	if err != nil {
+		return nil, fmt.Errorf("comparing resources in Azure with the clusters: %w", err)
+	}
+	for _, c := range claims {
+		if o, ok := orphanOf(c, known); ok {
+			orphans = append(orphans, o)
+		}
+	}
+	return orphans, nil
+}
