@@ -15,6 +15,7 @@ func (p *Portal) driftPages() []signedInPage {
 	return []signedInPage{
 		{"GET /drift", "drift", p.drift},
 		{"GET /orphans", "orphans", p.orphans},
+		{"GET /azure-orphans", "azure-orphans", p.azureOrphans},
 		{"GET /leftovers", "leftovers", p.leftovers},
 		{"GET /clusters/{cluster}/works", "works", p.works},
 	}
@@ -46,6 +47,16 @@ func (p *Portal) orphans(w http.ResponseWriter, v *view) {
 		return
 	}
 	v.render(w, http.StatusOK, "orphans", page{Title: "Orphans", Section: "/drift", Body: list.Items})
+}
+
+// azureOrphans lists the resources in Azure that belong to no cluster.
+func (p *Portal) azureOrphans(w http.ResponseWriter, v *view) {
+	var list adminv1.AzureOrphanList
+	if err := v.api.get("/azure-orphans", nil, &list); err != nil {
+		p.fail(w, v.request, v, err)
+		return
+	}
+	v.render(w, http.StatusOK, "azure-orphans", page{Title: "Azure orphans", Section: "/drift", Body: adminv1.Contents(list.Items)})
 }
 
 // leftoversView is the content of the list of leftovers.

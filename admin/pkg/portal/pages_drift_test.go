@@ -15,6 +15,9 @@ func (f *fakeAPI) fillDrift(text string, cluster adminv1.Cluster) {
 			{Layer: adminv1.LayerClusterService, Difference: "Orphan", Kind: "cluster", ResourceID: testResourceID + "drifted", UID: "drifted-1", ClusterUID: "drifted-1", InFleet: 1, Remedy: text},
 			{Layer: adminv1.LayerMaestro, Difference: "Unpublished", Kind: "work", ResourceID: cluster.ResourceID, UID: "work-1", ClusterUID: testUID, Desired: 15, InFleet: 14, AutoRepaired: true, Remedy: "Cluster Service retries every 30 seconds."}}},
 		"/orphans": adminv1.OrphanList{Items: []adminv1.Orphan{{ID: "orphan-1", Consumer: "mgmt-1", Version: 3, CreatedAt: ago(80 * time.Hour), UpdatedAt: ago(70 * time.Hour), ClusterID: text, Objects: []string{"HostedCluster " + text}}}},
+		"/azure-orphans": adminv1.AzureOrphanList{Items: adminv1.Messages([]*clusterservicev1.AzureOrphan{
+			{Uid: "group-1", Kind: "resource-group", AzureId: testResourceID + text, ClusterUid: text, ClusterResourceId: text, Evidence: text, FirstTime: stamp(80 * time.Hour), LastTime: stamp(time.Hour)},
+			{Uid: "group-2", Kind: "resource-group", AzureId: text, Evidence: "managedBy", Proof: text, FirstTime: stamp(80 * time.Hour), LastTime: stamp(time.Hour)}})},
 		"/deletion-leftovers": adminv1.LeftoverList{Items: adminv1.Messages([]*clusterservicev1.DeletionLeftover{{WorkId: "left-1", Work: text, ProvisionShard: "mgmt-2", ClusterUid: testDeleting, Step: text, Attempts: 9,
 			Force: &clusterservicev1.DeletionForce{Actor: &clusterservicev1.Actor{Name: text, Reason: text}}}})},
 		"/clusters/" + testUID + "/works": adminv1.BundleList{Items: []adminv1.Bundle{

@@ -163,7 +163,7 @@ var readPages = map[string]string{
 	"alerts": "/alerts", "silence": "/silences/new?alert=AgentSilent&labels=shard%3Dmgmt-1", "silence-end": "/silences/" + testSilence + "/end",
 	"access-sessions": "/access-sessions?show=all&cluster=" + testUID, "access-session": "/access-sessions/" + testSession, "recordings": "/recordings", "recording": "/recordings/" + testRecording,
 	"egress-links": "/egress-links", "set-egress-link": "/egress-links/4001/actions/set", "assign-egress-link": "/clusters/" + testUID + "/actions/set-egress-link",
-	"drift": "/drift", "orphans": "/orphans", "leftovers": "/leftovers", "works": "/clusters/" + testUID + "/works",
+	"drift": "/drift", "orphans": "/orphans", "azure-orphans": "/azure-orphans", "leftovers": "/leftovers", "works": "/clusters/" + testUID + "/works",
 	"drain": "/shards/mgmt-1/actions/drain", "force-deletion-step": "/clusters/" + testDeleting + "/actions/force-deletion-step?step=hosted-cluster", "set-placement": "/clusters/" + testUID + "/actions/set-placement",
 	"set-shard": "/shards/mgmt-1/actions/set", "delete-drift": "/drift/drifted-1/actions/delete", "set-quota": "/subscriptions/00000000-0000-0000-0000-0000000000aa/actions/set-quota", "elevation-emergency": "/access/emergency",
 	"audit": "/audit", "retry": "/clusters/" + testUID + "/actions/retry", "scale": "/clusters/" + testUID + "/actions/scale?pool=workers", "request-elevation": "/access/request",
