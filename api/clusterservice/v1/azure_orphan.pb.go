@@ -27,7 +27,7 @@ type AzureOrphan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifies the orphan as long as the resource exists.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The kind of the resource: resource-group is a managed resource group.
+	// The kind of the resource: the step of its cluster in Azure, for example resource-group.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The Azure resource ID.
 	AzureId string `protobuf:"bytes,3,opt,name=azure_id,json=azureId,proto3" json:"azure_id,omitempty"`

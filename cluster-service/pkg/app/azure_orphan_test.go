@@ -7,17 +7,20 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/google/uuid"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
-// TestAzureOrphans creates the managed resource groups of a deleted and of a lost cluster again, among more groups than a page of Azure
-// has. Cluster Service reports them after the second search. It reports neither the group of a cluster nor groups of others.
+// TestAzureOrphans creates the managed resource groups and record sets of a deleted and of a lost cluster again, among more groups than a
+// page of Azure has. Cluster Service reports them after the second search. It reports neither the resources of a cluster nor those of others.
 func TestAzureOrphans(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{Seed: serviceRights()})
@@ -56,6 +59,21 @@ func TestAzureOrphans(t *testing.T) {
 		create(fmt.Sprintf("a-group-of-the-customer-%d", i), "westus3", "", "")
 	}
 	create("of-another-region", "eastus", deleted.ResourceId, deleted.Uid)
+	records, err := armdns.NewRecordSetsClient(emulatortest.Subscription, r.azure.Tokens, r.azure.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := func(name, uid string) string {
+		t.Helper()
+		created, err := records.CreateOrUpdate(ctx, "region", "0ulz.westus3.aroapp-hcp.io", name, armdns.RecordTypeA, armdns.RecordSet{Properties: &armdns.RecordSetProperties{
+			TTL: to.Ptr[int64](300), Metadata: map[string]*string{"hcpmesh-cluster": to.Ptr(uid)}, ARecords: []*armdns.ARecord{{IPv4Address: to.Ptr("192.0.2.1")}}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *created.ID
+	}
+	record("admin", "")
+	leftRecord, lostRecord := record("api.left", deleted.Uid), record("oauth.lost", uuid.NewString())
 	left, lost := create("managed-deleted", "westus3", deleted.ResourceId, deleted.Uid), create("managed-lost", "westus3", resourceID("lost"), uuid.NewString())
 
 	// await advances the clock to the next search, and waits until the orphans with and without a proof are listed.
@@ -75,8 +93,15 @@ func TestAzureOrphans(t *testing.T) {
 					gotUnproven = append(gotUnproven, o.GetAzureId())
 				}
 			}
-			if count := r.metric("cluster_service_azure_orphans", "resource-group"); !slices.Equal(gotProven, proven) || !slices.Equal(gotUnproven, unproven) || int(count) != len(proven)+len(unproven) {
-				return fmt.Errorf("counted %v: %v", count, response.GetOrphans())
+			for _, ids := range [][]string{proven, unproven, gotProven, gotUnproven} {
+				slices.Sort(ids)
+			}
+			count := 0
+			for _, kind := range fleet.AzureKinds() {
+				count += max(0, int(r.metric("cluster_service_azure_orphans", string(kind))))
+			}
+			if !slices.Equal(gotProven, proven) || !slices.Equal(gotUnproven, unproven) || count != len(proven)+len(unproven) {
+				return fmt.Errorf("counted %d: %v", count, response.GetOrphans())
 			}
 			return nil
 		})
@@ -88,7 +113,7 @@ func TestAzureOrphans(t *testing.T) {
 	}
 	defer database.Close()
 	eventually.Soon(t, "the first search has ended", func() error {
-		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 2 {
+		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 4 {
 			return fmt.Errorf("found %+v, %w", found, err)
 		}
 		return nil
@@ -96,8 +121,8 @@ func TestAzureOrphans(t *testing.T) {
 	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) > 0 {
 		t.Errorf("after one search: %v, %v", list, err)
 	}
-	await([]string{left}, []string{lost})
-	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || list.GetOrphans()[0].GetClusterResourceId() == "" || !list.GetOrphans()[0].GetLastTime().AsTime().After(list.GetOrphans()[0].GetFirstTime().AsTime().Add(time.Hour)) {
+	await([]string{left, leftRecord}, []string{lost, lostRecord})
+	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || list.GetOrphans()[0].GetClusterUid() == "" || !list.GetOrphans()[0].GetLastTime().AsTime().After(list.GetOrphans()[0].GetFirstTime().AsTime().Add(time.Hour)) {
 		t.Errorf("listed %v, %v", list, err)
 	}
 
@@ -108,5 +133,8 @@ func TestAzureOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await([]string{left}, nil)
+	if _, err := records.Delete(ctx, "region", "0ulz.westus3.aroapp-hcp.io", "api.left", armdns.RecordTypeA, nil); err != nil {
+		t.Fatal(err)
+	}
+	await([]string{left}, []string{lostRecord})
 }

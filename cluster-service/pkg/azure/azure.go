@@ -49,10 +49,11 @@ type Zones interface {
 	BeginDelete(ctx context.Context, group, zone string, o *armdns.ZonesClientBeginDeleteOptions) (*runtime.Poller[armdns.ZonesClientDeleteResponse], error)
 }
 
-// RecordSets has the methods of armdns.RecordSetsClient that the steps use.
+// RecordSets has the methods of armdns.RecordSetsClient that the steps and the searches for orphans use.
 type RecordSets interface {
 	Get(ctx context.Context, group, zone, name string, kind armdns.RecordType, o *armdns.RecordSetsClientGetOptions) (armdns.RecordSetsClientGetResponse, error)
 	CreateOrUpdate(ctx context.Context, group, zone, name string, kind armdns.RecordType, wanted armdns.RecordSet, o *armdns.RecordSetsClientCreateOrUpdateOptions) (armdns.RecordSetsClientCreateOrUpdateResponse, error)
+	NewListAllByDNSZonePager(group, zone string, o *armdns.RecordSetsClientListAllByDNSZoneOptions) *runtime.Pager[armdns.RecordSetsClientListAllByDNSZoneResponse]
 	Delete(ctx context.Context, group, zone, name string, kind armdns.RecordType, o *armdns.RecordSetsClientDeleteOptions) (armdns.RecordSetsClientDeleteResponse, error)
 }
 

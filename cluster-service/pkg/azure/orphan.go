@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/google/uuid"
 
@@ -22,6 +23,27 @@ type claim struct {
 	id   string
 	// uid is the UID in the tag of the resource; empty if it has none. resourceID is what managedBy names; empty if that is no cluster.
 	uid, resourceID string
+	// own reports that the resource is the service's own, so that only the service writes the tag.
+	own bool
+}
+
+// claimOfRecords returns the claim of a record set in the region's zone. ok is false for one that the service did not write for a cluster.
+func claimOfRecords(r *armdns.RecordSet) (c claim, ok bool) {
+	if r.ID == nil || r.Name == nil || r.Type == nil || r.Properties == nil {
+		return claim{}, false
+	}
+	uid, err := uuid.Parse(owner(r.Properties.Metadata))
+	if err != nil {
+		return claim{}, false
+	}
+	c = claim{kind: fleet.AzureServiceRecords, id: *r.ID, uid: uid.String(), own: true}
+	switch {
+	case strings.HasSuffix(strings.ToUpper(*r.Type), "/NS"):
+		c.kind = fleet.AzureDNSDelegation
+	case strings.HasPrefix(*r.Name, "api."):
+		c.kind = fleet.AzureAPIRecord
+	}
+	return c, true
 }
 
 // claimOf returns the claim of a resource group in a region. ok is false for a group of another region and for one that does not claim to
@@ -44,8 +66,8 @@ func claimOf(location string, g *armresources.ResourceGroup) (c claim, ok bool) 
 
 // orphanOf decides whether a claimed resource belongs to no cluster. known are the clusters and tombstones with the UID of the claim, and
 // the clusters with its resource ID. The tag decides if there is one, because clusters that follow each other can have one resource ID.
-// The cluster is proven to be deleted only if its tombstone has both: customers can change the tag, and managedBy does not tell clusters
-// of one resource ID apart.
+// The tombstone with the UID proves that the cluster of one of the service's own resources is deleted. In the subscription of a customer,
+// the tombstone must also have the resource ID: customers can change the tag, and managedBy does not tell clusters of one resource ID apart.
 func orphanOf(c claim, known []store.ClusterIncarnation) (store.AzureOrphan, bool) {
 	o := store.AzureOrphan{Kind: string(c.kind), AzureID: c.id, ClusterUID: c.uid, ClusterResourceID: c.resourceID}
 	for _, k := range known {
@@ -55,12 +77,14 @@ func orphanOf(c claim, known []store.ClusterIncarnation) (store.AzureOrphan, boo
 			return store.AzureOrphan{}, false
 		case k.GoneTime.IsZero() && managed:
 			o.Evidence = fmt.Sprintf("managedBy is the resource ID of the existing cluster %s, but the tag %s is another UID.", k.UID, ownerTag)
-		case !k.GoneTime.IsZero() && named && managed:
+		case !k.GoneTime.IsZero() && named && (managed || c.own):
 			o.Proof = fmt.Sprintf("Cluster %s was deleted at %s.", k.UID, k.GoneTime.UTC().Format(time.RFC3339))
 		}
 	}
 	switch {
 	case o.Evidence != "":
+	case c.own:
+		o.Evidence = fmt.Sprintf("The metadata %s is the UID of a cluster.", ownerTag)
 	case c.uid == "":
 		o.Evidence = fmt.Sprintf("managedBy is the resource ID of a cluster. The tag %s is missing.", ownerTag)
 	case c.resourceID == "":

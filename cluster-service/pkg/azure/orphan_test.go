@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
@@ -27,12 +29,18 @@ func TestOrphanOf(t *testing.T) {
 		}
 		return g
 	}
+	records := func(kind, name, tag string) *armdns.RecordSet {
+		return &armdns.RecordSet{ID: to.Ptr("/zone/" + kind + "/" + name), Name: to.Ptr(name), Type: to.Ptr("Microsoft.Network/dnszones/" + kind),
+			Properties: &armdns.RecordSetProperties{Metadata: map[string]*string{ownerTag: to.Ptr(tag)}}}
+	}
 	elsewhere := group(id, uid)
 	elsewhere.Location = to.Ptr("eastus")
 	cluster, tombstone := store.ClusterIncarnation{UID: uid, ResourceID: id}, store.ClusterIncarnation{UID: uid, ResourceID: id, GoneTime: gone}
 	successor := store.ClusterIncarnation{UID: other, ResourceID: id}
 	for name, tc := range map[string]struct {
 		group  *armresources.ResourceGroup
+		record *armdns.RecordSet
+		kind   fleet.AzureKind
 		known  []store.ClusterIncarnation
 		orphan bool
 		// evidence and proof are parts of those of the orphan.
@@ -46,6 +54,11 @@ func TestOrphanOf(t *testing.T) {
 		"of a customer":                           {group: group("", "")},
 		"managed by another service":              {group: group("/subscriptions/s/resourceGroups/g/providers/Microsoft.Databricks/workspaces/w", "")},
 		"a tag that is no UID":                    {group: group("", "mine")},
+		"a record of a cluster":                   {record: records("A", "api.p", uid), known: []store.ClusterIncarnation{cluster}},
+		"a record of the region":                  {record: records("A", "admin", "")},
+		"a record of a deleted cluster":           {record: records("A", "api.p", uid), kind: fleet.AzureAPIRecord, known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "metadata", proof: "was deleted"},
+		"a delegation of a deleted cluster":       {record: records("NS", "aro.p", uid), kind: fleet.AzureDNSDelegation, known: []store.ClusterIncarnation{tombstone}, orphan: true, proof: "was deleted"},
+		"a record of a lost cluster":              {record: records("CNAME", "oauth.p", uid), kind: fleet.AzureServiceRecords, orphan: true, evidence: "metadata"},
 		"its cluster is deleted":                  {group: group(id, uid), known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "the UID of a cluster", proof: uid + " was deleted at 2026-11-21T03:00:00Z"},
 		"of the predecessor of a cluster":         {group: group(id, uid), known: []store.ClusterIncarnation{successor, tombstone}, orphan: true, evidence: "the existing cluster " + other, proof: "was deleted"},
 		"of an unknown predecessor":               {group: group(id, uid), known: []store.ClusterIncarnation{successor}, orphan: true, evidence: "the existing cluster " + other},
@@ -56,11 +69,17 @@ func TestOrphanOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o store.AzureOrphan
-			c, orphan := claimOf("westus3", tc.group)
+			var c claim
+			var orphan bool
+			if tc.record != nil {
+				c, orphan = claimOfRecords(tc.record)
+			} else {
+				c, orphan = claimOf("westus3", tc.group)
+			}
 			if orphan {
 				o, orphan = orphanOf(c, tc.known)
 			}
-			if orphan != tc.orphan || !strings.Contains(o.Evidence, tc.evidence) || (o.Proof != "") != (tc.proof != "") || !strings.Contains(o.Proof, tc.proof) {
+			if orphan != tc.orphan || !strings.Contains(o.Evidence, tc.evidence) || (o.Proof != "") != (tc.proof != "") || tc.kind != "" && o.Kind != string(tc.kind) || !strings.Contains(o.Proof, tc.proof) {
 				t.Errorf("orphan: %v, %+v", orphan, o)
 			}
 		})

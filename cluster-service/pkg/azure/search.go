@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -28,7 +31,14 @@ const (
 	searchScan = time.Minute
 	// OrphanGrace is the time between the first and the last search that found a resource, from which on it is reported as an orphan.
 	OrphanGrace = time.Hour
+	// zoneScope is the scope of the region's zone. All other scopes are IDs of subscriptions.
+	zoneScope = "dns-zone"
 )
+
+// orphanKinds returns the kinds of resources that are searched.
+func orphanKinds() []fleet.AzureKind {
+	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords}
+}
 
 // OrphanSearcherOptions configure an OrphanSearcher.
 type OrphanSearcherOptions struct {
@@ -57,8 +67,10 @@ func NewOrphanSearcher(o OrphanSearcherOptions) *OrphanSearcher {
 		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_azure_orphans",
 			Help: "Resources in Azure that belong to no cluster, by kind. Every replica counts all of them."}, []string{"kind"}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_azure_searches_overdue",
-			Help: "Subscriptions without a complete search for resources that belong to no cluster for a day. Every replica counts all of them."})}
-	s.orphans.WithLabelValues(string(fleet.AzureResourceGroup)).Set(0)
+			Help: "Subscriptions, and the zone of the region, without a complete search for resources that belong to no cluster for a day. Every replica counts all of them."})}
+	for _, kind := range orphanKinds() {
+		s.orphans.WithLabelValues(string(kind)).Set(0)
+	}
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(s.orphans, s.overdue)
 	}
@@ -86,64 +98,106 @@ func (s *OrphanSearcher) pass(ctx context.Context) error {
 			break
 		}
 		if err := s.search(ctx, scope); err != nil && ctx.Err() == nil {
-			s.Log.Warn("searching a subscription for orphans in Azure failed; it will be repeated", logkey.SubscriptionID, scope, logkey.Error, describe(err))
+			s.Log.Warn("searching a scope for orphans in Azure failed; it will be repeated", logkey.Key, scope, logkey.Error, describe(err))
 		}
 	}
 	counts, overdue, err := s.Store.CountAzureOrphans(ctx, OrphanGrace, s.Store.Now().Add(-searchOverdue))
 	if err != nil {
 		return err
 	}
-	s.orphans.WithLabelValues(string(fleet.AzureResourceGroup)).Set(float64(counts[string(fleet.AzureResourceGroup)]))
+	for _, kind := range orphanKinds() {
+		s.orphans.WithLabelValues(string(kind)).Set(float64(counts[string(kind)]))
+	}
 	s.overdue.Set(float64(overdue))
 	return nil
 }
 
-// search reads the resource groups of a subscription page by page, and stores the orphans. Cluster Service stores a cluster before it
-// creates a group for it. So a group that belongs to no cluster when its page has been read belongs to none.
-func (s *OrphanSearcher) search(ctx context.Context, subscription string) error {
+// search reads the resources of a scope page by page, and stores the orphans. Cluster Service stores a cluster before it creates resources
+// for it. So a resource that belongs to no cluster when its page has been read belongs to none.
+func (s *OrphanSearcher) search(ctx context.Context, scope string) error {
 	ctx, cancel := context.WithTimeout(ctx, searchLease)
 	defer cancel()
 	begin := s.Store.Now()
+	read := s.readGroups
+	if scope == zoneScope {
+		read = s.readRecords
+	}
+	found := 0
+	err := read(ctx, scope, func(claims []claim) error {
+		orphans, err := s.orphansAmong(ctx, claims)
+		if err != nil {
+			return err
+		}
+		omitted, err := s.Store.SaveAzureOrphans(ctx, scope, orphans)
+		if err == nil && omitted > 0 {
+			err = errors.New("the region has too many orphans in Azure to store more of them")
+		}
+		found += len(orphans)
+		return err
+	})
+	if scope != zoneScope && (hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound)) {
+		// The subscription is deleted, or its owner has removed the rights of the service.
+		forgotten, failure := s.Store.ForgetAzureSubscription(ctx, scope)
+		if forgotten || failure != nil {
+			return failure
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if found > 0 {
+		s.Log.Warn("resources in Azure belong to no cluster", logkey.Key, scope, logkey.Count, found)
+	}
+	return s.Store.CompleteAzureSearch(ctx, scope, begin, backoff.Jitter(searchPeriod))
+}
+
+// readGroups calls each with the claims of each page of the resource groups of a subscription.
+func (s *OrphanSearcher) readGroups(ctx context.Context, subscription string, each func([]claim) error) error {
 	groups, err := s.Steps.Clients.ResourceGroups(subscription)
 	if err != nil {
 		return err
 	}
-	found := 0
-	for pager := groups.NewListPager(nil); pager.More(); {
-		page, err := pager.NextPage(ctx)
-		if hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound) {
-			// The subscription is deleted, or its owner has removed the rights of the service.
-			forgotten, failure := s.Store.ForgetAzureSubscription(ctx, subscription)
-			if forgotten || failure != nil {
-				return failure
-			}
-		}
-		if err != nil {
-			return err
-		}
+	return eachPage(ctx, groups.NewListPager(nil), func(page armresources.ResourceGroupsClientListResponse) error {
 		var claims []claim
 		for _, g := range page.Value {
 			if c, ok := claimOf(s.Steps.Location, g); ok {
 				claims = append(claims, c)
 			}
 		}
-		orphans, err := s.orphansAmong(ctx, claims)
+		return each(claims)
+	})
+}
+
+// readRecords calls each with the claims of each page of the record sets in the region's zone.
+func (s *OrphanSearcher) readRecords(ctx context.Context, _ string, each func([]claim) error) error {
+	records, err := s.Steps.Clients.RecordSets(s.Steps.Config.SubscriptionID)
+	if err != nil {
+		return err
+	}
+	pager := records.NewListAllByDNSZonePager(s.Steps.Config.ResourceGroup, s.Steps.Region.BaseDomain, nil)
+	return eachPage(ctx, pager, func(page armdns.RecordSetsClientListAllByDNSZoneResponse) error {
+		var claims []claim
+		for _, r := range page.Value {
+			if c, ok := claimOfRecords(r); ok {
+				claims = append(claims, c)
+			}
+		}
+		return each(claims)
+	})
+}
+
+// eachPage calls each with each page of a list.
+func eachPage[T any](ctx context.Context, pager *runtime.Pager[T], each func(page T) error) error {
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err == nil {
+			err = each(page)
+		}
 		if err != nil {
 			return err
 		}
-		omitted, err := s.Store.SaveAzureOrphans(ctx, subscription, orphans)
-		if err != nil {
-			return err
-		}
-		if omitted > 0 {
-			return errors.New("the region has too many orphans in Azure to store more of them")
-		}
-		found += len(orphans)
 	}
-	if found > 0 {
-		s.Log.Warn("resources in Azure belong to no cluster", logkey.SubscriptionID, subscription, logkey.Count, found)
-	}
-	return s.Store.CompleteAzureSearch(ctx, subscription, begin, backoff.Jitter(searchPeriod))
+	return nil
 }
 
 // orphansAmong returns the claimed resources that belong to no cluster.
