@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/google/uuid"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -19,7 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
-// TestAzureOrphans creates the managed resource groups and record sets of a deleted and of a lost cluster again, among more groups than a
+// TestAzureOrphans creates managed resource groups, record sets and a certificate of a deleted or a lost cluster again, among more groups than a
 // page of Azure has. Cluster Service reports them after the second search. It reports neither the resources of a cluster nor those of others.
 func TestAzureOrphans(t *testing.T) {
 	t.Parallel()
@@ -74,6 +75,18 @@ func TestAzureOrphans(t *testing.T) {
 	}
 	record("admin", "")
 	leftRecord, lostRecord := record("api.left", deleted.Uid), record("oauth.lost", uuid.NewString())
+	vault, err := azcertificates.NewClient(r.azure.URL, r.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: r.azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leftCertificate := r.azure.URL + "/certificates/kas-left"
+	for name, tags := range map[string]map[string]*string{"kas-left": {"hcpmesh-cluster": to.Ptr(deleted.Uid)}, "frontend": nil} {
+		if _, err := vault.CreateCertificate(ctx, name, azcertificates.CreateCertificateParameters{Tags: tags, CertificatePolicy: &azcertificates.CertificatePolicy{
+			IssuerParameters: &azcertificates.IssuerParameters{Name: to.Ptr("OneCertV2-PublicCA")}, KeyProperties: &azcertificates.KeyProperties{KeyType: to.Ptr(azcertificates.KeyTypeEC), Curve: to.Ptr(azcertificates.CurveNameP256)},
+			X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=" + name + ".example.com"), ValidityInMonths: to.Ptr[int32](12)}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	left, lost := create("managed-deleted", "westus3", deleted.ResourceId, deleted.Uid), create("managed-lost", "westus3", resourceID("lost"), uuid.NewString())
 
 	// await advances the clock to the next search, and waits until the orphans with and without a proof are listed.
@@ -113,7 +126,7 @@ func TestAzureOrphans(t *testing.T) {
 	}
 	defer database.Close()
 	eventually.Soon(t, "the first search has ended", func() error {
-		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 4 {
+		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 5 {
 			return fmt.Errorf("found %+v, %w", found, err)
 		}
 		return nil
@@ -121,7 +134,7 @@ func TestAzureOrphans(t *testing.T) {
 	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) > 0 {
 		t.Errorf("after one search: %v, %v", list, err)
 	}
-	await([]string{left, leftRecord}, []string{lost, lostRecord})
+	await([]string{left, leftRecord, leftCertificate}, []string{lost, lostRecord})
 	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || list.GetOrphans()[0].GetClusterUid() == "" || !list.GetOrphans()[0].GetLastTime().AsTime().After(list.GetOrphans()[0].GetFirstTime().AsTime().Add(time.Hour)) {
 		t.Errorf("listed %v, %v", list, err)
 	}
@@ -134,6 +147,9 @@ func TestAzureOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := records.Delete(ctx, "region", "0ulz.westus3.aroapp-hcp.io", "api.left", armdns.RecordTypeA, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vault.DeleteCertificate(ctx, "kas-left", nil); err != nil {
 		t.Fatal(err)
 	}
 	await([]string{left}, []string{lostRecord})

@@ -86,13 +86,14 @@ type RoleDefinitions interface {
 	GetByID(ctx context.Context, id string, o *armauthorization.RoleDefinitionsClientGetByIDOptions) (armauthorization.RoleDefinitionsClientGetByIDResponse, error)
 }
 
-// Certificates has the methods of azcertificates.Client that the steps use.
+// Certificates has the methods of azcertificates.Client that the steps and the searches for orphans use.
 type Certificates interface {
 	CreateCertificate(ctx context.Context, name string, wanted azcertificates.CreateCertificateParameters, o *azcertificates.CreateCertificateOptions) (azcertificates.CreateCertificateResponse, error)
 	GetCertificate(ctx context.Context, name, version string, o *azcertificates.GetCertificateOptions) (azcertificates.GetCertificateResponse, error)
 	GetCertificateOperation(ctx context.Context, name string, o *azcertificates.GetCertificateOperationOptions) (azcertificates.GetCertificateOperationResponse, error)
 	DeleteCertificateOperation(ctx context.Context, name string, o *azcertificates.DeleteCertificateOperationOptions) (azcertificates.DeleteCertificateOperationResponse, error)
 	DeleteCertificate(ctx context.Context, name string, o *azcertificates.DeleteCertificateOptions) (azcertificates.DeleteCertificateResponse, error)
+	NewListCertificatePropertiesPager(o *azcertificates.ListCertificatePropertiesOptions) *runtime.Pager[azcertificates.ListCertificatePropertiesResponse]
 	PurgeDeletedCertificate(ctx context.Context, name string, o *azcertificates.PurgeDeletedCertificateOptions) (azcertificates.PurgeDeletedCertificateResponse, error)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -44,6 +45,16 @@ func claimOfRecords(r *armdns.RecordSet) (c claim, ok bool) {
 		c.kind = fleet.AzureAPIRecord
 	}
 	return c, true
+}
+
+// claimOfCertificate returns the claim of a certificate in the region's vault. ok is false for one that the service did not create for a
+// cluster.
+func claimOfCertificate(p *azcertificates.CertificateProperties) (c claim, ok bool) {
+	uid, err := uuid.Parse(owner(p.Tags))
+	if p.ID == nil || err != nil {
+		return claim{}, false
+	}
+	return claim{kind: fleet.AzureCertificate, id: string(*p.ID), uid: uid.String(), own: true}, true
 }
 
 // claimOf returns the claim of a resource group in a region. ok is false for a group of another region and for one that does not claim to
@@ -84,7 +95,7 @@ func orphanOf(c claim, known []store.ClusterIncarnation) (store.AzureOrphan, boo
 	switch {
 	case o.Evidence != "":
 	case c.own:
-		o.Evidence = fmt.Sprintf("The metadata %s is the UID of a cluster.", ownerTag)
+		o.Evidence = fmt.Sprintf("The tag or metadata %s, which only the service writes, is the UID of a cluster.", ownerTag)
 	case c.uid == "":
 		o.Evidence = fmt.Sprintf("managedBy is the resource ID of a cluster. The tag %s is missing.", ownerTag)
 	case c.resourceID == "":

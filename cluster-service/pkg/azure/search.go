@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -31,13 +33,14 @@ const (
 	searchScan = time.Minute
 	// OrphanGrace is the time between the first and the last search that found a resource, from which on it is reported as an orphan.
 	OrphanGrace = time.Hour
-	// zoneScope is the scope of the region's zone. All other scopes are IDs of subscriptions.
-	zoneScope = "dns-zone"
+	// zoneScope and vaultScope are the scopes of the region's zone and vault. All other scopes are IDs of subscriptions.
+	zoneScope  = "dns-zone"
+	vaultScope = "key-vault"
 )
 
 // orphanKinds returns the kinds of resources that are searched.
 func orphanKinds() []fleet.AzureKind {
-	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords}
+	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords, fleet.AzureCertificate}
 }
 
 // OrphanSearcherOptions configure an OrphanSearcher.
@@ -67,7 +70,7 @@ func NewOrphanSearcher(o OrphanSearcherOptions) *OrphanSearcher {
 		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_azure_orphans",
 			Help: "Resources in Azure that belong to no cluster, by kind. Every replica counts all of them."}, []string{"kind"}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_azure_searches_overdue",
-			Help: "Subscriptions, and the zone of the region, without a complete search for resources that belong to no cluster for a day. Every replica counts all of them."})}
+			Help: "Subscriptions, and zone and vault of the region, without a complete search for resources that belong to no cluster for a day. Every replica counts all of them."})}
 	for _, kind := range orphanKinds() {
 		s.orphans.WithLabelValues(string(kind)).Set(0)
 	}
@@ -118,9 +121,14 @@ func (s *OrphanSearcher) search(ctx context.Context, scope string) error {
 	ctx, cancel := context.WithTimeout(ctx, searchLease)
 	defer cancel()
 	begin := s.Store.Now()
-	read := s.readGroups
-	if scope == zoneScope {
+	read, own := s.readGroups, true
+	switch scope {
+	case zoneScope:
 		read = s.readRecords
+	case vaultScope:
+		read = s.readCertificates
+	default:
+		own = false
 	}
 	found := 0
 	err := read(ctx, scope, func(claims []claim) error {
@@ -135,7 +143,7 @@ func (s *OrphanSearcher) search(ctx context.Context, scope string) error {
 		found += len(orphans)
 		return err
 	})
-	if scope != zoneScope && (hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound)) {
+	if !own && (hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound)) {
 		// The subscription is deleted, or its owner has removed the rights of the service.
 		forgotten, failure := s.Store.ForgetAzureSubscription(ctx, scope)
 		if forgotten || failure != nil {
@@ -179,6 +187,27 @@ func (s *OrphanSearcher) readRecords(ctx context.Context, _ string, each func([]
 		var claims []claim
 		for _, r := range page.Value {
 			if c, ok := claimOfRecords(r); ok {
+				claims = append(claims, c)
+			}
+		}
+		return each(claims)
+	})
+}
+
+// readCertificates calls each with the claims of each page of the certificates in the region's vault.
+func (s *OrphanSearcher) readCertificates(ctx context.Context, _ string, each func([]claim) error) error {
+	if s.Steps.Config.Vault == "" {
+		return nil
+	}
+	certificates, err := s.Steps.Clients.Certificates()
+	if err != nil {
+		return err
+	}
+	pager := certificates.NewListCertificatePropertiesPager(&azcertificates.ListCertificatePropertiesOptions{IncludePending: to.Ptr(true)})
+	return eachPage(ctx, pager, func(page azcertificates.ListCertificatePropertiesResponse) error {
+		var claims []claim
+		for _, p := range page.Value {
+			if c, ok := claimOfCertificate(p); ok {
 				claims = append(claims, c)
 			}
 		}

@@ -19,8 +19,10 @@ func TestAzureOrphans(t *testing.T) {
 	if _, err := put(ctx, s, uid); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CompleteAzureSearch(ctx, "dns-zone", now, 10*period); err != nil {
-		t.Fatal(err)
+	for _, scope := range []string{"dns-zone", "key-vault"} {
+		if err := s.CompleteAzureSearch(ctx, scope, now, 10*period); err != nil {
+			t.Fatal(err)
+		}
 	}
 	acquire := func(want string) {
 		t.Helper()
@@ -82,7 +84,7 @@ func TestAzureOrphans(t *testing.T) {
 		t.Errorf("another cluster has the proof, or the wrong orphan is left: %+v", left)
 	}
 
-	if _, overdue, err := s.CountAzureOrphans(ctx, grace, now.Add(time.Second)); err != nil || overdue != 2 { // with the region's zone
+	if _, overdue, err := s.CountAzureOrphans(ctx, grace, now.Add(time.Second)); err != nil || overdue != 3 { // with the region's zone and vault
 		t.Errorf("%d searches are overdue, %v", overdue, err)
 	}
 	if forgotten, err := s.ForgetAzureSubscription(ctx, uid); err != nil || forgotten {
