@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/google/uuid"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -20,7 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
-// TestAzureOrphans creates managed resource groups, record sets and a certificate of a deleted or a lost cluster again, among more groups than a
+// TestAzureOrphans creates managed resource groups, record sets, a certificate and a document of a deleted or a lost cluster again, among more groups than a
 // page of Azure has. Cluster Service reports them after the second search. It reports neither the resources of a cluster nor those of others.
 func TestAzureOrphans(t *testing.T) {
 	t.Parallel()
@@ -38,7 +39,7 @@ func TestAzureOrphans(t *testing.T) {
 	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}); err != nil {
 		t.Fatal(err)
 	}
-	service.awaitCluster(t, deleted.Uid, clusterDeleted)
+	tombstone := service.awaitCluster(t, deleted.Uid, clusterDeleted)
 
 	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
 	if err != nil {
@@ -87,6 +88,16 @@ func TestAzureOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	documents, err := azblob.NewClient(r.azure.URL+"/oidc", r.azure.Tokens, &azblob.ClientOptions{ClientOptions: r.azure.Options().ClientOptions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leftDocument := tombstone.GetStatus().GetClusterId() + "/openid/v1/jwks"
+	for _, name := range []string{leftDocument, "index.html"} {
+		if _, err := documents.UploadBuffer(ctx, "issuers", name, []byte("{}"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	left, lost := create("managed-deleted", "westus3", deleted.ResourceId, deleted.Uid), create("managed-lost", "westus3", resourceID("lost"), uuid.NewString())
 
 	// await advances the clock to the next search, and waits until the orphans with and without a proof are listed.
@@ -126,7 +137,7 @@ func TestAzureOrphans(t *testing.T) {
 	}
 	defer database.Close()
 	eventually.Soon(t, "the first search has ended", func() error {
-		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 5 {
+		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 6 {
 			return fmt.Errorf("found %+v, %w", found, err)
 		}
 		return nil
@@ -134,7 +145,7 @@ func TestAzureOrphans(t *testing.T) {
 	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) > 0 {
 		t.Errorf("after one search: %v, %v", list, err)
 	}
-	await([]string{left, leftRecord, leftCertificate}, []string{lost, lostRecord})
+	await([]string{left, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument}, []string{lost, lostRecord})
 	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || list.GetOrphans()[0].GetClusterUid() == "" || !list.GetOrphans()[0].GetLastTime().AsTime().After(list.GetOrphans()[0].GetFirstTime().AsTime().Add(time.Hour)) {
 		t.Errorf("listed %v, %v", list, err)
 	}
@@ -147,6 +158,9 @@ func TestAzureOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := records.Delete(ctx, "region", "0ulz.westus3.aroapp-hcp.io", "api.left", armdns.RecordTypeA, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := documents.DeleteBlob(ctx, "issuers", leftDocument, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := vault.DeleteCertificate(ctx, "kas-left", nil); err != nil {

@@ -97,8 +97,9 @@ type Certificates interface {
 	PurgeDeletedCertificate(ctx context.Context, name string, o *azcertificates.PurgeDeletedCertificateOptions) (azcertificates.PurgeDeletedCertificateResponse, error)
 }
 
-// Documents has the methods of azblob.Client that the steps use.
+// Documents has the methods of azblob.Client that the steps and the searches for orphans use.
 type Documents interface {
 	UploadBuffer(ctx context.Context, container, name string, content []byte, o *azblob.UploadBufferOptions) (azblob.UploadBufferResponse, error)
+	NewListBlobsFlatPager(container string, o *azblob.ListBlobsFlatOptions) *runtime.Pager[azblob.ListBlobsFlatResponse]
 	DeleteBlob(ctx context.Context, container, name string, o *azblob.DeleteBlobOptions) (azblob.DeleteBlobResponse, error)
 }

@@ -24,6 +24,8 @@ type claim struct {
 	id   string
 	// uid is the UID in the tag of the resource; empty if it has none. resourceID is what managedBy names; empty if that is no cluster.
 	uid, resourceID string
+	// clusterID is the cluster ID in the name of a document; empty for other resources.
+	clusterID string
 	// own reports that the resource is the service's own, so that only the service writes the tag.
 	own bool
 }
@@ -57,6 +59,16 @@ func claimOfCertificate(p *azcertificates.CertificateProperties) (c claim, ok bo
 	return claim{kind: fleet.AzureCertificate, id: string(*p.ID), uid: uid.String(), own: true}, true
 }
 
+// claimOfDocument returns the claim of a blob, by its URL and its name. ok is false for one that is not a document of a cluster.
+func claimOfDocument(url, name string) (c claim, ok bool) {
+	for _, document := range []string{discoveryDocument, keysDocument} {
+		if id, found := strings.CutSuffix(name, document); found && id != "" {
+			return claim{kind: fleet.AzureDocuments, id: url + "/" + name, clusterID: strings.ToLower(id), own: true}, true
+		}
+	}
+	return claim{}, false
+}
+
 // claimOf returns the claim of a resource group in a region. ok is false for a group of another region and for one that does not claim to
 // belong to a cluster.
 func claimOf(location string, g *armresources.ResourceGroup) (c claim, ok bool) {
@@ -75,25 +87,28 @@ func claimOf(location string, g *armresources.ResourceGroup) (c claim, ok bool) 
 	return c, c.uid != "" || c.resourceID != ""
 }
 
-// orphanOf decides whether a claimed resource belongs to no cluster. known are the clusters and tombstones with the UID of the claim, and
-// the clusters with its resource ID. The tag decides if there is one, because clusters that follow each other can have one resource ID.
+// orphanOf decides whether a claimed resource belongs to no cluster. known are the clusters and tombstones with the UID or the cluster ID of
+// the claim, and the clusters with its resource ID. The tag decides if there is one, because clusters that follow each other can have one resource ID.
 // The tombstone with the UID proves that the cluster of one of the service's own resources is deleted. In the subscription of a customer,
 // the tombstone must also have the resource ID: customers can change the tag, and managedBy does not tell clusters of one resource ID apart.
 func orphanOf(c claim, known []store.ClusterIncarnation) (store.AzureOrphan, bool) {
 	o := store.AzureOrphan{Kind: string(c.kind), AzureID: c.id, ClusterUID: c.uid, ClusterResourceID: c.resourceID}
 	for _, k := range known {
-		named, managed := k.UID == c.uid, strings.EqualFold(k.ResourceID, c.resourceID)
+		named, managed := k.UID == c.uid || c.clusterID != "" && k.ID == c.clusterID, strings.EqualFold(k.ResourceID, c.resourceID)
 		switch {
 		case k.GoneTime.IsZero() && (named || managed && c.uid == ""):
 			return store.AzureOrphan{}, false
 		case k.GoneTime.IsZero() && managed:
 			o.Evidence = fmt.Sprintf("managedBy is the resource ID of the existing cluster %s, but the tag %s is another UID.", k.UID, ownerTag)
 		case !k.GoneTime.IsZero() && named && (managed || c.own):
+			o.ClusterUID = k.UID
 			o.Proof = fmt.Sprintf("Cluster %s was deleted at %s.", k.UID, k.GoneTime.UTC().Format(time.RFC3339))
 		}
 	}
 	switch {
 	case o.Evidence != "":
+	case c.clusterID != "":
+		o.Evidence = "The name of the document begins with the cluster ID " + c.clusterID + "."
 	case c.own:
 		o.Evidence = fmt.Sprintf("The tag or metadata %s, which only the service writes, is the UID of a cluster.", ownerTag)
 	case c.uid == "":

@@ -40,6 +40,7 @@ func TestOrphanOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		group  *armresources.ResourceGroup
 		record *armdns.RecordSet
+		blob   string
 		kind   fleet.AzureKind
 		known  []store.ClusterIncarnation
 		orphan bool
@@ -59,6 +60,10 @@ func TestOrphanOf(t *testing.T) {
 		"a record of a deleted cluster":           {record: records("A", "api.p", uid), kind: fleet.AzureAPIRecord, known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "metadata", proof: "was deleted"},
 		"a delegation of a deleted cluster":       {record: records("NS", "aro.p", uid), kind: fleet.AzureDNSDelegation, known: []store.ClusterIncarnation{tombstone}, orphan: true, proof: "was deleted"},
 		"a record of a lost cluster":              {record: records("CNAME", "oauth.p", uid), kind: fleet.AzureServiceRecords, orphan: true, evidence: "metadata"},
+		"a document of a cluster":                 {blob: "cid/openid/v1/jwks", known: []store.ClusterIncarnation{{UID: uid, ID: "cid"}}},
+		"another document":                        {blob: "index.html"},
+		"a document of a deleted cluster":         {blob: "cid/.well-known/openid-configuration", kind: fleet.AzureDocuments, known: []store.ClusterIncarnation{{UID: uid, ID: "cid", GoneTime: gone}}, orphan: true, evidence: "cid", proof: "was deleted"},
+		"a document of a lost cluster":            {blob: "cid/openid/v1/jwks", orphan: true, evidence: "cid"},
 		"its cluster is deleted":                  {group: group(id, uid), known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "the UID of a cluster", proof: uid + " was deleted at 2026-11-21T03:00:00Z"},
 		"of the predecessor of a cluster":         {group: group(id, uid), known: []store.ClusterIncarnation{successor, tombstone}, orphan: true, evidence: "the existing cluster " + other, proof: "was deleted"},
 		"of an unknown predecessor":               {group: group(id, uid), known: []store.ClusterIncarnation{successor}, orphan: true, evidence: "the existing cluster " + other},
@@ -71,9 +76,12 @@ func TestOrphanOf(t *testing.T) {
 			var o store.AzureOrphan
 			var c claim
 			var orphan bool
-			if tc.record != nil {
+			switch {
+			case tc.record != nil:
 				c, orphan = claimOfRecords(tc.record)
-			} else {
+			case tc.blob != "":
+				c, orphan = claimOfDocument("https://account/container", tc.blob)
+			default:
 				c, orphan = claimOf("westus3", tc.group)
 			}
 			if orphan {

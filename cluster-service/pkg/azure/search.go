@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -33,14 +34,15 @@ const (
 	searchScan = time.Minute
 	// OrphanGrace is the time between the first and the last search that found a resource, from which on it is reported as an orphan.
 	OrphanGrace = time.Hour
-	// zoneScope and vaultScope are the scopes of the region's zone and vault. All other scopes are IDs of subscriptions.
-	zoneScope  = "dns-zone"
-	vaultScope = "key-vault"
+	// The scopes of the region's zone, vault and storage account. All other scopes are IDs of subscriptions.
+	zoneScope      = "dns-zone"
+	vaultScope     = "key-vault"
+	documentsScope = "oidc-documents"
 )
 
 // orphanKinds returns the kinds of resources that are searched.
 func orphanKinds() []fleet.AzureKind {
-	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords, fleet.AzureCertificate}
+	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords, fleet.AzureCertificate, fleet.AzureDocuments}
 }
 
 // OrphanSearcherOptions configure an OrphanSearcher.
@@ -70,7 +72,7 @@ func NewOrphanSearcher(o OrphanSearcherOptions) *OrphanSearcher {
 		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_azure_orphans",
 			Help: "Resources in Azure that belong to no cluster, by kind. Every replica counts all of them."}, []string{"kind"}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_azure_searches_overdue",
-			Help: "Subscriptions, and zone and vault of the region, without a complete search for resources that belong to no cluster for a day. Every replica counts all of them."})}
+			Help: "Subscriptions, and zone, vault and storage account of the region, without a complete search for resources that belong to no cluster for a day. Every replica counts all of them."})}
 	for _, kind := range orphanKinds() {
 		s.orphans.WithLabelValues(string(kind)).Set(0)
 	}
@@ -127,6 +129,8 @@ func (s *OrphanSearcher) search(ctx context.Context, scope string) error {
 		read = s.readRecords
 	case vaultScope:
 		read = s.readCertificates
+	case documentsScope:
+		read = s.readDocuments
 	default:
 		own = false
 	}
@@ -215,6 +219,26 @@ func (s *OrphanSearcher) readCertificates(ctx context.Context, _ string, each fu
 	})
 }
 
+// readDocuments calls each with the claims of each page of the blobs in the region's container of documents.
+func (s *OrphanSearcher) readDocuments(ctx context.Context, _ string, each func([]claim) error) error {
+	documents, err := s.Steps.Clients.Documents()
+	if err != nil {
+		return err
+	}
+	at := s.Steps.Config.Documents
+	return eachPage(ctx, documents.NewListBlobsFlatPager(at.Container, nil), func(page azblob.ListBlobsFlatResponse) error {
+		var claims []claim
+		if page.Segment != nil {
+			for _, b := range page.Segment.BlobItems {
+				if c, ok := claimOfDocument(at.Account+"/"+at.Container, *b.Name); ok {
+					claims = append(claims, c)
+				}
+			}
+		}
+		return each(claims)
+	})
+}
+
 // eachPage calls each with each page of a list.
 func eachPage[T any](ctx context.Context, pager *runtime.Pager[T], each func(page T) error) error {
 	for pager.More() {
@@ -234,16 +258,19 @@ func (s *OrphanSearcher) orphansAmong(ctx context.Context, claims []claim) (orph
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	var uids, resourceIDs []string
+	var uids, clusterIDs, resourceIDs []string
 	for _, c := range claims {
 		if c.uid != "" {
 			uids = append(uids, c.uid)
+		}
+		if c.clusterID != "" {
+			clusterIDs = append(clusterIDs, c.clusterID)
 		}
 		if c.resourceID != "" {
 			resourceIDs = append(resourceIDs, c.resourceID)
 		}
 	}
-	known, err := s.Store.ClusterIncarnations(ctx, uids, resourceIDs)
+	known, err := s.Store.ClusterIncarnations(ctx, uids, clusterIDs, resourceIDs)
 	if err != nil {
 		return nil, fmt.Errorf("comparing resources in Azure with the clusters: %w", err)
 	}

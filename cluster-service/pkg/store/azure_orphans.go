@@ -44,24 +44,28 @@ func (s *Store) AcquireAzureSearch(ctx context.Context, lease time.Duration) (sc
 // ClusterIncarnation identifies a cluster or its tombstone.
 type ClusterIncarnation struct {
 	UID, ResourceID string
+	// ID is the cluster ID; empty before a cluster has one.
+	ID string
 	// GoneTime is the end of the cluster's deletion; zero before that.
 	GoneTime time.Time
 }
 
-// ClusterIncarnations returns the clusters and the tombstones with one of the UIDs, and the clusters with one of the resource IDs.
-func (s *Store) ClusterIncarnations(ctx context.Context, uids, resourceIDs []string) ([]ClusterIncarnation, error) {
+// ClusterIncarnations returns the clusters and the tombstones with one of the UIDs or cluster IDs, and the clusters with one of the
+// resource IDs.
+func (s *Store) ClusterIncarnations(ctx context.Context, uids, clusterIDs, resourceIDs []string) ([]ClusterIncarnation, error) {
 	keys := make([]string, len(resourceIDs))
 	for i, id := range resourceIDs {
 		keys[i] = strings.ToLower(id)
 	}
-	rows, err := s.pool.Query(ctx, `SELECT uid::text, resource_id, gone_time FROM clusters
-		WHERE uid = ANY ($1) OR gone_time IS NULL AND resource_key = ANY ($2)`, uids, keys)
+	rows, err := s.pool.Query(ctx, `SELECT uid::text, resource_id, gone_time, coalesce((SELECT cluster_id FROM cluster_identifiers WHERE cluster_uid = uid), '')
+		FROM clusters WHERE uid = ANY ($1) OR uid = ANY (ARRAY(SELECT cluster_uid FROM cluster_identifiers WHERE cluster_id = ANY ($2)))
+			OR gone_time IS NULL AND resource_key = ANY ($3)`, uids, clusterIDs, keys)
 	if err != nil {
 		return nil, fmt.Errorf("reading the clusters of Azure resources: %w", err)
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c ClusterIncarnation, err error) {
 		var gone *time.Time
-		err = row.Scan(&c.UID, &c.ResourceID, &gone)
+		err = row.Scan(&c.UID, &c.ResourceID, &gone, &c.ID)
 		c.GoneTime = notNull(gone)
 		return c, err
 	})

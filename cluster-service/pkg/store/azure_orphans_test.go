@@ -19,7 +19,7 @@ func TestAzureOrphans(t *testing.T) {
 	if _, err := put(ctx, s, uid); err != nil {
 		t.Fatal(err)
 	}
-	for _, scope := range []string{"dns-zone", "key-vault"} {
+	for _, scope := range []string{"dns-zone", "key-vault", "oidc-documents"} {
 		if err := s.CompleteAzureSearch(ctx, scope, now, 10*period); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestAzureOrphans(t *testing.T) {
 		t.Errorf("another cluster has the proof, or the wrong orphan is left: %+v", left)
 	}
 
-	if _, overdue, err := s.CountAzureOrphans(ctx, grace, now.Add(time.Second)); err != nil || overdue != 3 { // with the region's zone and vault
+	if _, overdue, err := s.CountAzureOrphans(ctx, grace, now.Add(time.Second)); err != nil || overdue != 4 { // with those of the region
 		t.Errorf("%d searches are overdue, %v", overdue, err)
 	}
 	if forgotten, err := s.ForgetAzureSubscription(ctx, uid); err != nil || forgotten {
