@@ -122,10 +122,14 @@ type Observed struct {
 func (o *Observed) Condition(name string) Condition { return o.Conditions[name] }
 
 // ActedUpon reports whether the main object's operator has reconciled the object in the state that was read back. An
-// operator that reports no generation counts as up to date when the object's generation is unknown too.
+// operator that reports no generation counts as up to date when the object's generation is unknown too. HyperShift reports
+// the generation of a paused object too, but applies only the pause.
 func (o *Observed) ActedUpon() bool {
-	return o.ActedOn >= o.Generation || o.ActedOn == 0 && o.Generation == 0
+	return !o.Paused() && (o.ActedOn >= o.Generation || o.ActedOn == 0 && o.Generation == 0)
 }
+
+// Paused reports whether HyperShift does not reconcile the main object because of spec.pausedUntil.
+func (o *Observed) Paused() bool { return o.Condition(ReconciliationActive).Status == "False" }
 
 // Status is the body of a status event of a manifest bundle.
 type Status struct {

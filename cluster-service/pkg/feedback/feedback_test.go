@@ -96,7 +96,7 @@ func TestConditions(t *testing.T) {
 		"Only entry":      {"an agent may report the only entry of a list without the list", entry, available},
 		"Malformed entry": {"an entry of another type does not hide the others", `[{"type":"Degraded","status":true},7,null,` + entry + "]", available},
 		"Same type twice": {"the first of one type counts", "[" + entry + `,{"type":"Available","status":"False"}]`, available},
-		"Unknown type":    {"nothing reads it", `[{"type":"ReconciliationActive","status":"True"}]`, nil},
+		"Unknown type":    {"nothing reads it", `[{"type":"SupportedHostedCluster","status":"True"}]`, nil},
 		"Part": {"the reason is sufficient", `[{"type":"EtcdAvailable","status":"False","reason":"EtcdWaitingForQuorum","message":"m"}]`,
 			map[string]feedback.Condition{"EtcdAvailable": {Status: "False", Reason: "EtcdWaitingForQuorum"}}},
 		"Failing operators": {"the message names them", `[{"type":"ClusterVersionSucceeding","status":"False","reason":"ClusterOperatorsNotAvailable","message":"Cluster operators dns, ingress are not available"}]`,

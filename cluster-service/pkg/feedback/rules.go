@@ -60,6 +60,8 @@ const (
 	Upgradeable = string(hyperv1.ClusterVersionUpgradeable)
 	// ReconciliationSucceeded is about the last reconciliation of the whole HostedCluster.
 	ReconciliationSucceeded = string(hyperv1.ReconciliationSucceeded)
+	// ReconciliationActive is false while a HostedCluster or a NodePool is paused.
+	ReconciliationActive = string(hyperv1.ReconciliationActive)
 	// ValidConfiguration is the operator's verdict on spec.configuration, ValidControlPlaneConfiguration the control plane's.
 	ValidConfiguration             = string(hyperv1.ValidHostedClusterConfiguration)
 	ValidControlPlaneConfiguration = string(hyperv1.ValidHostedControlPlaneConfiguration)
@@ -81,6 +83,9 @@ const (
 // PartConditions are the conditions about parts of a HostedCluster. They are stored without messages: their reasons are
 // sufficient, and a message that changes would store the report again. Only the message of a false VersionSucceeding is stored.
 var PartConditions = []string{EtcdAvailable, APIServerAvailable, DataPlaneConnection, DNSReachable, VersionSucceeding}
+
+// KeyVaultError is the reason of a false ValidKMS if HyperShift does not reach the key vault, or the vault refuses the key.
+const KeyVaultError = hyperv1.AzureErrorReason
 
 // ValidReleaseImage is a type of condition of HostedClusters and NodePools.
 const ValidReleaseImage = string(hyperv1.ValidReleaseImage)
@@ -115,7 +120,7 @@ var RevocationConditions = []string{SignerClassValid, certificatesv1alpha1.RootC
 var storedConditions = func() map[string]bool {
 	stored := map[string]bool{}
 	for _, name := range slices.Concat(
-		[]string{Available, Progressing, Degraded, ValidReleaseImage, ReconciliationSucceeded, ValidConfiguration, ValidControlPlaneConfiguration,
+		[]string{Available, Progressing, Degraded, ValidReleaseImage, ReconciliationSucceeded, ReconciliationActive, ValidConfiguration, ValidControlPlaneConfiguration,
 			ValidKMS, DataEncrypted, Upgradeable},
 		[]string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, UpdatingTemplate, AutoscalingEnabled, AutorepairEnabled, VersionSkew},
 		[]string{string(certificatesv1.CertificateApproved), CertificateDenied, CertificateFailed, RolloutComplete},

@@ -165,6 +165,9 @@ func TestClusterPhases(t *testing.T) {
 		"Acted upon": {"HyperShift acted on it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			observe(t.Work(fleet.HostedCluster, ""), acted(hosted("cluster-2", "True", "Completed"), 4, 4))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Paused": {"HyperShift reports the generation of a paused cluster and does not apply it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
+			observe(t.Work(fleet.HostedCluster, ""), with(acted(hosted("cluster-2", "True", "Completed"), 4, 4), feedback.ReconciliationActive, "False"))
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Cannot be reconciled": {"HyperShift acted on it and failed", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			observe(t.Work(fleet.HostedCluster, ""), with(hosted("cluster-2", "True", "Completed"), feedback.ReconciliationSucceeded, "False"))
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
@@ -188,6 +191,18 @@ func TestClusterPhases(t *testing.T) {
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
 		"Key refused": {"the key vault denies the control plane access", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			observe(t.Work(fleet.HostedCluster, ""), with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "False"))
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Key in a private vault not validated": {"HyperShift does not reach the vault; the control plane does", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
+			t.Cluster.Spec.Etcd.KmsKey.VaultVisibility = csv1.Visibility_VISIBILITY_PRIVATE
+			o := hosted("cluster-2", "True", "Completed")
+			o.Conditions[feedback.ValidKMS] = feedback.Condition{Status: "False", Reason: feedback.KeyVaultError}
+			observe(t.Work(fleet.HostedCluster, ""), o)
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Key in a private vault refused": {"HyperShift has no credentials", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
+			t.Cluster.Spec.Etcd.KmsKey.VaultVisibility = csv1.Visibility_VISIBILITY_PRIVATE
+			o := hosted("cluster-2", "True", "Completed")
+			o.Conditions[feedback.ValidKMS] = feedback.Condition{Status: "False", Reason: "InvalidAzureCredentials"}
+			observe(t.Work(fleet.HostedCluster, ""), o)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
 		"Rendered again": {"another rendering of the same generation changes nothing for the customer", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) {
 			observe(t.Work(fleet.HostedCluster, ""), hosted("cluster-0", "True", "Completed"))

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"strings"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
@@ -35,10 +36,10 @@ func clusterPending(spec *csv1.ClusterSpec, seen *feedback.Observed) pending {
 // version for reading, then for writing, and then rewrites all data. Until then the previous version is needed: a customer
 // who disables it too early loses data. For a HyperShift release that does not report this, a valid key suffices.
 func keyPending(key *csv1.KmsKey, seen *feedback.Observed) pending {
-	valid, encrypted := seen.Condition(feedback.ValidKMS), seen.Condition(feedback.DataEncrypted)
+	encrypted := seen.Condition(feedback.DataEncrypted)
 	switch {
-	case valid.Status == "False":
-		return pending{clustercondition.EncryptionKeyInvalid, valid.Message}
+	case keyRefused(key, seen):
+		return pending{clustercondition.EncryptionKeyInvalid, seen.Condition(feedback.ValidKMS).Message}
 	case encrypted.Status == "False":
 		return pending{encrypted.Reason, encrypted.Message + "."}
 	case seen.EncryptionKey != "" && seen.EncryptionKey != key.GetKeyVersion():
@@ -61,10 +62,19 @@ func rolledOut(want Release, seen *feedback.Observed) bool {
 	return newest.State == "Completed" && newest.Version == want.Version
 }
 
-// keyUnusable reports whether HyperShift cannot encrypt with the customer's key. HyperShift does not validate keys in private
-// vaults.
+// keyUnusable reports whether HyperShift cannot encrypt with the customer's key.
 func keyUnusable(spec *csv1.ClusterSpec, seen *feedback.Observed) bool {
-	return spec.GetEtcd().GetKmsKey() != nil && seen.Condition(feedback.ValidKMS).Status == "False"
+	key := spec.GetEtcd().GetKmsKey()
+	return key != nil && keyRefused(key, seen)
+}
+
+// keyRefused reports whether HyperShift's validation refuses a key. HyperShift validates from the management cluster, which may not reach
+// a private vault. The control plane's own route does. HyperShift has one reason, KeyVaultError, for
+// a vault that it does not reach and for a key that the vault refuses. That reason therefore decides nothing about a private vault.
+func keyRefused(key *csv1.KmsKey, seen *feedback.Observed) bool {
+	valid := seen.Condition(feedback.ValidKMS)
+	isPrivate := key.GetVaultVisibility() == csv1.Visibility_VISIBILITY_PRIVATE
+	return valid.Status == "False" && !(isPrivate && valid.Reason == feedback.KeyVaultError)
 }
 
 // poolPending returns what HyperShift still has to do for a NodePool as it was read back, without regard to nodes.
@@ -96,8 +106,16 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// nodeStarting is HyperShift's reason for a node that has not reported yet.
-const nodeStarting = "NodeProvisioning"
+// onlyStarting reports whether nodes are unhealthy only because they have not joined yet. HyperShift joins the reasons of all Machines with
+// commas: WaitingForNodeRef until the machine exists, and NodeProvisioning until its node exists.
+func onlyStarting(healthy feedback.Condition) bool {
+	for reason := range strings.SplitSeq(healthy.Reason, ",") {
+		if reason != "WaitingForNodeRef" && reason != "NodeProvisioning" {
+			return false
+		}
+	}
+	return true
+}
 
 // nodePoolLayer returns the progress of a node pool. The conditions are ordered by their importance for the customer. A
 // pool is settled when its generation took effect before.
@@ -121,7 +139,7 @@ func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready,
 		return at("UpdatingVersion", "%s", seen.Condition(feedback.UpdatingVersion).Message)
 	case seen.Condition(feedback.UpdatingTemplate).Status == "True" || seen.Condition(feedback.UpdatingConfig).Status == "True":
 		return at("ReplacingNodes", "Nodes are replaced one by one because their machine template or configuration changed; %s", nodes)
-	case settled && healthy.Status == "False" && healthy.Reason != nodeStarting && most > 0:
+	case settled && healthy.Status == "False" && !onlyStarting(healthy) && most > 0:
 		return at("NodesUnhealthy", "%s %s", nodes, healthy.Message)
 	case ready:
 		return at("Ready", "%d nodes are ready.", seen.Replicas)

@@ -21,6 +21,17 @@ func TestNodePoolProgressNamesWhatIsAwaited(t *testing.T) {
 		"Growing": {reason: "one of two nodes is ready", replicas: 1, wanted: 2, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
 		"Unhealthy": {reason: "the size was reached, and then a node became unhealthy", replicas: 1, wanted: 2, settled: true,
 			change: func(o *feedback.Observed) { *o = with(*o, feedback.AllNodes, "False") }, state: "NodesUnhealthy", message: "1 of 2 nodes are ready. So it is"},
+		"Starting": {reason: "an autoscaled pool grows: one node has no machine yet, and the machine of another one boots", replicas: 1, wanted: 2, settled: true,
+			change: func(o *feedback.Observed) {
+				o.Conditions[feedback.AllNodes] = feedback.Condition{Status: "False", Reason: "NodeProvisioning,WaitingForNodeRef"}
+			}, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
+		"Starting and unhealthy": {reason: "one node starts, and another one does not report", replicas: 1, wanted: 2, settled: true,
+			change: func(o *feedback.Observed) {
+				o.Conditions[feedback.AllNodes] = feedback.Condition{Status: "False", Reason: "NodeConditionsFailed,WaitingForNodeRef", Message: "2 of 3 machines are not healthy"}
+			}, state: "NodesUnhealthy", message: "1 of 2 nodes are ready. 2 of 3 machines are not healthy"},
+		"Paused": {reason: "HyperShift reports the generation of a paused pool and does nothing", replicas: 2, wanted: 2, state: "Reconciling",
+			message: "Waiting for HyperShift to act on the desired state.",
+			change:  func(o *feedback.Observed) { *o = with(*o, feedback.ReconciliationActive, "False") }},
 		"Shrinking": {reason: "nodes are removed after they are drained", replicas: 3, wanted: 2, state: "ScalingDown",
 			message: "3 of 2 nodes are ready. Surplus nodes are drained before they are removed."},
 		"Upgrading": {reason: "nodes are counted by their versions", replicas: 2, wanted: 2, state: "UpdatingVersion",

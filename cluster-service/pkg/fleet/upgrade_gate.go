@@ -26,13 +26,14 @@ const (
 	gateRisk = "risk-"
 )
 
-// heldBack reports whether the management cluster has the release and does not start its rollout.
+// heldBack reports whether the management cluster has the release and does not start its rollout. A paused control plane is not held
+// back, although HyperShift reports the same reason: it starts the rollout when the pause ends.
 func heldBack(work *Work) bool {
 	history := work.Observed.ControlPlaneVersions
 	if len(history) == 0 {
 		history = work.Observed.Versions
 	}
-	return work.Applied() && work.Observed.Condition(feedback.Progressing).Reason == "Blocked" && len(history) > 0 && history[0].State == "Completed"
+	return work.Applied() && !work.Observed.Paused() && work.Observed.Condition(feedback.Progressing).Reason == "Blocked" && len(history) > 0 && history[0].State == "Completed"
 }
 
 // MaxSkew is the number of minor versions that a node pool may be behind its control plane. HyperShift allows one more, so

@@ -302,6 +302,13 @@ func TestBlockedReleaseCanBeAborted(t *testing.T) {
 	if err := u.Abort(w.now, w.ClusterAggregate, actor); err == nil {
 		t.Fatal("aborted while HyperShift may start the rollout")
 	}
+	work.Observed.Conditions[feedback.Progressing] = feedback.Condition{Status: "False", Reason: "Blocked", Message: "ReconciliationActive condition is false"}
+	work.Observed.Conditions[feedback.ReconciliationActive] = feedback.Condition{Status: "False", Reason: "ReconciliationPaused"}
+	w.settle()
+	if err := u.Abort(w.now, w.ClusterAggregate, actor); err == nil {
+		t.Fatal("aborted while HyperShift starts the rollout after a pause")
+	}
+	delete(work.Observed.Conditions, feedback.ReconciliationActive)
 	work.Observed.Conditions[feedback.Progressing] = feedback.Condition{Status: "False", Reason: "Blocked", Message: "ValidReleaseImage condition is false"}
 	w.settle()
 	if message := u.Status.GetSteps()[0].GetMessage(); !strings.Contains(message, "HyperShift blocks the rollout of release 4.20.15: ValidReleaseImage") {
