@@ -272,6 +272,10 @@ func TestNodePoolPhases(t *testing.T) {
 		"Scaled": {"the new size is reached", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }), pool("pool-2", 4, "4.21.4", "True")},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 2},
+		"Repair of an empty pool": {"HyperShift does not report that the repair is on before a node has started", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
+			size(2, func(s *csv1.NodePoolSpec) { s.Size, s.AutoRepair = &csv1.NodePoolSpec_Replicas{}, true }), pool("pool-2", 0, "4.21.4", "False"), func(t *fleet.ClusterAggregate) {
+				observe(t.Work(fleet.NodePoolWork, poolUID), with(t.Work(fleet.NodePoolWork, poolUID).Observed, feedback.AutorepairEnabled, "False"))
+			}}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 2},
 		"Scaled at the old digest": {"the report is for the previous desired state", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) {}), pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, 1},
 	}

@@ -90,7 +90,8 @@ func poolPending(spec *csv1.NodePoolSpec, seen *feedback.Observed) pending {
 		return pending{"InvalidReleaseImage", image.Message}
 	case autoscaling.Status != "" && (autoscaling.Status == "True") != autoscales(spec):
 		return pending{"Autoscaling", "Waiting for HyperShift to switch autoscaling " + onOff(autoscales(spec)) + "."}
-	case repair.Status != "" && (repair.Status == "True") != spec.GetAutoRepair():
+	// HyperShift reports that the repair is on when the first node has fetched its configuration.
+	case repair.Status != "" && (repair.Status == "True") != spec.GetAutoRepair() && (seen.Replicas > 0 || !spec.GetAutoRepair()):
 		return pending{"AutoRepair", "Waiting for HyperShift to switch the repair of nodes " + onOff(spec.GetAutoRepair()) + "."}
 	}
 	return pending{}

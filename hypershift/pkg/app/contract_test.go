@@ -252,6 +252,21 @@ func testPaused(t *testing.T, m *managementCluster) {
 	s.set(t, "false", "spec", "pausedUntil")
 	s.apply(t, s.cluster)
 	s.waitCluster(t, available)
+	// The status continues to follow the control plane of a paused cluster.
+	s.set(t, "true", "spec", "pausedUntil")
+	s.annotate(contract.FaultAnnotation, string(contract.FaultEtcdQuorumLoss))
+	s.apply(t, s.cluster)
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
+		progressing := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.HostedClusterProgressing))
+		if progressing.Reason != hyperv1.BlockedReason || !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) {
+			return fmt.Errorf("%+v", hc.Status.Conditions)
+		}
+		return nil
+	})
+	s.set(t, "false", "spec", "pausedUntil")
+	s.annotate(contract.FaultAnnotation, "")
+	s.apply(t, s.cluster)
+	s.waitCluster(t, available)
 	s.delete(t)
 }
 

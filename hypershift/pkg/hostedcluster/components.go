@@ -118,6 +118,12 @@ func (r rollout) runsVersion(c component) bool {
 	return c.wave <= r.wave
 }
 
+// runsClusterVersionOperator reports whether the cluster-version operator runs the version.
+func (r rollout) runsClusterVersionOperator() bool {
+	i := slices.IndexFunc(components, func(c component) bool { return c.name == "cluster-version-operator" })
+	return r.runsVersion(components[i])
+}
+
 // unavailable returns the names of the components that are not available, in alphabetical order.
 func (r rollout) unavailable() []string {
 	var names []string
@@ -160,7 +166,7 @@ func (r rollout) status(c component, now metav1.Time, before hyperv1.ControlPlan
 		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionTrue, hyperv1.AsExpectedReason, c.name+" is available")
 		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionFalse, hyperv1.WaitingForDependenciesReason, "Waiting for Dependencies: "+dependency(c))
 	default:
-		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionFalse, hyperv1.WaitingForDependenciesReason, "Waiting for Dependencies: "+dependency(c))
+		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionFalse, hyperv1.NotFoundReason, fmt.Sprintf("%ss.apps %q not found", strings.ToLower(kind), c.name))
 		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionFalse, hyperv1.WaitingForDependenciesReason, "Waiting for Dependencies: "+dependency(c))
 	}
 	return after

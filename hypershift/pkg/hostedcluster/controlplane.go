@@ -143,6 +143,8 @@ func fillControlPlane(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster
 	for _, name := range mirroredAnnotations {
 		if value, ok := hc.Annotations[name]; ok {
 			hcp.Annotations[name] = value
+		} else {
+			delete(hcp.Annotations, name)
 		}
 	}
 }

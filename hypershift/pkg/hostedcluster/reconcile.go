@@ -95,12 +95,12 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 	if o.Encryption, err = r.readEncryption(ctx, key); err != nil {
 		return 0, err
 	}
-	if o.Pause.Active {
-		return o.Pause.Left, r.writeStatus(ctx, hc, o, decide(hc, nil, o))
-	}
 	o.Desired, err = r.Releases.Lookup(hc.Spec.Release.Image)
 	if err != nil && !errors.Is(err, release.ErrUnknownImage) {
 		return 0, err
+	}
+	if o.Pause.Active {
+		return o.Pause.Left, r.reportPaused(ctx, hc, hcp, o)
 	}
 	if o.Problem == nil {
 		o.Problem = r.ensureReferences(ctx, hc)
@@ -139,6 +139,59 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		return 0, err
 	}
 	return schedule.ShorterWait(wait, more), nil
+}
+
+// reportPaused reports a paused cluster. Its control plane gets the pause and nothing else of the spec, and its status continues to follow the
+// API server once it has been available.
+func (r *Reconciler) reportPaused(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) error {
+	if hcp == nil {
+		return r.writeStatus(ctx, hc, o, decide(hc, nil, o))
+	}
+	if base := hcp.DeepCopy(); !equality.Semantic.DeepEqual(hcp.Spec.PausedUntil, hc.Spec.PausedUntil) {
+		hcp.Spec.PausedUntil = hc.Spec.PausedUntil
+		if err := r.Management.Patch(ctx, hcp, readyourwrites.LockedPatch(base), operatorManager); err != nil {
+			return fmt.Errorf("pausing the HostedControlPlane: %w", err)
+		}
+	}
+	if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" {
+		return r.writeStatus(ctx, hc, o, decidePaused(hc, o))
+	}
+	if err := r.observeNodePools(ctx, hc, o); err != nil {
+		return err
+	}
+	var err error
+	if o.Installing, err = r.Releases.Lookup(hcp.Spec.ReleaseImage); err != nil {
+		return fmt.Errorf("looking up the running release: %w", err)
+	}
+	o.Updates = r.Releases.Updates(o.Installing.Version, hc.Spec.Channel)
+	applied := hc.DeepCopy()
+	applied.Spec.Configuration, applied.Spec.SecretEncryption = hcp.Spec.Configuration, hcp.Spec.SecretEncryption
+	if err := r.decideAuthentication(ctx, applied, hcp, o); err != nil {
+		return err
+	}
+	fidelity, err := contract.FidelityOf(hcp)
+	if err != nil {
+		return err
+	}
+	o.Phase, o.Endpoint = schedule.Done, hcp.Status.ControlPlaneEndpoint
+	if fidelity == contract.FidelityProcess {
+		if r.ControlPlanes == nil {
+			return errNoControlPlanes
+		}
+		r.observeAPIServer(hcp, o)
+	}
+	o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, true, hc.Spec.KubeAPIServerDNSName != ""
+	if err := r.observeOIDCClients(ctx, applied, hcp, o); err != nil {
+		return err
+	}
+	r.decideRollout(hc, hcp, fidelity, o)
+	if status := decideControlPlane(applied, hcp, o); !equality.Semantic.DeepEqual(hcp.Status, status) {
+		hcp.Status = status
+		if err := r.updateStatus(ctx, hcp, "HostedControlPlane", o.Encryption, controlPlaneManager); err != nil {
+			return fmt.Errorf("writing the status of the HostedControlPlane: %w", err)
+		}
+	}
+	return r.writeStatus(ctx, hc, o, decide(hc, hcp, o))
 }
 
 // advance brings the control plane as far as its phase allows and writes the status.

@@ -177,7 +177,8 @@ func decideKMS(c conditions, hc *hyperv1.HostedCluster, o *observation) {
 	}
 	switch access := hc.Spec.SecretEncryption.KMS.Azure.KeyVaultAccess; {
 	case access == hyperv1.AzureKeyVaultPrivate:
-		c.setUnknown(hyperv1.ValidAzureKMSConfig, hyperv1.StatusUnknownReason, "The key vault is private and cannot be reached for validation")
+		// The operator validates from the management cluster, and has no other reason for a vault that it does not reach.
+		c.setFalse(hyperv1.ValidAzureKMSConfig, hyperv1.AzureErrorReason, "failed to encrypt data using KMS (the key vault is private and cannot be reached from the management cluster)")
 	case access != hyperv1.AzureKeyVaultPublic && access != "":
 		c.setFalse(hyperv1.ValidAzureKMSConfig, hyperv1.InvalidConfigurationReason, fmt.Sprintf("unknown keyVaultAccess %q: supported values are %q and %q", access, hyperv1.AzureKeyVaultPublic, hyperv1.AzureKeyVaultPrivate))
 	case o.Faults.Has(contract.FaultKMSInvalid):
@@ -278,14 +279,11 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 	status := *hc.Status.DeepCopy()
 	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.Now), generation: hc.Generation}
 
-	switch {
-	case o.Pause.Active:
+	if o.Pause.Active {
 		c.setFalse(hyperv1.ReconciliationActive, hyperv1.ReconciliationPausedConditionReason, o.Pause.Message)
-		return status
-	default:
+	} else {
 		c.setTrue(hyperv1.ReconciliationActive, hyperv1.AsExpectedReason, "Reconciliation active on resource")
 	}
-
 	c.setTrue(hyperv1.ValidHostedClusterConfiguration, hyperv1.AsExpectedReason, "Configuration passes validation")
 	c.setTrue(hyperv1.SupportedHostedCluster, hyperv1.AsExpectedReason, "HostedCluster is supported by operator configuration")
 	if o.Desired == nil {
@@ -295,7 +293,7 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 		status.PayloadArch = hyperv1.PayloadArchType(o.Desired.Architecture)
 	}
 	if o.Problem != nil {
-		c.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconcileErrorReason, o.Problem.Error())
+		c.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconciliationErrorReason, o.Problem.Error())
 	} else {
 		// The reason is misspelled upstream, and consumers may compare it.
 		c.setTrue(hyperv1.ReconciliationSucceeded, "ReconciliatonSucceeded", "Reconciliation completed successfully")
@@ -304,7 +302,9 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 	if hcp == nil {
 		c.setFalse(hyperv1.HostedClusterAvailable, hyperv1.WaitingForAvailableReason, "Waiting for hosted control plane to be healthy")
 		for _, kind := range controlPlaneConditions {
-			c.setUnknown(kind, hyperv1.StatusUnknownReason, "The hosted control plane is not found")
+			if kind != hyperv1.ClusterVersionRetrievedUpdates { // the operator never reports it as Unknown
+				c.setUnknown(kind, hyperv1.StatusUnknownReason, "The hosted control plane is not found")
+			}
 		}
 		c.setFalse(hyperv1.IgnitionEndpointAvailable, hyperv1.NotFoundReason, "Ignition server deployment not found")
 	} else {
@@ -337,7 +337,7 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 			History:            []updateHistory{{State: "Partial", Image: hc.Spec.Release.Image, StartedTime: metav1.NewTime(o.Now)}},
 		}
 	}
-	decideProgress(c, hc, hcp, o)
+	decideProgress(c, o)
 
 	status.KubeConfig = referenceIf(o.Kubeconfig, contract.AdminKubeconfig(hc.Name))
 	status.CustomKubeconfig = referenceIf(o.CustomKubeconfig, contract.CustomKubeconfig(hc.Name))
@@ -350,8 +350,18 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 func decideProblem(hc *hyperv1.HostedCluster, o *observation) hyperv1.HostedClusterStatus {
 	status := *hc.Status.DeepCopy()
 	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.Now), generation: hc.Generation}
-	c.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconcileErrorReason, o.Problem.Error())
+	c.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconciliationErrorReason, o.Problem.Error())
 	c.setFalse(hyperv1.HostedClusterProgressing, hyperv1.BlockedReason, o.Problem.Error())
+	return status
+}
+
+// decidePaused returns the status of a paused cluster whose control plane has not been available yet. It is not created any further.
+func decidePaused(hc *hyperv1.HostedCluster, o *observation) hyperv1.HostedClusterStatus {
+	status := *hc.Status.DeepCopy()
+	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.Now), generation: hc.Generation}
+	c.setFalse(hyperv1.ReconciliationActive, hyperv1.ReconciliationPausedConditionReason, o.Pause.Message)
+	c.setTrue(hyperv1.ReconciliationSucceeded, "ReconciliatonSucceeded", "Reconciliation completed successfully")
+	decideProgress(c, o)
 	return status
 }
 
@@ -360,6 +370,8 @@ func copyControlPlaneConditions(c conditions, hcp *hyperv1.HostedControlPlane, o
 	for _, kind := range append([]hyperv1.ConditionType{hyperv1.HostedControlPlaneAvailable}, controlPlaneConditions...) {
 		condition := findCondition(hcp.Status.Conditions, kind)
 		switch {
+		case kind == hyperv1.ClusterVersionRetrievedUpdates && (condition == nil || condition.Status == metav1.ConditionUnknown):
+			meta.RemoveStatusCondition(c.list, string(kind))
 		case condition == nil:
 			c.setUnknown(kind, hyperv1.StatusUnknownReason, "The hosted control plane does not report it")
 		case o.Faults.Has(contract.FaultConditionsUnknown) && kind != hyperv1.HostedClusterAvailable:
@@ -370,10 +382,15 @@ func copyControlPlaneConditions(c conditions, hcp *hyperv1.HostedControlPlane, o
 	}
 }
 
-func decideProgress(c conditions, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) {
+// decideProgress sets Progressing, which the operator derives only from the release: it is True until the ClusterVersion inside the cluster
+// names the release of the spec, and never during a creation.
+func decideProgress(c conditions, o *observation) {
 	switch {
-	case o.Problem != nil, o.Desired == nil, o.UpgradeRefusal != "":
+	case o.Pause.Active, o.Problem != nil, o.Desired == nil, o.UpgradeRefusal != "":
 		message := o.UpgradeRefusal
+		if o.Pause.Active {
+			message = "ReconciliationActive condition is false: " + o.Pause.Message
+		}
 		if o.Problem != nil {
 			message = o.Problem.Error()
 		}
@@ -381,7 +398,7 @@ func decideProgress(c conditions, hc *hyperv1.HostedCluster, hcp *hyperv1.Hosted
 			message = "ValidReleaseImage condition is false"
 		}
 		c.setFalse(hyperv1.HostedClusterProgressing, hyperv1.BlockedReason, message)
-	case hcp == nil || !findCondition(*c.list, hyperv1.HostedClusterAvailable).isTrue() || !o.Rollout.complete() || o.Installing != o.Desired:
+	case o.Rollout.previous != "" && !o.Rollout.runsClusterVersionOperator():
 		c.setTrue(hyperv1.HostedClusterProgressing, "Progressing", "HostedCluster is deploying, upgrading, or reconfiguring")
 	default:
 		c.setFalse(hyperv1.HostedClusterProgressing, hyperv1.AsExpectedReason, "HostedCluster is at expected version")

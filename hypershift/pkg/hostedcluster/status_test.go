@@ -1,6 +1,7 @@
 package hostedcluster
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -342,4 +343,76 @@ func TestUpgradeRollsOutOneComponentAtATime(t *testing.T) {
 			t.Errorf("at the end %d of %d components run the version", before, len(r.desiredComponents()))
 		}
 	})
+}
+
+// TestPausedCluster checks that the status of a paused cluster continues to follow its control plane.
+func TestPausedCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newDecisionRun(t, "4.20.8")
+		l.run(t)
+		o := &observation{Now: time.Now(), Desired: l.lookup(t), Installing: l.lookup(t), Phase: schedule.Done, Pause: contract.Pause{Active: true, Message: "Reconciliation paused until field removed"}}
+		o.Faults, _ = contract.ParseFaults(map[string]string{contract.FaultAnnotation: string(contract.FaultEtcdQuorumLoss)})
+		l.hc.Generation++
+		l.hcp.Status = decideControlPlane(l.hc, l.hcp, o)
+		status := decide(l.hc, l.hcp, o)
+		for kind, want := range map[hyperv1.ConditionType][2]string{
+			hyperv1.ReconciliationActive:     {"False", hyperv1.ReconciliationPausedConditionReason},
+			hyperv1.HostedClusterProgressing: {"False", hyperv1.BlockedReason},
+			hyperv1.HostedClusterAvailable:   {"False", hyperv1.EtcdWaitingForQuorumReason},
+			hyperv1.ReconciliationSucceeded:  {"True", "ReconciliatonSucceeded"},
+		} {
+			c := findCondition(status.Conditions, kind)
+			if string(c.Status) != want[0] || c.Reason != want[1] || c.ObservedGeneration != l.hc.Generation {
+				t.Errorf("%s is %+v, want %v", kind, *c, want)
+			}
+		}
+	})
+}
+
+// lookup returns the release of the spec.
+func (l *decisionRun) lookup(t *testing.T) *release.Release {
+	t.Helper()
+	known, err := l.r.Releases.Lookup(l.hc.Spec.Release.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known
+}
+
+// TestReasonsOfOperator checks reasons and conditions that are as in the source of the operator.
+func TestReasonsOfOperator(t *testing.T) {
+	hc := &hyperv1.HostedCluster{}
+	status := decide(hc, nil, &observation{Problem: errors.New("a secret is missing")})
+	if c := findCondition(status.Conditions, hyperv1.ReconciliationSucceeded); c.Reason != "ReconciliationError" {
+		t.Errorf("the reason of an error is %s", c.Reason)
+	}
+	if c := findCondition(status.Conditions, hyperv1.ClusterVersionRetrievedUpdates); c != nil {
+		t.Errorf("%+v, want no condition before the cluster-version operator runs", *c)
+	}
+	component := rollout{version: "4.21.4", wave: -1}.status(components[0], metav1.Now(), hyperv1.ControlPlaneComponentStatus{})
+	if c := findCondition(component.Conditions, hyperv1.ControlPlaneComponentAvailable); c.Reason != "NotFound" {
+		t.Errorf("the reason of a component without a workload is %s", c.Reason)
+	}
+	hc.Spec.SecretEncryption = &hyperv1.SecretEncryptionSpec{KMS: &hyperv1.KMSSpec{Azure: &hyperv1.AzureKMSSpec{KeyVaultAccess: hyperv1.AzureKeyVaultPrivate}}}
+	var list []metav1.Condition
+	decideKMS(conditions{list: &list}, hc, &observation{})
+	if c := findCondition(list, hyperv1.ValidAzureKMSConfig); c.Status != metav1.ConditionFalse || c.Reason != hyperv1.AzureErrorReason {
+		t.Errorf("a key in a private vault is %s %s", c.Status, c.Reason)
+	}
+}
+
+// TestRemovedAnnotations checks that an annotation that was removed from a HostedCluster is removed from its HostedControlPlane.
+func TestRemovedAnnotations(t *testing.T) {
+	hc, hcp := &hyperv1.HostedCluster{}, &hyperv1.HostedControlPlane{}
+	hcp.Annotations = map[string]string{contract.HostedClusterAnnotation: "ns/hc"}
+	hc.Annotations = map[string]string{hyperv1.RestartDateAnnotation: "now"}
+	fillControlPlane(hcp, hc)
+	if hcp.Annotations[hyperv1.RestartDateAnnotation] != "now" {
+		t.Errorf("the annotation is not copied: %v", hcp.Annotations)
+	}
+	hc.Annotations = nil
+	fillControlPlane(hcp, hc)
+	if len(hcp.Annotations) != 1 {
+		t.Errorf("annotations %v remain", hcp.Annotations)
+	}
 }

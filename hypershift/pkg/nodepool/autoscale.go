@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -136,12 +137,10 @@ func scalesByPods(pool *hyperv1.NodePool) bool {
 	return pool.Spec.AutoScaling != nil && pool.Annotations[contract.AutoscaleAnnotation] == ""
 }
 
+// autoscalingRange returns the range of an autoscaled pool. The operator does not scale to 0 without the capacities of a machine, which
+// Cluster API's provider reports only in newer releases of OpenShift.
 func autoscalingRange(pool *hyperv1.NodePool) (minimum, maximum int) {
-	minimum = 1
-	if pool.Spec.AutoScaling.Min != nil {
-		minimum = int(*pool.Spec.AutoScaling.Min)
-	}
-	return minimum, int(pool.Spec.AutoScaling.Max)
+	return max(1, int(ptr.Deref(pool.Spec.AutoScaling.Min, 0))), int(pool.Spec.AutoScaling.Max)
 }
 
 // schedulingPools converts pools for the simulation of placement. Of other pools the number of nodes is known, and the

@@ -90,7 +90,7 @@ func clusterChanged() predicate.Predicate {
 		}
 		return before.Generation != after.Generation || canProvision(before) != canProvision(after) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			!equality.Semantic.DeepEqual(releaseImages(before), releaseImages(after))
+			!equality.Semantic.DeepEqual(before.Status.Version, after.Status.Version)
 	}}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -66,27 +67,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // observation is the input of a decision about a node pool.
 type observation struct {
-	now       time.Time
-	pause     contract.Pause
-	release   *release.Release
-	cluster   *hyperv1.HostedCluster
-	skew      string // why the release is not compatible with the cluster's; empty if it is
-	target    target
-	machines  []Machine
-	nodeReady map[string]bool
-	problem   error
+	now     time.Time
+	pause   contract.Pause
+	release *release.Release
+	cluster *hyperv1.HostedCluster
+	// skew is why the release is not compatible with the cluster's; empty if it is. Such a release is rolled out, unless newerThanCluster
+	// reports that it is of a newer minor version.
+	skew             string
+	newerThanCluster bool
+	target           target
+	machines         []Machine
+	nodeReady        map[string]bool
+	problem          error
 	// machineReady and ignition are the durations until a machine is provisioned and until it reaches the ignition
 	// endpoint.
 	machineReady, ignition time.Duration
-}
-
-// oldestMachineAge is the age of the oldest machine.
-func (o *observation) oldestMachineAge() time.Duration {
-	var age time.Duration
-	for i := range o.machines {
-		age = max(age, o.now.Sub(o.machines[i].Created))
-	}
-	return age
 }
 
 func (r *Reconciler) pass(ctx context.Context, pool *hyperv1.NodePool) (time.Duration, error) {
@@ -106,22 +101,22 @@ func (r *Reconciler) pass(ctx context.Context, pool *hyperv1.NodePool) (time.Dur
 	}
 	o := &observation{now: time.Now(), cluster: &hc, machineReady: r.Scale.Of(schedule.MachineReady), ignition: r.Scale.Of(schedule.NodeIgnition)}
 	var err error
-	if o.pause, o.problem = contract.ParsePause(pool.Spec.PausedUntil, o.now); o.pause.Active {
-		return o.pause.Left, r.writeStatus(ctx, pool, decide(pool, o))
-	}
+	o.pause, o.problem = contract.ParsePause(pool.Spec.PausedUntil, o.now)
 	if o.release, err = r.Releases.Lookup(pool.Spec.Release.Image); err != nil && !errors.Is(err, release.ErrUnknownImage) {
 		return 0, err
 	}
 	if o.release != nil {
-		o.skew = skew(o.release, r.clusterRelease(&hc))
+		cluster := r.clusterRelease(&hc)
+		o.skew = skew(o.release, cluster)
+		o.newerThanCluster = cluster != nil && o.release.Version.Ordinal() > cluster.Version.Ordinal()
 	}
-	if !canProvision(&hc) || o.release == nil || o.skew != "" {
+	if o.pause.Active || !canProvision(&hc) || o.release == nil || o.newerThanCluster {
 		return r.reportOnly(ctx, pool, o)
 	}
 	return r.advance(ctx, pool, o)
 }
 
-// reportOnly reports a pool that cannot progress, with its existing machines.
+// reportOnly reports a pool that cannot progress or is paused, with its existing machines.
 func (r *Reconciler) reportOnly(ctx context.Context, pool *hyperv1.NodePool, o *observation) (time.Duration, error) {
 	record, err := r.readRecord(ctx, pool)
 	if err != nil {
@@ -135,7 +130,7 @@ func (r *Reconciler) reportOnly(ctx context.Context, pool *hyperv1.NodePool, o *
 	if o.target, err = r.target(pool, o); err != nil {
 		return 0, err
 	}
-	return 0, r.writeStatus(ctx, pool, decide(pool, o))
+	return o.pause.Left, r.writeStatus(ctx, pool, decide(pool, o))
 }
 
 // advance makes one step with the pool's machines and reports the result.
@@ -285,25 +280,15 @@ func canProvision(hc *hyperv1.HostedCluster) bool {
 		meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.IgnitionEndpointAvailable))
 }
 
-// releaseImages are the images of the cluster's version history, newest first.
-func releaseImages(hc *hyperv1.HostedCluster) []string {
-	if hc.Status.Version == nil {
-		return nil
-	}
-	var images []string
-	for _, entry := range hc.Status.Version.History {
-		images = append(images, entry.Image)
-	}
-	return images
-}
-
-// clusterRelease returns the release that the control plane runs or rolls out; nil if it is not known yet.
+// clusterRelease returns the newest release that the control plane has completed, or else the one that it rolls out; nil if it is not known
+// yet.
 func (r *Reconciler) clusterRelease(hc *hyperv1.HostedCluster) *release.Release {
-	images := releaseImages(hc)
-	if len(images) == 0 {
+	if hc.Status.Version == nil || len(hc.Status.Version.History) == 0 {
 		return nil
 	}
-	known, err := r.Releases.Lookup(images[0])
+	history := hc.Status.Version.History
+	newest := max(0, slices.IndexFunc(history, func(entry configv1.UpdateHistory) bool { return entry.State == configv1.CompletedUpdate }))
+	known, err := r.Releases.Lookup(history[newest].Image)
 	if err != nil {
 		return nil
 	}

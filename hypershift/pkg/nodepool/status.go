@@ -3,11 +3,14 @@ package nodepool
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // conditions sets conditions of a node pool, which have a type of their own. A transition time changes only with the
@@ -48,6 +51,12 @@ func (c conditions) setTrue(kind, message string) {
 	c.setBool(kind, true, hyperv1.AsExpectedReason, message)
 }
 
+func (c conditions) isTrue(kind string) bool {
+	return slices.ContainsFunc(*c.list, func(condition hyperv1.NodePoolCondition) bool {
+		return condition.Type == kind && condition.Status == corev1.ConditionTrue
+	})
+}
+
 func (c conditions) remove(kind string) {
 	*c.list = slices.DeleteFunc(*c.list, func(condition hyperv1.NodePoolCondition) bool { return condition.Type == kind })
 }
@@ -56,24 +65,40 @@ func (c conditions) remove(kind string) {
 func decide(pool *hyperv1.NodePool, o *observation) hyperv1.NodePoolStatus {
 	status := *pool.Status.DeepCopy()
 	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.now), generation: pool.Generation}
-	if o.pause.Active {
+	switch {
+	case o.pause.Active:
 		c.setBool(hyperv1.NodePoolReconciliationActiveConditionType, false, hyperv1.ReconciliationPausedConditionReason, o.pause.Message)
-		return status
-	}
-	if o.problem != nil {
+	case o.problem != nil:
 		c.setBool(hyperv1.NodePoolReconciliationActiveConditionType, true, hyperv1.ReconciliationInvalidPausedUntilConditionReason, o.problem.Error())
-	} else {
-		c.setTrue(hyperv1.NodePoolReconciliationActiveConditionType, "Reconciliation active on resource")
+	default:
+		// The operator has a constant of its own for the reason, which the API does not have.
+		c.setBool(hyperv1.NodePoolReconciliationActiveConditionType, true, "ReconciliationActive", "Reconciliation active on resource")
 	}
 	decideSpec(c, pool, o)
-	if o.release == nil || o.skew != "" {
+	if o.release == nil || o.newerThanCluster {
 		c.setBool(hyperv1.NodePoolReadyConditionType, false, hyperv1.NodePoolValidationFailedReason, "The NodePool's release cannot be used")
 		return status
 	}
 	provisioning := canProvision(o.cluster)
 	c.setBool(hyperv1.NodePoolValidGeneratedPayloadConditionType, provisioning, reasonIf(provisioning, hyperv1.IgnitionEndpointMissingReason), textIf(provisioning, "Payload generated successfully", "Ignition endpoint is not available yet"))
 	decideMachines(c, &status, o)
+	if o.pause.Active {
+		keepMachineDeployment(c, pool, &status)
+	}
 	return status
+}
+
+// keepMachineDeployment restores what a paused pool does not report: the operator ends the pass before its MachineDeployment.
+func keepMachineDeployment(c conditions, pool *hyperv1.NodePool, status *hyperv1.NodePoolStatus) {
+	status.Replicas, status.Version = pool.Status.Replicas, pool.Status.Version
+	for _, kind := range []string{hyperv1.NodePoolReadyConditionType, hyperv1.NodePoolUpdatingPlatformMachineTemplateConditionType, hyperv1.NodePoolAutorepairEnabledConditionType} {
+		c.remove(kind)
+		for _, before := range pool.Status.Conditions {
+			if before.Type == kind {
+				*c.list = append(*c.list, before)
+			}
+		}
+	}
 }
 
 // decideSpec sets the conditions that follow from the spec alone.
@@ -94,15 +119,13 @@ func decideSpec(c conditions, pool *hyperv1.NodePool, o *observation) {
 	c.setTrue(hyperv1.NodePoolValidMachineConfigConditionType, "")
 	c.setTrue(hyperv1.NodePoolValidTuningConfigConditionType, "")
 	if autoscaling := pool.Spec.AutoScaling; autoscaling != nil {
-		lowest := int32(1)
-		if autoscaling.Min != nil {
-			lowest = *autoscaling.Min
-		}
-		c.setTrue(hyperv1.NodePoolAutoscalingEnabledConditionType, fmt.Sprintf("Maximum nodes: %d, Minimum nodes: %d", autoscaling.Max, lowest))
+		c.setTrue(hyperv1.NodePoolAutoscalingEnabledConditionType, fmt.Sprintf("Maximum nodes: %d, Minimum nodes: %d", autoscaling.Max, ptr.Deref(autoscaling.Min, 0)))
 	} else {
 		c.setBool(hyperv1.NodePoolAutoscalingEnabledConditionType, false, hyperv1.AsExpectedReason, "")
 	}
-	c.setBool(hyperv1.NodePoolAutorepairEnabledConditionType, pool.Spec.Management.AutoRepair, hyperv1.AsExpectedReason, "")
+	if !pool.Spec.Management.AutoRepair {
+		c.setBool(hyperv1.NodePoolAutorepairEnabledConditionType, false, hyperv1.AsExpectedReason, "")
+	}
 }
 
 // decideMachines sets the conditions and counts that follow from the machines and their rollout.
@@ -110,30 +133,42 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation
 	t := o.target
 	versions := map[[2]string]*hyperv1.NodeVersion{}
 	active, provisioned, ready := 0, 0, 0
-	var outdatedConfig, outdatedTemplate bool
+	var outdatedConfig, outdatedTemplate, ignited bool
+	unhealthy := map[string][]string{}
 	for i := range o.machines {
 		m := &o.machines[i]
+		registered := !m.Ready.IsZero() || !t.neverIgnites && o.now.Sub(m.Created) >= o.machineReady
+		// The kubelet of a machine that is being drained still reports.
+		healthy := !m.Ready.IsZero() && m.Unhealthy.IsZero() && (o.nodeReady == nil || o.nodeReady[m.Name] || !m.active())
+		if registered {
+			count := versions[[2]string{m.Version, m.Kubelet}]
+			if count == nil {
+				count = &hyperv1.NodeVersion{OCPVersion: m.Version, KubeletVersion: m.Kubelet, ReadyNodeCount: new(int32), UnreadyNodeCount: new(int32)}
+				versions[[2]string{m.Version, m.Kubelet}] = count
+			}
+			if healthy {
+				*count.ReadyNodeCount++
+			} else {
+				*count.UnreadyNodeCount++
+			}
+		}
+		// Nodes fetch the configuration of a version with a token of its own.
+		ignited = ignited || m.Config == t.config && m.Version == t.version && (registered || !t.neverIgnites && o.now.Sub(m.Created) >= o.ignition)
 		if !m.active() {
 			continue
 		}
 		active++
-		healthy := m.ready() && (o.nodeReady == nil || o.nodeReady[m.Name])
 		outdatedConfig = outdatedConfig || m.Config != t.config
 		outdatedTemplate = outdatedTemplate || m.Template != t.template
-		if m.ready() || !t.neverIgnites && o.now.Sub(m.Created) >= o.machineReady {
+		if registered {
 			provisioned++
-		}
-		count := versions[[2]string{m.Version, m.Kubelet}]
-		if count == nil {
-			count = &hyperv1.NodeVersion{OCPVersion: m.Version, KubeletVersion: m.Kubelet, ReadyNodeCount: new(int32), UnreadyNodeCount: new(int32)}
-			versions[[2]string{m.Version, m.Kubelet}] = count
 		}
 		if healthy {
 			ready++
-			*count.ReadyNodeCount++
-		} else {
-			*count.UnreadyNodeCount++
+			continue
 		}
+		reason := unhealthyReason(m, registered, t)
+		unhealthy[reason] = append(unhealthy[reason], m.Name)
 	}
 	status.Replicas = int32(ready)
 	status.NodesInfo.NodeVersions = nil
@@ -166,12 +201,14 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation
 			c.setBool(kind, false, hyperv1.NodePoolNotFoundReason, "No Machines are created")
 		}
 	default:
-		reached := provisioned > 0 || !t.neverIgnites && o.oldestMachineAge() >= o.ignition
+		reached := ignited || t.inPlace && c.isTrue(hyperv1.NodePoolReachedIgnitionEndpoint)
 		c.setBool(hyperv1.NodePoolReachedIgnitionEndpoint, reached, reasonIf(reached, hyperv1.IgnitionNotReached), "")
 		machines := provisioned == active && active >= t.replicas
 		c.setBool(hyperv1.NodePoolAllMachinesReadyConditionType, machines, reasonIf(machines, "Provisioning"), textIf(machines, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d machines are not ready", max(active, t.replicas)-provisioned, max(active, t.replicas))))
-		healthy := ready == active && active >= t.replicas
-		c.setBool(hyperv1.NodePoolAllNodesHealthyConditionType, healthy, reasonIf(healthy, unhealthyReason(o.machines)), textIf(healthy, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d nodes are not healthy", max(active, t.replicas)-ready, max(active, t.replicas))))
+		c.setBool(hyperv1.NodePoolAllNodesHealthyConditionType, ready == active, reasonIf(ready == active, joinReasons(unhealthy)), textIf(ready == active, hyperv1.AllIsWellMessage, unhealthyText(unhealthy, active)))
+	}
+	if t.autoRepair && c.isTrue(hyperv1.NodePoolReachedIgnitionEndpoint) {
+		c.setTrue(hyperv1.NodePoolAutorepairEnabledConditionType, "")
 	}
 	if tooManyUnhealthy(o.machines, t) {
 		c.setBool(hyperv1.NodePoolReadyConditionType, false, "TooManyUnhealthy", fmt.Sprintf("Remediation is not allowed, more than %d machines are unhealthy", maxUnhealthy))
@@ -181,12 +218,31 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation
 	c.setBool(hyperv1.NodePoolReadyConditionType, available, reasonIf(available, "ScalingUp"), textIf(available, "", fmt.Sprintf("Minimum availability requires %d replicas, current %d available", t.replicas, ready)))
 }
 
-// unhealthyReason returns the reason why nodes are not healthy: they have stopped reporting, or have not started yet.
-func unhealthyReason(machines []Machine) string {
-	if slices.ContainsFunc(machines, func(m Machine) bool { return m.active() && !m.Unhealthy.IsZero() }) {
+// unhealthyReason returns the reason of Cluster API for a machine whose node is not healthy.
+func unhealthyReason(m *Machine, registered bool, t target) string {
+	switch {
+	case registered:
 		return "NodeConditionsFailed"
+	case t.neverIgnites:
+		return "NodeProvisioning"
 	}
-	return "NodeProvisioning"
+	return "WaitingForNodeRef"
+}
+
+// joinReasons joins the reasons of machines as the operator does.
+func joinReasons(machines map[string][]string) string {
+	return strings.Join(slices.Sorted(maps.Keys(machines)), ",")
+}
+
+// unhealthyText returns the operator's message about machines whose nodes are not healthy, by reason.
+func unhealthyText(machines map[string][]string, active int) string {
+	var lines []string
+	for _, reason := range slices.Sorted(maps.Keys(machines)) {
+		for _, name := range slices.Sorted(slices.Values(machines[reason])) {
+			lines = append(lines, fmt.Sprintf("Machine %s: %s\n", name, reason))
+		}
+	}
+	return fmt.Sprintf("%d of %d machines are not healthy\n%s", len(lines), active, strings.Join(lines, ""))
 }
 
 func reasonIf(yes bool, otherwise string) string {

@@ -111,15 +111,12 @@ func replicas(pool *hyperv1.NodePool) int {
 		}
 		return int(*pool.Spec.Replicas)
 	}
-	minimum := 1
-	if autoscaling.Min != nil {
-		minimum = int(*autoscaling.Min)
-	}
+	minimum, maximum := autoscalingRange(pool)
 	load, err := strconv.Atoi(pool.Annotations[contract.AutoscaleAnnotation])
 	if err != nil {
 		load = minimum
 	}
-	return min(max(load, minimum), int(autoscaling.Max))
+	return min(max(load, minimum), maximum)
 }
 
 // configHash identifies the settings, besides release and template, whose change replaces machines.
