@@ -10,7 +10,8 @@ const (
 	MaxIdentities = 128
 	MaxOperators  = 64
 
-	MaxAuthorizedCIDRs    = 500
+	MaxAuthorizedCIDRs = 500
+	// MaxImageDigestMirrors leaves room for what the service adds to the 255 sources of a HostedCluster.
 	MaxImageDigestMirrors = 240
 	// MaxMirrors is the most mirrors of one source.
 	MaxMirrors = 255

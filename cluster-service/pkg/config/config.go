@@ -20,6 +20,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
+// MaxImageContentSources is the most sources that are added to every cluster. HyperShift's definitions accept 255. The frontend accepts as many
+// of a customer as that leaves (hub.MaxImageDigestMirrors).
+const MaxImageContentSources = 15
+
 // Config is the configuration file.
 type Config struct {
 	Azure Azure `json:"azure"`
@@ -29,7 +33,8 @@ type Config struct {
 	// ImageContentSources are added to every cluster, before those of the customer.
 	ImageContentSources []ImageContentSource `json:"imageContentSources"`
 	Etcd                Etcd                 `json:"etcd"`
-	// InternalAPICIDRs are allowed to reach the API of every cluster, in addition to the customer's list.
+	// InternalAPICIDRs are allowed to reach the API of every cluster, in addition to the customer's list. HyperShift's definitions accept 500
+	// in all, and the frontend accepts as many of a customer: each one makes the longest lists of customers end with a permanent refusal.
 	InternalAPICIDRs []string `json:"internalAPICIDRs"`
 	// ServingCertificates is the source of the API servers' serving certificates. Without it HyperShift generates them.
 	ServingCertificates *ServingCertificates `json:"servingCertificates"`
@@ -129,6 +134,9 @@ func Load(path string) (*Config, error) {
 		if value == "" {
 			missing = append(missing, fmt.Errorf("%s: %s is required", path, name))
 		}
+	}
+	if count := len(c.ImageContentSources); count > MaxImageContentSources {
+		missing = append(missing, fmt.Errorf("%s: imageContentSources: %d entries, at most %d are possible", path, count, MaxImageContentSources))
 	}
 	missing = append(missing, c.Deletion.stuckAfter(path)...)
 	if c.AzureResources != nil {

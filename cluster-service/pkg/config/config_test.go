@@ -31,6 +31,7 @@ func TestLoad(t *testing.T) {
 		"Emptied":       {"a required value", "etcd: {size: ''}", "etcd.size"},
 		"Step":          {"a threshold for a step that does not exist would never be reached", "deletion: {stuckAfter: {hosted-clusters: 1m}}", "deletion.stuckAfter.hosted-clusters"},
 		"No time":       {"every step would count as stuck", "deletion: {stuckAfter: {namespaces: 0s}}", "deletion.stuckAfter.namespaces"},
+		"Mirrors":       {"HyperShift would refuse all clusters whose customers have the most mirrors", "imageContentSources: [" + strings.Repeat("{source: a},", 16) + "]", "imageContentSources"},
 		"Not YAML":      {"the error names the file", "a: [", "file.yaml"},
 	}
 	for name, tc := range tests {

@@ -112,14 +112,16 @@ func TestClusterEdges(t *testing.T) {
 	const network, subnetField, integrationField = "properties.network.", "properties.platform.subnetId", "properties.platform.vnetIntegrationSubnetId"
 	elsewhere := strings.Replace(vnet, "11111111-1111", "22222222-1111", 1)
 	all := map[string]edge[hub.Cluster]{
-		"pod beside service":       {"ranges may touch", pod("172.29.0.0/16"), pod("172.30.255.255/32"), "properties.network"},
-		"pod within machine":       {"one address is an overlap", pod("10.1.0.0/16"), pod("10.0.0.0/32"), "properties.network"},
+		"pod beside service":       {"ranges may touch", pod("172.29.0.0/16"), pod("172.30.254.0/23"), "properties.network"},
+		"pod within machine":       {"a part is an overlap", pod("10.1.0.0/16"), pod("10.0.254.0/23"), "properties.network"},
 		"pod around machine":       {"so is the other way round", pod("11.0.0.0/8"), pod("10.0.0.0/8"), "properties.network"},
 		"service beside machine":   {"ranges may touch", service("10.1.0.0/16"), service("10.0.255.0/24"), "properties.network"},
+		"pod size":                 {"a node has a subnet", pod("11.0.0.0/23"), pod("11.0.0.0/24"), network + "podCidr"},
+		"service size":             {"the address of the DNS is the tenth one", service("11.0.0.0/28"), service("11.0.0.0/29"), network + "serviceCidr"},
 		"host bits":                {"a range is named by its first address", pod("10.128.0.0/14"), pod("10.128.0.1/14"), network + "podCidr"},
 		"CIDR octet zero":          {"numbers have no leading zeros", pod("11.0.0.0/8"), pod("011.0.0.0/8"), network + "podCidr"},
 		"CIDR length zero":         {"nor has the length", pod("11.0.0.0/8"), pod("11.0.0.0/08"), network + "podCidr"},
-		"CIDR length":              {"32 bits", pod("11.0.0.0/32"), pod("11.0.0.0/33"), network + "podCidr"},
+		"CIDR length":              {"32 bits", authorized("11.0.0.0/32"), authorized("11.0.0.0/33"), "properties.api.authorizedCidrs[0]"},
 		"CIDR space":               {"nothing around it", pod("11.0.0.0/8"), pod(" 11.0.0.0/8"), network + "podCidr"},
 		"CIDR mapped":              {"an IPv4 range in IPv6 is IPv6", pod("11.0.0.0/8"), pod("::ffff:11.0.0.0/104"), network + "podCidr"},
 		"CIDR zone":                {"a range has no zone", nil, pod("fe80::%eth0/64"), network + "podCidr"},

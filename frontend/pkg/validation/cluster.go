@@ -103,7 +103,18 @@ func network(report *report, n *hub.Network) {
 			}
 		}
 	}
+	// The network operator of a cluster refuses a network without a subnet for a node.
+	if pods := prefixes[2]; pods.IsValid() && n.HostPrefix >= 23 && pods.Bits() > int(n.HostPrefix) {
+		report.invalid("properties.network.podCidr", n.PodCIDR, "must have room for the subnet of a node, a /%d", n.HostPrefix)
+	}
+	// The API server requires 8 addresses, and the tenth one is that of the cluster's DNS.
+	if services := prefixes[1]; services.IsValid() && services.Bits() > maxServiceBits {
+		report.invalid("properties.network.serviceCidr", n.ServiceCIDR, "must be at least a /%d", maxServiceBits)
+	}
 }
+
+// maxServiceBits is the longest prefix of a network of Services.
+const maxServiceBits = 28
 
 func authorizedCIDRs(report *report, cidrs []string) {
 	const field = "properties.api.authorizedCidrs"
