@@ -203,9 +203,9 @@ func interesting(place string) []any {
 	case "properties.dns.baseDomainPrefix":
 		return []any{"a", "a1", "a-b", "a--b", strings.Repeat("p", 15), "A", "1a"}
 	case "properties.network.podCidr":
-		return []any{"0.0.0.0/1", "10.64.0.0/20", "100.64.0.0/10", "224.0.0.0/4", "192.0.2.1/32", "10.128.0.0/30", "::/64"}
+		return []any{"0.0.0.0/1", "10.64.0.0/20", "100.64.0.0/10", "224.0.0.0/4", "192.0.2.1/32", "10.128.0.0/30", "10.128.0.0/23", "10.128.0.0/24", "10.128.0.0/26", "::/64"}
 	case "properties.network.serviceCidr":
-		return []any{"172.30.0.0/30", "172.16.0.0/12", "128.0.0.0/2", "192.0.2.2/32", "fd00::/112"}
+		return []any{"172.30.0.0/30", "172.30.0.0/29", "172.30.0.0/28", "172.16.0.0/12", "128.0.0.0/2", "192.0.2.2/32", "fd00::/112"}
 	case "properties.network.machineCidr":
 		return []any{"10.0.0.0/24", "10.0.0.0/30", "192.0.2.3/32", "192.168.0.0/16"}
 	case "properties.api.authorizedCidrs[]":

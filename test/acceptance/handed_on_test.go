@@ -2,8 +2,10 @@ package acceptance
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -30,6 +32,9 @@ func (r *region) handedOn(ctx context.Context, object *unstructured.Unstructured
 		return machineLabels(object)
 	case "HostedCluster":
 		if err := r.imageMirrors(ctx, object); err != nil {
+			return err
+		}
+		if err := networks(object); err != nil {
 			return err
 		}
 		return authenticationConfiguration(object)
@@ -63,6 +68,36 @@ func (r *region) imageMirrors(ctx context.Context, cluster *unstructured.Unstruc
 	mirrors := r.operator.Resource(schema.GroupVersionResource{Group: configv1.GroupName, Version: "v1", Resource: "imagedigestmirrorsets"})
 	if _, err := mirrors.Create(ctx, set, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		return fmt.Errorf("the ImageDigestMirrorSet of the hosted cluster: %w", err)
+	}
+	return nil
+}
+
+// networks returns an error if the network operator of the hosted cluster, its API server or its DNS cannot use a network.
+func networks(cluster *unstructured.Unstructured) error {
+	var spec struct {
+		Networking struct {
+			ClusterNetwork, ServiceNetwork []struct {
+				CIDR       netip.Prefix
+				HostPrefix int
+			}
+		}
+	}
+	text, err := json.Marshal(cluster.Object["spec"])
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &spec); err != nil {
+		return err
+	}
+	for _, pods := range spec.Networking.ClusterNetwork {
+		if pods.CIDR.Bits() > pods.HostPrefix {
+			return fmt.Errorf("the network operator: hostPrefix %d is larger than its cidr %s", pods.HostPrefix, pods.CIDR)
+		}
+	}
+	for _, services := range spec.Networking.ServiceNetwork {
+		if services.CIDR.Bits() > 28 {
+			return fmt.Errorf("the DNS operator: %s does not have ten addresses", services.CIDR)
+		}
 	}
 	return nil
 }

@@ -217,9 +217,13 @@ func (r *region) startClusterService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	settings := csconfig.Default()
+	for i := range csconfig.MaxImageContentSources {
+		settings.ImageContentSources = append(settings.ImageContentSources, csconfig.ImageContentSource{Source: fmt.Sprintf("quay.io/service-%d", i), Mirrors: []string{"mirror.example/service"}})
+	}
 	r.renderer = &render.Renderer{
 		Region:      fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://westus3.oic.aro-hcp.azure.com"},
-		Environment: environment, Developer: true, Config: csconfig.Default(), PullSecret: []byte(`{"auths":{}}`),
+		Environment: environment, Developer: true, Config: settings, PullSecret: []byte(`{"auths":{}}`),
 		Open: func(string, []byte) ([]byte, error) { return []byte("signing key"), nil }, ShardKeys: map[string]*seal.PublicKeys{shard: public},
 	}
 	api := service.New(service.Options{Store: r.store, Renderer: r.renderer, Releases: updategraph.Fixed(r.catalog), Keeper: keeper,
@@ -260,9 +264,9 @@ func (r *region) startFrontend(t *testing.T) {
 	})
 }
 
-// put sends a PUT to the frontend.
-func (r *region) put(path, version string, body []byte) (status int, answer string) {
-	request := httptest.NewRequestWithContext(context.Background(), http.MethodPut, path+"?api-version="+version, bytes.NewReader(body))
+// send sends a body to the frontend.
+func (r *region) send(method, path, version string, body []byte) (status int, answer string) {
+	request := httptest.NewRequestWithContext(context.Background(), method, path+"?api-version="+version, bytes.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-Ms-Identity-Url", "https://identity.example")
 	request.Header.Set("X-Ms-Home-Tenant-Id", "64dc69e4-d083-49fc-9569-ebece1dd1408")
@@ -275,7 +279,7 @@ func (r *region) put(path, version string, body []byte) (status int, answer stri
 func (r *region) subscribe(t *testing.T) string {
 	t.Helper()
 	id := uuid.NewString()
-	if status, answer := r.put("/subscriptions/"+id, "2.0", []byte(`{"state":"Registered","registrationDate":"now"}`)); status != http.StatusOK {
+	if status, answer := r.send(http.MethodPut, "/subscriptions/"+id, "2.0", []byte(`{"state":"Registered","registrationDate":"now"}`)); status != http.StatusOK {
 		t.Fatalf("registering a subscription: %d %s", status, answer)
 	}
 	return id
@@ -305,18 +309,6 @@ func (r *region) remove(ctx context.Context, document *database.ClusterDocument)
 	})
 }
 
-// makeReady gives a new cluster the state of one whose creation succeeded, as the backend does.
-func (r *region) makeReady(ctx context.Context, document *database.ClusterDocument, subscription, version string) error {
-	item, err := r.db.Clusters().Get(ctx, database.Key{SubscriptionID: subscription, ResourceID: document.Cluster.ID})
-	if err != nil {
-		return err
-	}
-	item.Value.ProvisioningState, item.Value.ActiveOperationID, item.Value.Status.ActiveVersions = hub.Succeeded, "", []string{version}
-	batch := r.db.NewBatch(subscription)
-	database.Replace(batch, item)
-	return batch.Commit(ctx)
-}
-
 // forgetExternalAuth removes an external authentication from the frontend's store, so that its cluster can have another one.
 func (r *region) forgetExternalAuth(ctx context.Context, document *database.ExternalAuthDocument, subscription string) error {
 	key := database.Key{SubscriptionID: subscription, ResourceID: document.ExternalAuth.ID}
@@ -343,8 +335,16 @@ var resources = map[string]schema.GroupVersionResource{
 	"NodePool":      {Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"},
 }
 
-// apply renders a work of a cluster as the publisher does, and applies the objects as Maestro's agent does, in dry run. It returns the refusals.
-func (r *region) apply(ctx context.Context, clusterUID string, kind fleet.WorkKind, ownerUID string) error {
+// application states how a rendering is applied: in a dry run, or so that the next rendering changes the stored objects.
+type application []string
+
+var (
+	dryRun = application{metav1.DryRunAll}
+	stored = application(nil)
+)
+
+// apply renders a work of a cluster as the publisher does, and applies the objects as Maestro's agent does. It returns the refusals.
+func (r *region) apply(ctx context.Context, clusterUID string, kind fleet.WorkKind, ownerUID string, how application) error {
 	aggregate, err := r.store.Read(ctx, clusterUID)
 	if err != nil {
 		return err
@@ -371,7 +371,7 @@ func (r *region) apply(ctx context.Context, clusterUID string, kind fleet.WorkKi
 		if object.GetKind() == "Secret" && object.Object["data"] != nil {
 			continue // nothing of a customer, and sealed for the agent
 		}
-		if err := r.dryRun(ctx, &object, text); err != nil {
+		if err := r.applyObject(ctx, &object, text, how); err != nil {
 			refusals = append(refusals, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 		if err := r.handedOn(ctx, &object); err != nil {
@@ -381,13 +381,13 @@ func (r *region) apply(ctx context.Context, clusterUID string, kind fleet.WorkKi
 	return errors.Join(refusals...)
 }
 
-func (r *region) dryRun(ctx context.Context, object *unstructured.Unstructured, text []byte) error {
+func (r *region) applyObject(ctx context.Context, object *unstructured.Unstructured, text []byte, how application) error {
 	resource, ok := resources[object.GetKind()]
 	if !ok {
 		return fmt.Errorf("%s is unknown to the test", object.GetKind())
 	}
 	_, err := r.agent.Resource(resource).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{
-		FieldManager: workv1.DefaultFieldManager, Force: new(true), FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}})
+		FieldManager: workv1.DefaultFieldManager, Force: new(true), FieldValidation: metav1.FieldValidationStrict, DryRun: how})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the namespace %s does not exist: %w", object.GetNamespace(), err)
 	}
