@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +48,7 @@ func TestContract(t *testing.T) {
 		"DeletedAtOnce":     testDeletedAtOnce,
 		"SameNameAgain":     testSameNameAgain,
 		"DeleteStuck":       testDeleteStuck,
+		"GracePeriod":       testInvalidGracePeriod,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time of a case is the deletion of namespaces
@@ -382,10 +384,49 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 		}
 		return nil
 	})
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
+		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.CloudResourcesDestroyed)); c == nil || c.Reason != "RemainingCloudResources" {
+			return errors.New("the HostedCluster does not report the stuck deletion")
+		}
+		return nil
+	})
 
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, contract.FaultAnnotation)
 	if err := s.client.Patch(t.Context(), s.hostedCluster(t), client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
+	s.awaitGone(t)
+}
+
+// testInvalidGracePeriod checks that a grace period that cannot be parsed stops a creation and a deletion.
+func testInvalidGracePeriod(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "grace")
+	failing := func(hc *hyperv1.HostedCluster) error {
+		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)); c == nil || c.Status != metav1.ConditionFalse ||
+			!strings.Contains(c.Message, hyperv1.HCDestroyGracePeriodAnnotation) {
+			return fmt.Errorf("ReconciliationSucceeded is %+v", c)
+		}
+		return nil
+	}
+	s.annotate(hyperv1.HCDestroyGracePeriodAnnotation, "soon")
+	s.create(t)
+	s.waitCluster(t, failing)
+	s.annotate(hyperv1.HCDestroyGracePeriodAnnotation, "0s")
+	s.apply(t, s.cluster)
+	s.waitCluster(t, available)
+	s.annotate(hyperv1.HCDestroyGracePeriodAnnotation, "soon")
+	s.apply(t, s.cluster)
+	s.waitCluster(t, failing)
+	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
+		if hc.DeletionTimestamp.IsZero() {
+			return errors.New("not deleted")
+		}
+		return failing(hc)
+	})
+	s.annotate(hyperv1.HCDestroyGracePeriodAnnotation, "0s")
+	s.apply(t, s.cluster)
 	s.awaitGone(t)
 }

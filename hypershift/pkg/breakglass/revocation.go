@@ -26,7 +26,7 @@ import (
 const (
 	// probeInterval is the interval of probes whether a server has loaded its new bundle, for which there is no event.
 	probeInterval = 250 * time.Millisecond
-	// verificationTimeout is the time after which a previous signer that is still accepted is reported as overdue.
+	// verificationTimeout is the time after which a previous signer that is still accepted is not verified any more.
 	verificationTimeout = 10 * time.Minute
 )
 
@@ -308,16 +308,17 @@ func (v *revocation) published(ctx context.Context) ([]*x509.Certificate, error)
 	return total.certificates()
 }
 
-// awaitRefusal waits until the server rejects the previous signer and accepts the new one.
+// awaitRefusal waits until the server rejects the previous signer and accepts the new one. After verificationTimeout it gives up: another
+// request has to replace this one.
 func (v *revocation) awaitRefusal(ctx context.Context, signer, previous *pki.Authority) (time.Duration, error) {
 	const kind = certificatesv1alpha1.PreviousCertificatesRevokedType
+	began := meta.FindStatusCondition(v.crr.Status.Conditions, certificatesv1alpha1.LeafCertificatesRegeneratedType).LastTransitionTime
+	if v.now.Sub(began.Time) > verificationTimeout {
+		v.setFalse(kind, reasonVerificationTimeout, fmt.Sprintf("Timed out after %s waiting for the API server to reject the previous signer.", verificationTimeout))
+		return 0, nil
+	}
 	waiting := func(message string) (time.Duration, error) {
-		reason := reasonWaiting
-		began := meta.FindStatusCondition(v.crr.Status.Conditions, certificatesv1alpha1.LeafCertificatesRegeneratedType).LastTransitionTime
-		if v.now.Sub(began.Time) > verificationTimeout {
-			reason = reasonVerificationTimeout
-		}
-		v.setFalse(kind, reason, message)
+		v.setFalse(kind, reasonWaiting, message)
 		return probeInterval, nil
 	}
 	total, err := v.published(ctx)

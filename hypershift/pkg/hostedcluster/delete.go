@@ -2,6 +2,7 @@ package hostedcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,10 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 	if !controllerutil.ContainsFinalizer(hc, contract.Finalizer) {
 		return 0, nil
 	}
+	period, err := gracePeriod(hc)
+	if err != nil {
+		return 0, errors.Join(err, r.reportProblem(ctx, hc, err))
+	}
 	existing, err := r.deleteNodePools(ctx, hc, r.Management)
 	if err != nil || existing > 0 {
 		return 0, err
@@ -49,7 +54,7 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 	if err := r.releaseSecrets(ctx, hc); err != nil {
 		return 0, err
 	}
-	if wait, err := r.awaitGracePeriod(ctx, hc); err != nil || wait > 0 {
+	if wait, err := r.awaitGracePeriod(ctx, hc, period); err != nil || wait > 0 {
 		return wait, err
 	}
 	base := hc.DeepCopy()
@@ -113,14 +118,14 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 func (r *Reconciler) finishControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, withData bool) (gone bool, wait time.Duration, err error) {
 	faults, _ := contract.ParseFaults(hc.Annotations) // pass has already reported unknown faults
 	if faults.Has(contract.FaultDeleteStuck) {
-		return false, 0, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
+		return false, 0, r.reportRemaining(ctx, hc, hcp)
 	}
 	cleanup := schedule.CloudCleanup
 	if faults.Has(contract.FaultCloudGone) {
 		cleanup = schedule.CloudTimeout
 	}
 	if left := r.Scale.Of(cleanup) - time.Since(hcp.DeletionTimestamp.Time); left > 0 {
-		return false, left, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
+		return false, left, r.reportRemaining(ctx, hc, hcp)
 	}
 	if r.OnRemove != nil {
 		r.OnRemove(hcp.Namespace)
@@ -161,15 +166,22 @@ func (r *Reconciler) removeData(ctx context.Context, hcp *hyperv1.HostedControlP
 	return nil
 }
 
-func (r *Reconciler) reportDestroyed(ctx context.Context, hcp *hyperv1.HostedControlPlane, status metav1.ConditionStatus, message string) error {
+// reportRemaining reports that cloud resources of a control plane remain. The HostedCluster has the condition too. When the resources are gone,
+// or given up, the HostedControlPlane is removed at once, so that nobody sees that it reports this.
+func (r *Reconciler) reportRemaining(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane) error {
+	remaining := metav1.Condition{Type: string(hyperv1.CloudResourcesDestroyed), Status: metav1.ConditionFalse, Reason: "RemainingCloudResources",
+		Message: "Remaining resources: persistent-volumes", ObservedGeneration: hcp.Generation}
 	base := hcp.DeepCopy()
-	meta.SetStatusCondition(&hcp.Status.Conditions, metav1.Condition{
-		Type: string(hyperv1.CloudResourcesDestroyed), Status: status, Reason: "WaitingForCloudResources", Message: message, ObservedGeneration: hcp.Generation,
-	})
-	if equality.Semantic.DeepEqual(base.Status, hcp.Status) {
-		return nil
+	meta.SetStatusCondition(&hcp.Status.Conditions, remaining)
+	if !equality.Semantic.DeepEqual(base.Status, hcp.Status) {
+		if err := r.updateStatus(ctx, hcp, "HostedControlPlane", nil, controlPlaneManager); err != nil {
+			return err
+		}
 	}
-	return r.updateStatus(ctx, hcp, "HostedControlPlane", nil, controlPlaneManager)
+	before := hc.DeepCopy()
+	remaining.ObservedGeneration = hc.Generation
+	meta.SetStatusCondition(&hc.Status.Conditions, remaining)
+	return r.patchStatus(ctx, hc, before)
 }
 
 func (r *Reconciler) deleteNamespace(ctx context.Context, name string) (gone bool, err error) {
@@ -247,15 +259,40 @@ func isOwned(object, owner client.Object) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 }
 
-// awaitGracePeriod keeps a destroyed cluster's object for the duration in its annotation, and reports that.
-func (r *Reconciler) awaitGracePeriod(ctx context.Context, hc *hyperv1.HostedCluster) (time.Duration, error) {
+// gracePeriod returns how long the object of a destroyed cluster is kept.
+func gracePeriod(hc *hyperv1.HostedCluster) (time.Duration, error) {
 	asked := hc.Annotations[hyperv1.HCDestroyGracePeriodAnnotation]
 	if asked == "" {
 		return 0, nil
 	}
 	period, err := time.ParseDuration(asked)
-	if err != nil || period <= 0 {
-		r.Log.Warn("HostedCluster has an invalid grace period; ignoring it", logkey.HostedCluster, hc.Namespace+"/"+hc.Name, logkey.Duration, asked)
+	if err != nil {
+		return 0, fmt.Errorf("failed to parse %s annotation: %w", hyperv1.HCDestroyGracePeriodAnnotation, err)
+	}
+	return period, nil
+}
+
+// reportProblem reports an error that stops a deletion.
+func (r *Reconciler) reportProblem(ctx context.Context, hc *hyperv1.HostedCluster, problem error) error {
+	base := hc.DeepCopy()
+	conditions{list: &hc.Status.Conditions, now: metav1.Now(), generation: hc.Generation}.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconciliationErrorReason, problem.Error())
+	return r.patchStatus(ctx, hc, base)
+}
+
+// patchStatus writes changed conditions of a HostedCluster.
+func (r *Reconciler) patchStatus(ctx context.Context, hc, base *hyperv1.HostedCluster) error {
+	if equality.Semantic.DeepEqual(base.Status, hc.Status) {
+		return nil
+	}
+	if err := r.Management.Status().Patch(ctx, hc, readyourwrites.LockedPatch(base), operatorManager); err != nil {
+		return fmt.Errorf("writing the status of the HostedCluster: %w", err)
+	}
+	return nil
+}
+
+// awaitGracePeriod keeps a destroyed cluster's object for a duration, and reports that.
+func (r *Reconciler) awaitGracePeriod(ctx context.Context, hc *hyperv1.HostedCluster, period time.Duration) (time.Duration, error) {
+	if period <= 0 {
 		return 0, nil
 	}
 	since := time.Now()

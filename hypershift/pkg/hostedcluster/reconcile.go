@@ -81,6 +81,9 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 	if o.Pause, err = contract.ParsePause(hc.Spec.PausedUntil, o.Now); err != nil {
 		o.Problem = err
 	}
+	if _, err = gracePeriod(hc); err != nil {
+		o.Problem = err
+	}
 	if err := r.ensureMetadata(ctx, hc); err != nil {
 		return 0, err
 	}
