@@ -70,8 +70,12 @@ func TestExternalAuthPhases(t *testing.T) {
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
 		"Updating": {"a newer generation is not applied", []func(*fleet.ClusterAggregate){ready, change}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0, "True True False"},
 		"Updated":  {"the newer generation was reported", []func(*fleet.ClusterAggregate){ready, change, see(configured("cluster-2", "True", 2, 2, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2, 0, "True False False"},
+		"Paused": {"HyperShift reports the generation of a paused cluster and does not apply it", []func(*fleet.ClusterAggregate){ready, change, see(with(configured("cluster-2", "True", 2, 2, console), feedback.ReconciliationActive, "False"))},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0, "True True False"},
 		"Deleting": {"the management cluster still has it", []func(*fleet.ClusterAggregate){ready, remove}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING, 1, 0, "True False False"},
-		"Deleted":  {"a HostedCluster without it was reported", []func(*fleet.ClusterAggregate){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
+		"Deleting, paused": {"the control plane of a paused cluster accepts the issuer", []func(*fleet.ClusterAggregate){ready, remove, see(with(configured("cluster-2", "True", 2, 2), feedback.ReconciliationActive, "False"))},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING, 1, 0, "True False False"},
+		"Deleted": {"a HostedCluster without it was reported", []func(*fleet.ClusterAggregate){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
 		"Cluster deleted": {"the deletion of its cluster deletes it", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }, func(t *fleet.ClusterAggregate) { t.Works = nil }},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
 	}

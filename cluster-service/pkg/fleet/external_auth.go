@@ -94,7 +94,8 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 	// The digest covers the whole HostedCluster. When it is read back, this generation is on the management cluster.
 	carried := work.Applied()
 	invalid := invalidConfiguration(seen)
-	took := carried && invalid.Status != "" && seen.ConfigurationGeneration >= seen.Generation
+	// The control plane of a paused cluster keeps its configuration.
+	took := carried && !seen.Paused() && invalid.Status != "" && seen.ConfigurationGeneration >= seen.Generation
 	if took && invalid.Status == "True" {
 		s.ObservedGeneration = a.Generation
 	}
@@ -232,7 +233,7 @@ func awaitedSecrets(spec *csv1.ExternalAuthSpec, seen *feedback.Observed) []*csv
 func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalAuth, work *Work) {
 	s := a.Status
 	clusterGoes := t.Cluster == nil || t.Cluster.Deleting()
-	if work == nil || !clusterGoes && work.Applied() {
+	if work == nil || !clusterGoes && work.Applied() && !work.Observed.Paused() {
 		a.GoneTime = now
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED
 		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "All objects on the management cluster are deleted."})
@@ -240,8 +241,11 @@ func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalA
 	}
 	s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING
 	message := "Waiting for the agent of the management cluster to apply the HostedCluster without the external authentication."
-	if clusterGoes {
+	switch {
+	case clusterGoes:
 		message = "Waiting for the deletion of its cluster."
+	case work.Observed.Paused():
+		message = "Waiting for the end of the pause: until then the control plane accepts the issuer."
 	}
 	s.Progress = setProgress(s.Progress, now, maestroLayer(work), layer{LayerManagementCluster, "Removing", message})
 }
