@@ -29,6 +29,8 @@ type component struct {
 	inStatusFidelity bool
 	// onlyAutoscaling components exist only if a node pool autoscales.
 	onlyAutoscaling bool
+	// onlyOAuth components exist only without external authentication.
+	onlyOAuth bool
 }
 
 // components lists the parts of a control plane in alphabetical order. The PKI operator, etcd and the feature gates
@@ -60,11 +62,11 @@ var components = []component{
 	{name: "kube-controller-manager", wave: schedule.WaveControllers},
 	{name: "kube-scheduler", wave: schedule.WaveControllers},
 	{name: "machine-approver", wave: schedule.WaveControllers},
-	{name: "oauth-openshift", wave: schedule.WaveOperators},
+	{name: "oauth-openshift", wave: schedule.WaveOperators, onlyOAuth: true},
 	{name: "olm-operator", wave: schedule.WaveOperators},
 	{name: "openshift-apiserver", wave: schedule.WaveControllers},
 	{name: "openshift-controller-manager", wave: schedule.WaveOperators},
-	{name: "openshift-oauth-apiserver", wave: schedule.WaveControllers},
+	{name: "openshift-oauth-apiserver", wave: schedule.WaveControllers, onlyOAuth: true},
 	{name: "openshift-route-controller-manager", wave: schedule.WaveOperators},
 	{name: "packageserver", wave: schedule.WaveOperators},
 	{name: "router", wave: schedule.WaveFoundation},
@@ -78,13 +80,14 @@ type rollout struct {
 	nextWaveDone      int
 	version, previous string
 	autoscaling       bool
+	externalOIDC      bool
 	fidelity          contract.Fidelity
 }
 
 func (r rollout) desiredComponents() []component {
 	var desired []component
 	for _, c := range components {
-		if c.onlyAutoscaling && !r.autoscaling || r.fidelity == contract.FidelityStatus && !c.inStatusFidelity {
+		if c.onlyAutoscaling && !r.autoscaling || c.onlyOAuth && r.externalOIDC || r.fidelity == contract.FidelityStatus && !c.inStatusFidelity {
 			continue
 		}
 		desired = append(desired, c)

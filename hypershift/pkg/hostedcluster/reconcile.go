@@ -183,7 +183,7 @@ func (r *Reconciler) reportPaused(ctx context.Context, hc *hyperv1.HostedCluster
 		}
 		r.observeAPIServer(hcp, o)
 	}
-	o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, true, hc.Spec.KubeAPIServerDNSName != ""
+	o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, hasPassword(applied, hcp), hc.Spec.KubeAPIServerDNSName != ""
 	if err := r.observeOIDCClients(ctx, applied, hcp, o); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 			if err := r.ensureKubeconfigs(ctx, hc, hcp, m, o.Endpoint); err != nil {
 				return 0, err
 			}
-			o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, true, hc.Spec.KubeAPIServerDNSName != ""
+			o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, hasPassword(hc, hcp), hc.Spec.KubeAPIServerDNSName != ""
 		}
 	}
 
@@ -270,6 +270,12 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		}
 	}
 	return schedule.ShorterWait(wait, rotating), r.ensureHasBeenAvailable(ctx, hc)
+}
+
+// hasPassword reports whether a control plane has a password of kubeadmin. One with external authentication gets none, and keeps the one that
+// it has.
+func hasPassword(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane) bool {
+	return oidcSpec(hc.Spec.Configuration) == nil || hcp.Status.KubeadminPassword != nil
 }
 
 // ensureMetadata adds the fields that the operator adds to a HostedCluster: finalizer, identifiers, size label.
@@ -402,12 +408,13 @@ func (r *Reconciler) ensureReferences(ctx context.Context, hc *hyperv1.HostedClu
 	return nil
 }
 
-// observeNodePools counts the ready nodes of the cluster's node pools.
+// observeNodePools counts the ready nodes of the cluster's node pools, and decides which optional components exist.
 func (r *Reconciler) observeNodePools(ctx context.Context, hc *hyperv1.HostedCluster, o *observation) error {
 	var pools hyperv1.NodePoolList
 	if err := r.Management.List(ctx, &pools, client.InNamespace(hc.Namespace)); err != nil {
 		return fmt.Errorf("listing node pools: %w", err)
 	}
+	o.Rollout.externalOIDC = oidcSpec(hc.Spec.Configuration) != nil
 	for _, pool := range pools.Items {
 		if pool.Spec.ClusterName != hc.Name {
 			continue

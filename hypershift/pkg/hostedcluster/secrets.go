@@ -116,6 +116,9 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 			return err
 		},
 		func() error {
+			if !hasPassword(hc, hcp) {
+				return nil
+			}
 			data, err := secret(contract.KubeadminPasswordSecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
 				password, err := newPassword()
 				return map[string][]byte{passwordKey: password}, err

@@ -160,10 +160,14 @@ func decideControlPlane(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPla
 	status.ExternalManagedControlPlane = new(true)
 	if infrastructure {
 		status.ControlPlaneEndpoint = o.Endpoint
-		status.OAuthCallbackURLTemplate = oauthTemplate(hc)
+		if oidcSpec(hc.Spec.Configuration) == nil {
+			status.OAuthCallbackURLTemplate = oauthTemplate(hc)
+		}
 	}
 	if o.Phase > schedule.Kubeconfig {
 		status.KubeConfig = &hyperv1.KubeconfigSecretRef{Name: contract.AdminKubeconfigSecret, Key: "kubeconfig"}
+	}
+	if o.KubeadminPassword {
 		status.KubeadminPassword = &corev1.LocalObjectReference{Name: contract.KubeadminPasswordSecret}
 	}
 	status.NodeCount = new(o.ReadyNodes)

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,7 +104,7 @@ func (l *decisionRun) pass(t *testing.T) time.Duration {
 		l.hcp.Spec.ReleaseImage = l.hc.Spec.Release.Image
 	}
 	o.Endpoint = hyperv1.APIEndpoint{Host: l.hc.Spec.KubeAPIServerDNSName, Port: 443}
-	o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = phase > schedule.Kubeconfig, phase > schedule.Kubeconfig, phase > schedule.Kubeconfig
+	o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = phase > schedule.Kubeconfig, phase > schedule.Kubeconfig && hasPassword(l.hc, l.hcp), phase > schedule.Kubeconfig
 	more := l.r.decideRollout(l.hc, l.hcp, contract.FidelityStatus, o)
 	l.hcp.Status = decideControlPlane(l.hc, l.hcp, o)
 	l.hc.Status = decide(l.hc, l.hcp, o)
@@ -414,5 +415,31 @@ func TestRemovedAnnotations(t *testing.T) {
 	fillControlPlane(hcp, hc)
 	if len(hcp.Annotations) != 1 {
 		t.Errorf("annotations %v remain", hcp.Annotations)
+	}
+}
+
+// TestExternalAuthenticationReplacesOAuth checks that a control plane with external authentication has no OAuth server, and keeps the password that it
+// has.
+func TestExternalAuthenticationReplacesOAuth(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newDecisionRun(t, "4.20.8")
+			if before {
+				l.run(t)
+			}
+			l.hc.Spec.Configuration = &hyperv1.ClusterConfiguration{Authentication: &configv1.AuthenticationSpec{Type: configv1.AuthenticationTypeOIDC}}
+			l.run(t)
+			if has := l.hcp.Status.KubeadminPassword != nil; has != before {
+				t.Errorf("a password before: %t, and afterwards: %t", before, has)
+			}
+			if has := l.hc.Status.OAuthCallbackURLTemplate != ""; has != before {
+				t.Errorf("a callback before: %t, and afterwards: %t", before, has)
+			}
+		})
+	}
+	for _, c := range (rollout{fidelity: contract.FidelityProcess, externalOIDC: true}).desiredComponents() {
+		if strings.Contains(c.name, "oauth") {
+			t.Errorf("%s exists", c.name)
+		}
 	}
 }

@@ -188,9 +188,9 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	if len(o.target.remainingPods) > 0 {
 		wait = schedule.ShorterWait(wait, drainRetry)
 	}
-	if done && pool.Annotations[contract.CurrentConfigAnnotation] != o.target.config {
+	if done && (pool.Annotations[contract.CurrentConfigAnnotation] != reportedHash(pool, o.cluster) || pool.Annotations[contract.CurrentConfigVersion] != o.target.config) {
 		base := pool.DeepCopy()
-		annotate(pool, o.target.config)
+		annotate(pool, o.cluster)
 		if err := r.Management.Patch(ctx, pool, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 			return 0, fmt.Errorf("annotating the NodePool with its rolled-out configuration: %w", err)
 		}
@@ -319,7 +319,7 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool,
 		}
 	}
 	if pool.Annotations[contract.CurrentConfigAnnotation] == "" {
-		annotate(pool, configHash(pool, hc))
+		annotate(pool, hc)
 	}
 	if equality.Semantic.DeepEqual(base, pool) {
 		return nil
@@ -330,12 +330,13 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool,
 	return nil
 }
 
-func annotate(pool *hyperv1.NodePool, config string) {
+// annotate annotates a pool with its rolled-out configuration.
+func annotate(pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) {
 	if pool.Annotations == nil {
 		pool.Annotations = map[string]string{}
 	}
-	pool.Annotations[contract.CurrentConfigAnnotation] = config
-	pool.Annotations[contract.CurrentConfigVersion] = config
+	pool.Annotations[contract.CurrentConfigAnnotation] = reportedHash(pool, hc)
+	pool.Annotations[contract.CurrentConfigVersion] = configHash(pool, hc)
 	pool.Annotations[contract.CurrentTemplateAnnotation] = pool.Name + "-" + templateHash(pool)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +82,7 @@ func decide(pool *hyperv1.NodePool, o *observation) hyperv1.NodePoolStatus {
 	}
 	provisioning := canProvision(o.cluster)
 	c.setBool(hyperv1.NodePoolValidGeneratedPayloadConditionType, provisioning, reasonIf(provisioning, hyperv1.IgnitionEndpointMissingReason), textIf(provisioning, "Payload generated successfully", "Ignition endpoint is not available yet"))
-	decideMachines(c, &status, o)
+	decideMachines(c, &status, o, pool.Annotations[contract.CurrentConfigAnnotation] != reportedHash(pool, o.cluster))
 	if o.pause.Active {
 		keepMachineDeployment(c, pool, &status)
 	}
@@ -128,12 +129,13 @@ func decideSpec(c conditions, pool *hyperv1.NodePool, o *observation) {
 	}
 }
 
-// decideMachines sets the conditions and counts that follow from the machines and their rollout.
-func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation) {
+// decideMachines sets the conditions and counts that follow from the machines and their rollout. configChanged reports whether another
+// configuration is rolled out than the last one.
+func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation, configChanged bool) {
 	t := o.target
 	versions := map[[2]string]*hyperv1.NodeVersion{}
 	active, provisioned, ready := 0, 0, 0
-	var outdatedConfig, outdatedTemplate, ignited bool
+	var outdatedTemplate, ignited bool
 	unhealthy := map[string][]string{}
 	for i := range o.machines {
 		m := &o.machines[i]
@@ -158,7 +160,6 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation
 			continue
 		}
 		active++
-		outdatedConfig = outdatedConfig || m.Config != t.config
 		outdatedTemplate = outdatedTemplate || m.Template != t.template
 		if registered {
 			provisioned++
@@ -183,7 +184,7 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation
 	}
 	// A pool without a version is updating to its first version.
 	updatingVersion := status.Version != t.version
-	updatingConfig := !complete && (outdatedConfig || status.Version == "")
+	updatingConfig := !complete && (configChanged || status.Version == "")
 	c.setBool(hyperv1.NodePoolUpdatingVersionConditionType, updatingVersion, hyperv1.AsExpectedReason, textIf(updatingVersion, "Updating version in progress. Target version: "+t.version, ""))
 	c.setBool(hyperv1.NodePoolUpdatingConfigConditionType, updatingConfig, hyperv1.AsExpectedReason, textIf(updatingConfig, "Updating config in progress. Target config: "+t.config, ""))
 	c.setBool(hyperv1.NodePoolUpdatingPlatformMachineTemplateConditionType, outdatedTemplate, hyperv1.AsExpectedReason, textIf(outdatedTemplate, "Updating platform machine template in progress", ""))

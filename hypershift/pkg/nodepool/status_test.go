@@ -143,3 +143,34 @@ func TestMinimumOfZero(t *testing.T) {
 		t.Errorf("%d nodes", got)
 	}
 }
+
+// TestUpdatingConfigIgnoresProxy checks that a change of the proxy or of the image configuration replaces nodes without the condition UpdatingConfig.
+func TestUpdatingConfigIgnoresProxy(t *testing.T) {
+	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	hc, pool := &hyperv1.HostedCluster{}, &hyperv1.NodePool{}
+	annotate(pool, hc)
+	before := configHash(pool, hc)
+	updating := func() bool {
+		o := &observation{now: now, cluster: hc, release: &release.Release{}, target: target{replicas: 1, version: "4.20.8", config: configHash(pool, hc)},
+			machines: []Machine{{Name: "a", Version: "4.20.8", Config: before, Created: now.Add(-time.Hour), Ready: now.Add(-time.Hour)}}}
+		pool.Status = decide(pool, o)
+		for _, c := range pool.Status.Conditions {
+			if c.Type == hyperv1.NodePoolUpdatingConfigConditionType {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+		t.Fatal("no condition UpdatingConfig")
+		return false
+	}
+	if updating() {
+		t.Error("nothing has changed")
+	}
+	hc.Spec.Configuration = &hyperv1.ClusterConfiguration{Proxy: &configv1.ProxySpec{HTTPProxy: "http://proxy.example"}}
+	if configHash(pool, hc) == before || updating() {
+		t.Error("a changed proxy replaces no nodes, or is reported")
+	}
+	hc.Spec.ImageContentSources = []hyperv1.ImageContentSource{{Source: "a", Mirrors: []string{"b"}}}
+	if !updating() {
+		t.Error("changed mirrors are not reported")
+	}
+}

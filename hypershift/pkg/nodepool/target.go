@@ -128,6 +128,11 @@ func configHash(pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) string {
 	return hash(pool.Spec.Config, pool.Spec.TuningConfig, hc.Spec.PullSecret.Name, hc.Spec.AdditionalTrustBundle, hc.Spec.ImageContentSources, proxy, image)
 }
 
+// reportedHash identifies the settings of configHash whose change UpdatingConfig reports.
+func reportedHash(pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) string {
+	return hash(pool.Spec.Config, pool.Spec.TuningConfig, hc.Spec.PullSecret.Name, hc.Spec.AdditionalTrustBundle, hc.Spec.ImageContentSources)
+}
+
 func templateHash(pool *hyperv1.NodePool) string { return hash(pool.Spec.Platform, pool.Spec.Arch) }
 
 func hash(parts ...any) string {
