@@ -208,10 +208,13 @@ func TestExternalAuthentication(t *testing.T) {
 	s.set(t, "https://westus3.oic.aro-hcp.azure.com/2qrppk0otds3rdmdcojqcqkqq8f0s591", "spec", "issuerURL")
 	s.configureOIDC(t, s.hostedCluster(t).Spec.IssuerURL, issuer.authority)
 	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ValidHostedControlPlaneConfiguration)); c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != hc.Generation {
+		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ValidHostedClusterConfiguration)); c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != hc.Generation {
 			return fmt.Errorf("condition %v", c)
 		}
-		return nil
+		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.HostedClusterProgressing)); c.Reason != hyperv1.BlockedReason {
+			return fmt.Errorf("condition %v", c)
+		}
+		return available(hc)
 	})
 	if _, err := s.whoAmI(t, withToken(issuer.token(t, claims))); err != nil {
 		t.Errorf("an invalid configuration removed the previous one: %v", err)

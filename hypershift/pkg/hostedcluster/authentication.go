@@ -179,6 +179,20 @@ func (r *Reconciler) issuerAuthorities(ctx context.Context, namespace string, sp
 	return authorities, nil
 }
 
+// invalidConfiguration returns why the external authentication of a HostedCluster is invalid; nil if it is valid.
+func (r *Reconciler) invalidConfiguration(ctx context.Context, hc *hyperv1.HostedCluster) (invalid, err error) {
+	spec := oidcSpec(hc.Spec.Configuration)
+	if spec == nil {
+		return nil, nil
+	}
+	authorities, err := r.issuerAuthorities(ctx, hc.Namespace, spec)
+	if err != nil {
+		return nil, err
+	}
+	_, invalid = authenticationFile(spec, hc.Spec.IssuerURL, authorities, r.EgressProxy)
+	return invalid, nil
+}
+
 // decideAuthentication computes the authentication configuration of the API server, or the reason why it is invalid.
 func (r *Reconciler) decideAuthentication(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) error {
 	spec := oidcSpec(hc.Spec.Configuration)

@@ -111,6 +111,11 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 	if apierrors.IsConflict(o.Problem) {
 		return 0, o.Problem
 	}
+	if o.Problem == nil {
+		if o.Invalid, err = r.invalidConfiguration(ctx, hc); err != nil {
+			return 0, err
+		}
+	}
 
 	if len(hc.Status.Conditions) == 0 {
 		// The first status is written before anything is created, because consumers display it.
@@ -123,7 +128,7 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		if o.Problem == nil {
 			o.Problem = r.namespaceProblem(ctx, key)
 		}
-		if o.Problem != nil || o.Desired == nil || phase < schedule.Infrastructure {
+		if o.Problem != nil || o.Invalid != nil || o.Desired == nil || phase < schedule.Infrastructure {
 			return wait, r.writeStatus(ctx, hc, o, decide(hc, nil, o))
 		}
 		if hcp, err = r.createControlPlane(ctx, hc, key); err != nil {
@@ -167,8 +172,7 @@ func (r *Reconciler) reportPaused(ctx context.Context, hc *hyperv1.HostedCluster
 		return fmt.Errorf("looking up the running release: %w", err)
 	}
 	o.Updates = r.Releases.Updates(o.Installing.Version, hc.Spec.Channel)
-	applied := hc.DeepCopy()
-	applied.Spec.Configuration, applied.Spec.SecretEncryption = hcp.Spec.Configuration, hcp.Spec.SecretEncryption
+	applied := withSpecOf(hc, hcp)
 	if err := r.decideAuthentication(ctx, applied, hcp, o); err != nil {
 		return err
 	}
@@ -187,7 +191,7 @@ func (r *Reconciler) reportPaused(ctx context.Context, hc *hyperv1.HostedCluster
 	if err := r.observeOIDCClients(ctx, applied, hcp, o); err != nil {
 		return err
 	}
-	r.decideRollout(hc, hcp, fidelity, o)
+	r.decideRollout(applied, hcp, fidelity, o)
 	if status := decideControlPlane(applied, hcp, o); !equality.Semantic.DeepEqual(hcp.Status, status) {
 		hcp.Status = status
 		if err := r.updateStatus(ctx, hcp, "HostedControlPlane", o.Encryption, controlPlaneManager); err != nil {
@@ -205,10 +209,13 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 	if err := r.decideRelease(hcp, hc, o); err != nil {
 		return 0, err
 	}
-	if err := r.updateControlPlane(ctx, hc, hcp, o); err != nil {
+	applied := hc
+	if o.Invalid != nil {
+		applied = withSpecOf(hc, hcp)
+	} else if err := r.updateControlPlane(ctx, hc, hcp, o); err != nil {
 		return 0, err
 	}
-	if err := r.decideAuthentication(ctx, hc, hcp, o); err != nil {
+	if err := r.decideAuthentication(ctx, applied, hcp, o); err != nil {
 		return 0, err
 	}
 	fidelity, err := contract.FidelityOf(hcp)
@@ -220,12 +227,12 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		o.Endpoint.Host = "127.0.0.1"
 	}
 	if o.Phase > schedule.Infrastructure {
-		m, err := r.ensurePKI(ctx, hc, hcp, o.Now)
+		m, err := r.ensurePKI(ctx, applied, hcp, o.Now)
 		if err != nil {
 			return 0, err
 		}
 		if fidelity == contract.FidelityProcess {
-			if err := r.ensureAPIServer(hc, hcp, m, o); err != nil {
+			if err := r.ensureAPIServer(applied, hcp, m, o); err != nil {
 				return 0, err
 			}
 			if err := r.ensureService(ctx, hcp, o.Endpoint); err != nil {
@@ -236,15 +243,15 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 			if err := r.ensureKubeconfigs(ctx, hc, hcp, m, o.Endpoint); err != nil {
 				return 0, err
 			}
-			o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, hasPassword(hc, hcp), hc.Spec.KubeAPIServerDNSName != ""
+			o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, hasPassword(applied, hcp), hc.Spec.KubeAPIServerDNSName != ""
 		}
 	}
 
-	if err := r.observeOIDCClients(ctx, hc, hcp, o); err != nil {
+	if err := r.observeOIDCClients(ctx, applied, hcp, o); err != nil {
 		return 0, err
 	}
-	wait := r.decideRollout(hc, hcp, fidelity, o)
-	rotating, err := r.rotateEncryption(ctx, hc, hcp, o)
+	wait := r.decideRollout(applied, hcp, fidelity, o)
+	rotating, err := r.rotateEncryption(ctx, applied, hcp, o)
 	if err != nil {
 		return 0, err
 	}
@@ -254,7 +261,7 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 			return 0, err
 		}
 	}
-	if status := decideControlPlane(hc, hcp, o); unreported || !equality.Semantic.DeepEqual(hcp.Status, status) {
+	if status := decideControlPlane(applied, hcp, o); unreported || !equality.Semantic.DeepEqual(hcp.Status, status) {
 		hcp.Status = status
 		if err := r.updateStatus(ctx, hcp, "HostedControlPlane", o.Encryption, controlPlaneManager); err != nil {
 			return 0, fmt.Errorf("writing the status of the HostedControlPlane: %w", err)
@@ -270,6 +277,14 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		}
 	}
 	return schedule.ShorterWait(wait, rotating), r.ensureHasBeenAvailable(ctx, hc)
+}
+
+// withSpecOf returns a HostedCluster with the part of the spec that its control plane has.
+func withSpecOf(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane) *hyperv1.HostedCluster {
+	applied := hc.DeepCopy()
+	applied.Spec.Release.Image = hcp.Spec.ReleaseImage
+	applied.Spec.Configuration, applied.Spec.SecretEncryption = hcp.Spec.Configuration, hcp.Spec.SecretEncryption
+	return applied
 }
 
 // hasPassword reports whether a control plane has a password of kubeadmin. One with external authentication gets none, and keeps the one that
@@ -408,13 +423,12 @@ func (r *Reconciler) ensureReferences(ctx context.Context, hc *hyperv1.HostedClu
 	return nil
 }
 
-// observeNodePools counts the ready nodes of the cluster's node pools, and decides which optional components exist.
+// observeNodePools counts the ready nodes of the cluster's node pools.
 func (r *Reconciler) observeNodePools(ctx context.Context, hc *hyperv1.HostedCluster, o *observation) error {
 	var pools hyperv1.NodePoolList
 	if err := r.Management.List(ctx, &pools, client.InNamespace(hc.Namespace)); err != nil {
 		return fmt.Errorf("listing node pools: %w", err)
 	}
-	o.Rollout.externalOIDC = oidcSpec(hc.Spec.Configuration) != nil
 	for _, pool := range pools.Items {
 		if pool.Spec.ClusterName != hc.Name {
 			continue
@@ -426,7 +440,7 @@ func (r *Reconciler) observeNodePools(ctx context.Context, hc *hyperv1.HostedClu
 }
 
 // decideRelease chooses the release of the control plane: the one in the spec, unless it is unknown, older or too far
-// ahead.
+// ahead, or the spec cannot be applied.
 func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster, o *observation) error {
 	current, err := r.Releases.Lookup(hcp.Spec.ReleaseImage)
 	if err != nil {
@@ -434,7 +448,7 @@ func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.
 	}
 	o.Installing = current
 	switch {
-	case o.Desired == nil, o.Problem != nil:
+	case o.Desired == nil, o.Problem != nil, o.Invalid != nil:
 	case o.Desired.LessThan(current):
 		o.UpgradeRefusal = fmt.Sprintf("cannot downgrade from %s to %s", current.Version, o.Desired.Version)
 	case o.Desired.Version.Ordinal() > current.Version.Ordinal()+1 && hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
@@ -452,7 +466,7 @@ func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.
 
 // decideRollout computes the progress of the components. The start of a creation is the one that age uses; the start of an upgrade is in the newest entry of the version history.
 func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, fidelity contract.Fidelity, o *observation) time.Duration {
-	o.Rollout.version, o.Rollout.fidelity = o.Installing.Version.String(), fidelity
+	o.Rollout.version, o.Rollout.fidelity, o.Rollout.externalOIDC = o.Installing.Version.String(), fidelity, oidcSpec(hc.Spec.Configuration) != nil
 	wave, wait := r.Scale.Creation(r.age(hc, hcp, o.Now))
 	if versions := hcp.Status.VersionStatus; versions != nil && len(versions.History) > 0 {
 		switch head := versions.History[0]; {

@@ -44,7 +44,9 @@ type observation struct {
 	ReadyNodes int
 	// Authentication is the authentication configuration file of the API server; nil while it is not known.
 	Authentication []byte
-	// ConfigurationProblem is the error of an invalid configuration. The previous configuration stays in effect.
+	// Invalid is the error of an invalid configuration of the HostedCluster. Its control plane then follows no part of the spec.
+	Invalid error
+	// ConfigurationProblem is the error of an invalid configuration of the control plane. The previous configuration stays in effect.
 	ConfigurationProblem error
 	// OIDCClients reports the components that sign users in with an external issuer.
 	OIDCClients []configv1.OIDCClientStatus
@@ -288,7 +290,11 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 	} else {
 		c.setTrue(hyperv1.ReconciliationActive, hyperv1.AsExpectedReason, "Reconciliation active on resource")
 	}
-	c.setTrue(hyperv1.ValidHostedClusterConfiguration, hyperv1.AsExpectedReason, "Configuration passes validation")
+	if o.Invalid != nil {
+		c.setFalse(hyperv1.ValidHostedClusterConfiguration, hyperv1.InvalidConfigurationReason, o.Invalid.Error())
+	} else {
+		c.setTrue(hyperv1.ValidHostedClusterConfiguration, hyperv1.AsExpectedReason, "Configuration passes validation")
+	}
 	c.setTrue(hyperv1.SupportedHostedCluster, hyperv1.AsExpectedReason, "HostedCluster is supported by operator configuration")
 	if o.Desired == nil {
 		c.setFalse(hyperv1.ValidReleaseImage, hyperv1.InvalidImageReason, fmt.Sprintf("failed to lookup release image: %s is not in the release catalogue", hc.Spec.Release.Image))
@@ -296,9 +302,12 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 		c.setTrue(hyperv1.ValidReleaseImage, hyperv1.AsExpectedReason, "Release image is valid")
 		status.PayloadArch = hyperv1.PayloadArchType(o.Desired.Architecture)
 	}
-	if o.Problem != nil {
+	switch {
+	case o.Problem != nil:
 		c.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconciliationErrorReason, o.Problem.Error())
-	} else {
+	case o.Invalid != nil:
+		c.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconciliationErrorReason, "configuration is invalid: "+o.Invalid.Error())
+	default:
 		// The reason is misspelled upstream, and consumers may compare it.
 		c.setTrue(hyperv1.ReconciliationSucceeded, "ReconciliatonSucceeded", "Reconciliation completed successfully")
 	}
@@ -390,8 +399,11 @@ func copyControlPlaneConditions(c conditions, hcp *hyperv1.HostedControlPlane, o
 // names the release of the spec, and never during a creation.
 func decideProgress(c conditions, o *observation) {
 	switch {
-	case o.Pause.Active, o.Problem != nil, o.Desired == nil, o.UpgradeRefusal != "":
+	case o.Pause.Active, o.Invalid != nil, o.Problem != nil, o.Desired == nil, o.UpgradeRefusal != "":
 		message := o.UpgradeRefusal
+		if o.Invalid != nil {
+			message = "ValidConfiguration condition is false: " + o.Invalid.Error()
+		}
 		if o.Pause.Active {
 			message = "ReconciliationActive condition is false: " + o.Pause.Message
 		}
