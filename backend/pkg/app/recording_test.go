@@ -79,7 +79,7 @@ func TestRecordsInSituations(t *testing.T) {
 	key := clusterKey(subscription, "demo")
 	await := func(t *testing.T, r *region, name string, operation database.Key) {
 		t.Helper()
-		recording.Await(t, "backend/"+name, func() *adminv1.Dump { return r.dump(key, operation) })
+		recording.Await(t, "backend/"+name, func() *adminv1.Dump { return r.dump(key, operation) }, nil)
 	}
 	t.Run("not delivered", func(t *testing.T) {
 		t.Parallel()

@@ -2,11 +2,13 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -14,6 +16,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
 )
 
@@ -64,10 +67,41 @@ func (i *instance) dump(t *testing.T, cluster *csv1.ApplyClusterRequest) *adminv
 	return dump
 }
 
-// awaitRecording waits until the service reports of a cluster what the recording holds.
-func (i *instance) awaitRecording(t *testing.T, cluster *csv1.ApplyClusterRequest, name string) {
+// awaitRecording waits until the service reports of a cluster what the recording holds. It then waits until the service has settled, because
+// a recording that differs fails at once only in a situation that settles.
+func (i *instance) awaitRecording(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest, name string) {
 	t.Helper()
-	recording.Await(t, "cluster-service/"+name, func() *adminv1.Dump { return i.dump(t, cluster) })
+	recording.Await(t, "cluster-service/"+name, func() *adminv1.Dump { return i.dump(t, cluster) }, r.settled)
+	eventually.Soon(t, "the service has settled", r.settled)
+}
+
+// settled returns an error while a work is to be published to a Maestro that serves, and while Cluster Service does not have the last status of
+// each work. The service changes works and what it reports of their cluster in one transaction: when no work and no status is on its way, only
+// a request or the clock changes what it reports.
+func (r *region) settled() error {
+	direct, err := pgx.Connect(r.t.Context(), r.url)
+	if err != nil {
+		return err
+	}
+	defer direct.Close(context.WithoutCancel(r.t.Context()))
+	rows, err := direct.Query(r.t.Context(), `SELECT id::text, name, status_hash, CASE WHEN delete_time IS NULL THEN published >= desired OR refused ELSE delete_published END FROM works`)
+	if err != nil {
+		return err
+	}
+	hashes := map[string]string{}
+	var id, name, hash string
+	var published bool
+	_, err = pgx.ForEachRow(rows, []any{&id, &name, &hash, &published}, func() error {
+		hashes[id] = hash
+		if !published && !r.maestro.Stopped() {
+			return fmt.Errorf("work %s is not published", name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.maestro.Settled(hashes)
 }
 
 // runManagementClustersWith runs management clusters whose HyperShift adds to the reported objects.
@@ -179,6 +213,7 @@ func TestReportsInSituations(t *testing.T) {
 		"no-capacity": {"every shard is full", []config.Shard{{Name: "mgmt-1", Capacity: 0}}, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
 			s := r.start(nil)
 			apply(t, s, cluster)
+			entry(t, s, cluster, "placement", "WaitingForCapacity")
 			return s
 		}},
 		"agent-unresponsive": {"Maestro took it and nobody answers", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
@@ -311,7 +346,7 @@ func TestReportsInSituations(t *testing.T) {
 			r := newRegion(t, tc.shards...)
 			cluster := request()
 			s := tc.bring(t, r, cluster)
-			s.awaitRecording(t, cluster, name)
+			s.awaitRecording(t, r, cluster, name)
 		})
 	}
 }

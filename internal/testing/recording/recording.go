@@ -69,9 +69,10 @@ func Names(t testing.TB) []string {
 // unchanged is the number of equal dumps after which -update-recordings rewrites a recording.
 const unchanged = 50
 
-// Await takes dumps until one equals the recording. With -update-recordings it waits until nothing changes any more and rewrites
-// the recording.
-func Await(t testing.TB, name string, take func() *adminv1.Dump) {
+// Await takes dumps until one equals the recording. It fails at once if a dump differs that was taken after settled had returned nil. settled
+// returns an error while the service has work that can change the dump, and so does not depend on the speed of the machine; if it is nil, Await
+// fails only when eventually.Context ends. With -update-recordings, Await waits until nothing changes any more and rewrites the recording.
+func Await(t testing.TB, name string, take func() *adminv1.Dump, settled func() error) {
 	t.Helper()
 	var got []byte
 	if *update {
@@ -103,12 +104,21 @@ func Await(t testing.TB, name string, take func() *adminv1.Dump) {
 	}
 	ctx, cancel := eventually.Context(t)
 	defer cancel()
+	equal := false
 	err = eventually.Repeat(ctx, func() error {
-		if got = normalize(t, take()); !bytes.Equal(got, want) {
-			return errors.New("the dump differs from the recording")
+		changing := errors.New("the service may still change it")
+		if settled != nil {
+			changing = settled() // before the dump
 		}
-		return nil
+		got = normalize(t, take())
+		if equal = bytes.Equal(got, want); equal || changing == nil {
+			return nil
+		}
+		return fmt.Errorf("the dump differs from the recording: %w", changing)
 	})
+	if err == nil && !equal {
+		err = errors.New("the service has settled, and the dump differs from the recording")
+	}
 	if err != nil {
 		t.Fatalf("%v (rewrite the recording %s with -update-recordings) (-want +got):\n%s", err, name, cmp.Diff(string(want), string(got)))
 	}

@@ -29,28 +29,53 @@ type Reconciler func(object Object, calls int) (again bool)
 // depends on the deleted one: the deletion of the namespaces waits for all other bundles of the cluster.
 func (s *Server) RunAgents(ctx context.Context, reconcile Reconciler) {
 	calls := map[string]int{}
+	s.mu.Lock()
+	s.agents = true
+	s.mu.Unlock()
 	for {
-		s.mu.Lock()
-		ids := s.changed
-		s.changed = nil
-		s.mu.Unlock()
-		if len(ids) == 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.arrived:
-			}
+		if s.runAgent(calls, reconcile) {
 			continue
 		}
-		for _, id := range ids {
-			s.runAgent(id, calls, reconcile)
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.arrived:
 		}
 	}
 }
 
-func (s *Server) runAgent(id string, calls map[string]int, reconcile Reconciler) {
+// Settled returns an error while the agents have to process bundles, or while the source does not have the last status of each bundle.
+// hashes has the hash of the status that the source has of each of its bundles, by ID.
+func (s *Server) Settled(hashes map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.agents && len(s.changed) > 0 {
+		return fmt.Errorf("agents have to process %d bundles", len(s.changed))
+	}
+	for id, r := range s.resources {
+		if hash, known := hashes[id]; !known || hash != r.hash {
+			return fmt.Errorf("the source does not have the last status of bundle %s", r.Name)
+		}
+	}
+	return nil
+}
+
+// runAgent processes the next changed bundle. It returns false if there is none. It removes the bundle from the changed ones and processes it
+// under one lock, for Settled.
+func (s *Server) runAgent(calls map[string]int, reconcile Reconciler) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.changed) == 0 {
+		return false
+	}
+	id := s.changed[0]
+	s.changed = s.changed[1:]
+	s.processBundle(id, calls, reconcile)
+	return true
+}
+
+// processBundle processes a changed bundle. The caller holds the lock.
+func (s *Server) processBundle(id string, calls map[string]int, reconcile Reconciler) {
 	r := s.resources[id]
 	switch {
 	case r == nil, s.silent[r.Consumer]:

@@ -73,6 +73,8 @@ type Server struct {
 	// changed are the IDs of the resources that agents must process.
 	changed []string
 	arrived chan struct{}
+	// agents reports that RunAgents was called.
+	agents  bool
 	history []string
 	grpc    *grpc.Server
 	stopped chan struct{}
@@ -113,6 +115,16 @@ func (s *Server) serve(listener net.Listener) {
 func (s *Server) Stop() {
 	s.grpc.Stop()
 	<-s.stopped
+}
+
+// Stopped reports whether the server was stopped and not restarted.
+func (s *Server) Stopped() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return false
+	}
 }
 
 // Restart serves on the same address again.
