@@ -4,6 +4,8 @@
 package maestroapi
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -126,9 +128,6 @@ const (
 // works. It is a JSON list of ForeignField, and absent if the object has none. The object on the management cluster does not have it.
 const AnnotationForeignFields = "maestro.hcpmesh.io/foreign-fields"
 
-// MaxForeignFields is the maximum number of fields in AnnotationForeignFields.
-const MaxForeignFields = 32
-
 // ForeignField is a field of the spec of an applied object that another field manager than the agent owns, and the agent does not.
 type ForeignField struct {
 	// Path is the path of the field, for example spec.autoscaling.maxNodesTotal.
@@ -136,6 +135,34 @@ type ForeignField struct {
 	Manager string `json:"manager"`
 	// Value is the value of a short scalar; empty for all others.
 	Value string `json:"value,omitempty"`
+}
+
+// PathPausedUntil is the field of a HostedCluster and a NodePool that stops HyperShift.
+const PathPausedUntil = "spec.pausedUntil"
+
+// maxForeignFields is the maximum number of foreign fields of one object that are reported and stored.
+const maxForeignFields = 8
+
+// hyperShiftManagers are the prefixes of the field managers of HyperShift, whose operators complete the spec.
+var hyperShiftManagers = []string{"hypershift-operator", "control-plane-operator"}
+
+// SelectForeignFields returns those of an object's foreign fields that are reported, at most 8. It leaves out fields of HyperShift's managers.
+// PathPausedUntil is first, then the fields are in order of their paths and managers. The agent and Cluster Service, which also reads reports of
+// agents of other releases, call it, so that no field hides PathPausedUntil.
+func SelectForeignFields(fields []ForeignField) []ForeignField {
+	fields = slices.DeleteFunc(fields, func(f ForeignField) bool {
+		return slices.ContainsFunc(hyperShiftManagers, func(prefix string) bool { return strings.HasPrefix(f.Manager, prefix) })
+	})
+	slices.SortFunc(fields, func(a, b ForeignField) int {
+		if paused := a.Path == PathPausedUntil; paused != (b.Path == PathPausedUntil) {
+			if paused {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Manager, b.Manager))
+	})
+	return fields[:min(len(fields), maxForeignFields)]
 }
 
 // ConditionRefused is a condition type that hcpmesh's agent adds to a manifest that the API server of the management cluster refuses

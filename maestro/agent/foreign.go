@@ -2,10 +2,8 @@ package agent
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,8 +39,8 @@ func withForeignFields(object *unstructured.Unstructured) *unstructured.Unstruct
 	return object
 }
 
-// foreignFields returns the fields of the spec that other managers own and the agent does not, in order of their paths. It returns none of
-// an object that the agent has not applied, and of a Secret, which has no spec.
+// foreignFields returns the fields of the spec that other managers own and the agent does not, as maestroapi.SelectForeignFields selects them.
+// It returns none of an object that the agent has not applied, and of a Secret, which has no spec.
 func foreignFields(object *unstructured.Unstructured) []maestroapi.ForeignField {
 	entries := object.GetManagedFields()
 	own := &fieldpath.Set{}
@@ -63,10 +61,7 @@ func foreignFields(object *unstructured.Unstructured) []maestroapi.ForeignField 
 			fields = append(fields, maestroapi.ForeignField{Path: clip(strings.TrimPrefix(path.String(), "."), maxForeignText), Manager: clip(entries[i].Manager, maxForeignText), Value: scalar(object, path)})
 		})
 	}
-	slices.SortFunc(fields, func(a, b maestroapi.ForeignField) int {
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Manager, b.Manager))
-	})
-	return fields[:min(len(fields), maestroapi.MaxForeignFields)]
+	return maestroapi.SelectForeignFields(fields)
 }
 
 // specOf returns the fields of the spec in an entry of managed fields. An entry that cannot be read has none.

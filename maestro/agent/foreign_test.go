@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	workv1 "open-cluster-management.io/api/work/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -96,4 +98,35 @@ func TestForeignFields(t *testing.T) {
 	apply(workv1.DefaultFieldManager, head+spec)
 	patch("kubectl-edit", `{"spec":{"paused":null}}`)
 	expect("the agent applies again, and a person removes a field", limit, list)
+}
+
+// TestPausedUntilIsReportedFirst checks that neither many fields of other clients nor many of HyperShift hide the field that stops HyperShift.
+func TestPausedUntilIsReportedFirst(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"pausedUntil": "true"}}}
+	owned := func(manager string, fields ...string) {
+		set := fieldpath.NewSet()
+		for _, field := range fields {
+			set.Insert(fieldpath.MakePathOrDie("spec", field))
+		}
+		raw, err := set.ToJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.SetManagedFields(append(object.GetManagedFields(), metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: raw}}))
+	}
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("a%03d", i))
+	}
+	owned(workv1.DefaultFieldManager, "release")
+	owned("hypershift-operator-manager", many...)
+	owned("kubectl-edit", "pausedUntil")
+	paused := maestroapi.ForeignField{Path: maestroapi.PathPausedUntil, Manager: "kubectl-edit", Value: "true"}
+	if diff := cmp.Diff([]maestroapi.ForeignField{paused}, foreignFields(object)); diff != "" {
+		t.Errorf("beside fields of HyperShift (-want +got):\n%s", diff)
+	}
+	owned("kubectl-patch", many...)
+	if got := foreignFields(object); len(got) < 2 || got[0] != paused || got[1].Path != "spec.a000" {
+		t.Errorf("beside fields of another client: %v", got)
+	}
 }
