@@ -1,5 +1,5 @@
-// Package layerprogress states which progress entries of Cluster Service are done. Cluster Service finds waiting clusters with it,
-// and admin explains them.
+// Package layerprogress has the names of the layers, of their states and of the drifts of works that Cluster Service reports, and states which
+// progress entries are done. Cluster Service finds waiting clusters with it, and admin explains them.
 package layerprogress
 
 import clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -20,17 +20,17 @@ func Done(p *clusterservicev1.LayerProgress) bool {
 	state := p.GetState()
 	switch p.GetLayer() {
 	case Placement:
-		return state == "Placed"
+		return state == StatePlaced
 	case Azure:
-		return state == "Ready" || state == "Deleted"
+		return state == StateReady || state == StateDeleted
 	case Maestro:
-		return state == "Published"
+		return state == StatePublished
 	case ManagementCluster:
-		return state == "Applied" || state == "Deleted"
+		return state == StateApplied || state == StateDeleted
 	case ControlPlane:
-		return state == "Available" || state == "Configured"
+		return state == StateAvailable || state == StateConfigured
 	case NodePool:
-		return state == "Ready"
+		return state == StateReady
 	}
 	return false
 }

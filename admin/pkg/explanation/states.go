@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 const (
@@ -134,7 +135,7 @@ func (s *subject) failed() adminv1.ExplanationItem {
 		item.Evidence = report("Maestro", message, "")
 		action("Action for an SRE: inform the maintainers of Cluster Service. This is a fault of the rendering and not of the customer, unless the request was very large.")
 		item.Actions = append(item.Actions, sentence(adminv1.SentenceOutcome, "The same manifests are not sent again; any change of the resource is sent immediately."))
-	case layer == layerManagementCluster && state == stateRefused:
+	case layer == layerManagementCluster && state == layerprogress.StateRefused:
 		item = s.applyRefused(message, since)
 	case valid.GetStatus() == "False":
 		since = asTime(valid.GetLastTransitionTime())
@@ -152,12 +153,6 @@ func (s *subject) failed() adminv1.ExplanationItem {
 	}
 	return item
 }
-
-// stateRefused is the state of a layer that refuses the manifests permanently.
-const stateRefused = "Refused"
-
-// stateForeignFields is the state of a layer with an object whose spec has fields that no manifest sets.
-const stateForeignFields = "ForeignFields"
 
 // waitingDoesNotHelp is the outcome of a permanent refusal.
 const waitingDoesNotHelp = "Waiting and repeating the request do not help: {shard} keeps what it accepted last until a person changes the {noun} or {shard}."

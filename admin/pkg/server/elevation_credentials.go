@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 const (
@@ -216,7 +217,7 @@ func revocationState(v *clusterservicev1.BreakGlassRevocation) (state adminv1.Re
 	// The first layer that has not done its part, or else the last layer.
 	for _, p := range progress {
 		message = fmt.Sprintf("%s (since %s)", p.GetMessage(), p.GetSince().AsTime().Format(time.RFC3339))
-		if state := p.GetState(); state != "Published" && state != "Applied" {
+		if state := p.GetState(); state != layerprogress.StatePublished && state != layerprogress.StateApplied {
 			break
 		}
 	}

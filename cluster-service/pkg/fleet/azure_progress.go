@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // azureLayers returns the progress in Azure: an entry for each failing step, or else for the first step that is not done.
@@ -38,7 +39,7 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		}
 		if s.Done {
 			if s.Error != "" {
-				layers = append(layers, layer{LayerAzure, AzureRenewalFailing, fmt.Sprintf("Attempt %d to renew %s, which expires at %s, failed: %s",
+				layers = append(layers, layer{LayerAzure, layerprogress.StateRenewalFailing, fmt.Sprintf("Attempt %d to renew %s, which expires at %s, failed: %s",
 					s.Attempts, describeAzure[s.Kind], s.Expires.UTC().Format(time.RFC3339), s.Error)})
 			}
 			continue
@@ -57,13 +58,13 @@ func (t *ClusterAggregate) azureLayers() []layer {
 	}
 	switch {
 	case len(open) == 0 && t.Azure.Deleting:
-		return []layer{{LayerAzure, "Deleted", "All Azure resources of the cluster are deleted."}}
+		return []layer{{LayerAzure, layerprogress.StateDeleted, "All Azure resources of the cluster are deleted."}}
 	case len(open) == 0 && len(layers) == 0:
 		message := fmt.Sprintf("All %d Azure resources of the cluster exist.", there)
 		if forced != "" {
 			message = fmt.Sprintf("%d of %d Azure resources of the cluster exist.%s", there, len(t.Azure.Steps), forced)
 		}
-		return []layer{{LayerAzure, "Ready", message}}
+		return []layer{{LayerAzure, layerprogress.StateReady, message}}
 	case len(layers) == 0:
 		first := open[0]
 		if i := slices.IndexFunc(open, func(s *AzureStep) bool { return s.Due }); i >= 0 {
@@ -80,9 +81,6 @@ func (t *ClusterAggregate) azureLayers() []layer {
 	}
 	return layers
 }
-
-// AzureRenewalFailing is the state of the progress in Azure if all resources exist and a renewal fails.
-const AzureRenewalFailing = "RenewalFailing"
 
 // describeAzure contains the descriptions of the steps for messages.
 var describeAzure = map[AzureKind]string{

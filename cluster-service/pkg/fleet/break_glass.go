@@ -12,6 +12,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // Credential is the row of a break-glass credential. A credential is requested once and has no generations.
@@ -397,9 +398,9 @@ func credentialLayers(t *ClusterAggregate, c *Credential, work *Work) []layer {
 		return []layer{{LayerControlPlane, "Expired", "The certificate has expired."}}
 	}
 	if work == nil {
-		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the control plane to become available for the first time."}}
+		return []layer{{LayerControlPlane, layerprogress.StateWaitingForControlPlane, "Waiting for the control plane to become available for the first time."}}
 	}
-	return []layer{maestroLayer(work), managementClusterLayer(work), {LayerControlPlane, "Signing", "Waiting for the control plane to sign the certificate."}}
+	return []layer{maestroLayer(work), managementClusterLayer(work), {LayerControlPlane, layerprogress.StateSigning, "Waiting for the control plane to sign the certificate."}}
 }
 
 func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
@@ -418,13 +419,13 @@ func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
 	case work == nil && replacing != nil:
 		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the end of the revocation " + replacing.UID + " of the class."}}
 	case work == nil && t.requested(v.Class):
-		return []layer{{LayerManagementCluster, "RemovingRequests", "Waiting for the certificate requests of canceled credentials to be deleted."}}
+		return []layer{{LayerManagementCluster, layerprogress.StateRemovingRequests, "Waiting for the certificate requests of canceled credentials to be deleted."}}
 	case work == nil:
-		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the control plane to become available for the first time."}}
+		return []layer{{LayerControlPlane, layerprogress.StateWaitingForControlPlane, "Waiting for the control plane to become available for the first time."}}
 	}
-	step := layer{LayerControlPlane, "Waiting", "Waiting for the control plane to start the revocation."}
+	step := layer{LayerControlPlane, layerprogress.StateWaiting, "Waiting for the control plane to start the revocation."}
 	if work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True" {
-		step = layer{LayerControlPlane, "AwaitingRestart", "The API server refuses the previous signer. Waiting until Cluster Service can render the HostedCluster, to request a restart that ends the requests in progress."}
+		step = layer{LayerControlPlane, layerprogress.StateAwaitingRestart, "The API server refuses the previous signer. Waiting until Cluster Service can render the HostedCluster, to request a restart that ends the requests in progress."}
 	}
 	for _, name := range feedback.RevocationConditions {
 		c := work.Observed.Condition(name)

@@ -1,24 +1,9 @@
 package fleet
 
-// The kinds of drift of a work: how the layers below Cluster Service differ from it. A work that is on its way has no drift.
-const (
-	// DriftRefused: Maestro rejects the content. DriftUnpublished: publishing to Maestro fails.
-	DriftRefused     = "Refused"
-	DriftUnpublished = "Unpublished"
-	// DriftRemoved: the main object does not exist on the management cluster. DriftBeingRemoved: another client deletes it.
-	DriftRemoved      = "Removed"
-	DriftBeingRemoved = "BeingRemoved"
-	// DriftReplaced: the HostedCluster or its control-plane namespace is not the one that the cluster was installed with.
-	DriftReplaced = "Replaced"
-	// DriftApplyRefused: the API server of the management cluster permanently refuses the objects.
-	DriftApplyRefused = "ApplyRefused"
-	// DriftNotApplied: the objects could not be applied, and a retry can succeed.
-	DriftNotApplied = "NotApplied"
-	// DriftForeignFields: another client has set fields of the main object that no manifest sets.
-	DriftForeignFields = "ForeignFields"
-)
+import "github.com/hcpmesh/hcpmesh/internal/layerprogress"
 
-// DriftOf returns the drift of a work of the aggregate; empty if there is none, and for works that are being deleted.
+// DriftOf returns the drift of a work of the aggregate, as layerprogress names it; empty if there is none, for a work that is on its way, and for
+// works that are being deleted.
 func (t *ClusterAggregate) DriftOf(w *Work) string {
 	if w == nil || w.Deleting() || t.Cluster == nil || t.Cluster.Deleting() {
 		return ""
@@ -29,21 +14,21 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 	}
 	switch {
 	case w.Refused:
-		return DriftRefused
+		return layerprogress.DriftRefused
 	case lost == ControlPlaneReplaced:
-		return DriftReplaced
+		return layerprogress.DriftReplaced
 	case w.Refusal() != nil:
-		return DriftApplyRefused
+		return layerprogress.DriftApplyRefused
 	case w.Observed.Missing, lost == ControlPlaneRemoved:
-		return DriftRemoved
+		return layerprogress.DriftRemoved
 	case w.Observed.BeingRemoved(), lost == ControlPlaneBeingRemoved:
-		return DriftBeingRemoved
+		return layerprogress.DriftBeingRemoved
 	case w.Observed.Applied.Status == "False":
-		return DriftNotApplied
+		return layerprogress.DriftNotApplied
 	case w.Published < w.Desired && w.Error != "":
-		return DriftUnpublished
+		return layerprogress.DriftUnpublished
 	case len(w.Observed.ForeignFields) > 0:
-		return DriftForeignFields
+		return layerprogress.DriftForeignFields
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // ErrIdentityUnread is the error of a Renderer for content that needs the client ID of an identity that Azure has not
@@ -163,18 +164,11 @@ func (a *Azure) ReadIdentitiesAgain() {
 	}
 }
 
-// The states of the progress in Azure of a cluster whose identities were read before: identities do not exist any more, or
-// cannot be read.
-const (
-	azureIdentityDeleted     = "IdentityDeleted"
-	azureIdentityReadFailing = "IdentityReadFailing"
-)
-
-// readAgainLayer returns the progress of a step that has failed to read identities again.
+// readAgainLayer returns the progress of a step that has failed to read identities again: they do not exist any more, or cannot be read.
 func (s *AzureStep) readAgainLayer() layer {
-	state := azureIdentityReadFailing
+	state := layerprogress.StateIdentityReadFailing
 	if s.missingIdentities() != "" {
-		state = azureIdentityDeleted
+		state = layerprogress.StateIdentityDeleted
 	}
 	return layer{LayerAzure, state, fmt.Sprintf("Attempt %d to read the identities again failed: %s", s.Attempts, s.Error)}
 }

@@ -8,12 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/internal/egressreport"
-)
-
-// The states of an external authentication whose issuer the control plane cannot read, also reasons of its conditions.
-const (
-	issuerRefused     = "IssuerRefused"
-	issuerUnreachable = "IssuerUnreachable"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // issuerTarget returns the target, host:port, of connections to an issuer; empty if the URL has none.
@@ -40,9 +35,9 @@ func issuerProblemOf(a *ExternalAuth, seen *feedback.Observed) *issuerFailure {
 	if i < 0 {
 		return nil
 	}
-	outcome, reason := seen.EgressFailures[i].Outcome, issuerUnreachable
+	outcome, reason := seen.EgressFailures[i].Outcome, layerprogress.StateIssuerUnreachable
 	if outcome.Refused() {
-		reason = issuerRefused
+		reason = layerprogress.StateIssuerRefused
 	}
 	return &issuerFailure{reason, "The control plane cannot read the keys of the issuer at " + target + ": " + issuerCause(outcome) + "."}
 }

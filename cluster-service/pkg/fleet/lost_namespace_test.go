@@ -13,6 +13,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 const controlPlaneNamespace = "ocm-x-p"
@@ -73,7 +74,7 @@ func TestReplacedNamespaceIsNeverHealthy(t *testing.T) {
 
 	report(t, aggregate, inNamespace(terminating("n-1")))
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneBeingRemoved)
-	drift(fleet.DriftBeingRemoved)
+	drift(layerprogress.DriftBeingRemoved)
 	history(&csv1.ObjectRemoval{Reason: maestroapi.RemovedBeingDeleted, RemoveTime: lost})
 	if err := aggregate.AcceptControlPlane(start, "", actor); !errors.Is(err, fleet.ErrControlPlaneMissing) {
 		t.Errorf("accepting a control plane that is being removed: %v", err)
@@ -81,7 +82,7 @@ func TestReplacedNamespaceIsNeverHealthy(t *testing.T) {
 
 	report(t, aggregate, inNamespace(noNamespace))
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneRemoved)
-	drift(fleet.DriftRemoved)
+	drift(layerprogress.DriftRemoved)
 	history(&csv1.ObjectRemoval{Reason: maestroapi.RemovedDeleted, RemoveTime: lost})
 	if err := aggregate.AcceptControlPlane(start, "", actor); !errors.Is(err, fleet.ErrControlPlaneMissing) {
 		t.Errorf("accepting a control plane that does not exist: %v", err)
@@ -89,7 +90,7 @@ func TestReplacedNamespaceIsNeverHealthy(t *testing.T) {
 
 	report(t, aggregate, inNamespace(successor("n-2")))
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneReplaced)
-	drift(fleet.DriftReplaced)
+	drift(layerprogress.DriftReplaced)
 	history(&csv1.ObjectRemoval{Reason: maestroapi.RemovedDeleted, RemoveTime: lost, AppliedAgainTime: timestamppb.New(start.Add(time.Minute))})
 	if got := aggregate.Cluster.Status.GetControlPlane().GetLostTime(); !got.AsTime().Equal(lost.AsTime()) {
 		t.Errorf("lost at %v, want %v", got, lost)

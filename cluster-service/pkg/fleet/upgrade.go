@@ -8,6 +8,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/experiment"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -469,20 +470,20 @@ func upgradeLayer(t *ClusterAggregate) []layer {
 		return nil
 	}
 	u := active[0]
-	state, message := "Waiting", u.Status.GetMessage()
+	state, message := layerprogress.StateWaiting, u.Status.GetMessage()
 	switch moves := u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE; {
 	case moves && u.Spec.GetClusterGeneration() > 0:
 		return nil
 	case moves:
-		state = "ControlPlane"
+		state = layerprogress.StateControlPlane
 	case u.Status.GetPaused():
-		state = "Paused"
+		state = layerprogress.StatePaused
 	case u.State() == csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
-		state = "NodePools"
+		state = layerprogress.StateNodePools
 	case slices.ContainsFunc(u.Status.GetGates(), func(g *csv1.UpgradeGate) bool {
 		return g.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && g.GetCanBeAcknowledged() && g.GetMessage() == message
 	}):
-		state = "AwaitingAcknowledgement"
+		state = layerprogress.StateAwaitingAcknowledgement
 	}
 	return []layer{{LayerUpgrade, state, "Upgrade " + u.UID + " to " + u.Spec.GetVersion() + ": " + message}}
 }
