@@ -1,5 +1,7 @@
 package adminv1
 
+import "time"
+
 // Drift is a difference between ARM's documents and the fleet about one resource without an operation in progress.
 type Drift struct {
 	// Layer is the layer that differs: cluster-service from ARM's documents, or maestro or management-cluster from Cluster Service.
@@ -31,6 +33,24 @@ type DriftList struct {
 	Items   []Drift `json:"items"`
 	// More is true if there are more than the listed 1000 differences.
 	More bool `json:"more,omitempty"`
+	// RepairedRemovals are the removals of the last 24 hours that are repaired, newest first, at most 100.
+	RepairedRemovals []RepairedRemoval `json:"repairedRemovals"`
+}
+
+// RepairedRemoval is the removal of an object from a management cluster by another client than the agent, which applied the object again.
+type RepairedRemoval struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// UID is that of the removed object.
+	UID   string `json:"uid"`
+	Shard string `json:"provisionShard"`
+	// ResourceID and ClusterUID are those of the cluster.
+	ResourceID string `json:"resourceId"`
+	ClusterUID string `json:"clusterUid"`
+	// Removed is when the object was removed, AppliedAgain when it existed again.
+	Removed      time.Time `json:"removed"`
+	AppliedAgain time.Time `json:"appliedAgain"`
 }
 
 // DriftResult is the result of ActionDriftReconcile.

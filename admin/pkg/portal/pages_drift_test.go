@@ -13,7 +13,9 @@ func (f *fakeAPI) fillDrift(text string, cluster adminv1.Cluster) {
 	for path, response := range map[string]any{
 		"/drift": adminv1.DriftList{Desired: 311, InFleet: 312, Items: []adminv1.Drift{
 			{Layer: adminv1.LayerClusterService, Difference: "Orphan", Kind: "cluster", ResourceID: testResourceID + "drifted", UID: "drifted-1", ClusterUID: "drifted-1", InFleet: 1, Remedy: text},
-			{Layer: adminv1.LayerMaestro, Difference: "Unpublished", Kind: "work", ResourceID: cluster.ResourceID, UID: "work-1", ClusterUID: testUID, Desired: 15, InFleet: 14, AutoRepaired: true, Remedy: "Cluster Service retries every 30 seconds."}}},
+			{Layer: adminv1.LayerMaestro, Difference: "Unpublished", Kind: "work", ResourceID: cluster.ResourceID, UID: "work-1", ClusterUID: testUID, Desired: 15, InFleet: 14, AutoRepaired: true, Remedy: "Cluster Service retries every 30 seconds."}},
+			RepairedRemovals: []adminv1.RepairedRemoval{{Kind: "NodePool", Namespace: "ocm-local", Name: text, UID: "removed-1", Shard: "mgmt-1", ResourceID: cluster.ResourceID, ClusterUID: testUID,
+				Removed: ago(2 * time.Hour), AppliedAgain: ago(2*time.Hour - 2*time.Second)}}},
 		"/orphans": adminv1.OrphanList{Items: []adminv1.Orphan{{ID: "orphan-1", Consumer: "mgmt-1", Version: 3, CreatedAt: ago(80 * time.Hour), UpdatedAt: ago(70 * time.Hour), ClusterID: text, Objects: []string{"HostedCluster " + text}}}},
 		"/azure-orphans": adminv1.AzureOrphanList{Items: adminv1.Messages([]*clusterservicev1.AzureOrphan{
 			{Uid: "group-1", Kind: "resource-group", AzureId: testResourceID + text, ClusterUid: text, ClusterResourceId: text, Evidence: text, FirstTime: stamp(80 * time.Hour), LastTime: stamp(time.Hour)},

@@ -18,7 +18,7 @@ var errEnough = errors.New("that is enough")
 
 // listDrift compares both sides for each request; the result is not stored.
 func (s *Server) listDrift(ctx context.Context, _ *request) (any, error) {
-	list := adminv1.DriftList{Items: []adminv1.Drift{}}
+	list := adminv1.DriftList{Items: []adminv1.Drift{}, RepairedRemovals: []adminv1.RepairedRemoval{}}
 	counts, err := reconciliation.Compare(ctx, s.Database, reconciliation.FleetInventory{Client: s.Fleet}, reconciliation.Options{}, func(f reconciliation.Drift) error {
 		if len(list.Items) == maxDrift {
 			list.More = true

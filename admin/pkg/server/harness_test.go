@@ -208,6 +208,7 @@ type fleet struct {
 	credentials []*clusterservicev1.BreakGlassCredential
 	revocations []*clusterservicev1.BreakGlassRevocation
 	works       []*clusterservicev1.Work
+	repaired    []*clusterservicev1.RepairedRemoval
 
 	// asked is called before each response with the name of the method; may be nil.
 	asked func(ctx context.Context, method string)
@@ -405,6 +406,9 @@ func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksReques
 		if w.GetClusterUid() == r.GetClusterUid() || slices.Contains(r.GetIds(), w.GetId()) {
 			response.Works = append(response.Works, w)
 		}
+	}
+	if r.GetDrifting() {
+		response.RepairedRemovals = f.repaired
 	}
 	return response, nil
 }

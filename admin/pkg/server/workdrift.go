@@ -27,11 +27,16 @@ var workDrifts = map[string]struct {
 	layerprogress.DriftNotApplied:    {layerprogress.ManagementCluster, true, "The management cluster does not accept the manifests. The agent retries: 'hcpctl explain {cluster}'."},
 }
 
-// addWorkDrift adds the works that differ from Maestro and from the management clusters.
+// addWorkDrift adds the works that differ from Maestro and from the management clusters, and the removals that the agents repaired.
 func (s *Server) addWorkDrift(ctx context.Context, list *adminv1.DriftList) error {
 	response, err := s.Fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{Drifting: true})
 	if err != nil {
 		return apierror.FromGRPC(err)
+	}
+	for _, r := range response.GetRepairedRemovals() {
+		o := r.GetRemoval()
+		list.RepairedRemovals = append(list.RepairedRemovals, adminv1.RepairedRemoval{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUid(),
+			Shard: o.GetProvisionShard(), ResourceID: r.GetClusterResourceId(), ClusterUID: r.GetClusterUid(), Removed: o.GetRemoveTime().AsTime(), AppliedAgain: o.GetAppliedAgainTime().AsTime()})
 	}
 	for _, w := range response.GetWorks() {
 		if len(list.Items) == maxDrift {

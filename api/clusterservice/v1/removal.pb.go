@@ -128,6 +128,68 @@ func (x *ObjectRemoval) GetAppliedAgainTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// RepairedRemoval is the removal of an object that existed again.
+type RepairedRemoval struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ClusterUid string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// The ARM resource ID of the cluster.
+	ClusterResourceId string         `protobuf:"bytes,2,opt,name=cluster_resource_id,json=clusterResourceId,proto3" json:"cluster_resource_id,omitempty"`
+	Removal           *ObjectRemoval `protobuf:"bytes,3,opt,name=removal,proto3" json:"removal,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *RepairedRemoval) Reset() {
+	*x = RepairedRemoval{}
+	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RepairedRemoval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RepairedRemoval) ProtoMessage() {}
+
+func (x *RepairedRemoval) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RepairedRemoval.ProtoReflect.Descriptor instead.
+func (*RepairedRemoval) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_removal_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RepairedRemoval) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *RepairedRemoval) GetClusterResourceId() string {
+	if x != nil {
+		return x.ClusterResourceId
+	}
+	return ""
+}
+
+func (x *RepairedRemoval) GetRemoval() *ObjectRemoval {
+	if x != nil {
+		return x.Removal
+	}
+	return nil
+}
+
 // ControlPlaneIdentity identifies the HostedCluster and the control-plane namespace that hold the data of a cluster. A
 // HostedCluster or a control-plane namespace with another UID has a new, empty etcd.
 type ControlPlaneIdentity struct {
@@ -152,7 +214,7 @@ type ControlPlaneIdentity struct {
 
 func (x *ControlPlaneIdentity) Reset() {
 	*x = ControlPlaneIdentity{}
-	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[1]
+	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -164,7 +226,7 @@ func (x *ControlPlaneIdentity) String() string {
 func (*ControlPlaneIdentity) ProtoMessage() {}
 
 func (x *ControlPlaneIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[1]
+	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -177,7 +239,7 @@ func (x *ControlPlaneIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlPlaneIdentity.ProtoReflect.Descriptor instead.
 func (*ControlPlaneIdentity) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_removal_proto_rawDescGZIP(), []int{1}
+	return file_hcpmesh_clusterservice_v1_removal_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ControlPlaneIdentity) GetUid() string {
@@ -245,7 +307,7 @@ type AcceptControlPlaneRequest struct {
 
 func (x *AcceptControlPlaneRequest) Reset() {
 	*x = AcceptControlPlaneRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[2]
+	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +319,7 @@ func (x *AcceptControlPlaneRequest) String() string {
 func (*AcceptControlPlaneRequest) ProtoMessage() {}
 
 func (x *AcceptControlPlaneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[2]
+	mi := &file_hcpmesh_clusterservice_v1_removal_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +332,7 @@ func (x *AcceptControlPlaneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptControlPlaneRequest.ProtoReflect.Descriptor instead.
 func (*AcceptControlPlaneRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_removal_proto_rawDescGZIP(), []int{2}
+	return file_hcpmesh_clusterservice_v1_removal_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AcceptControlPlaneRequest) GetUid() string {
@@ -315,7 +377,12 @@ const file_hcpmesh_clusterservice_v1_removal_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12;\n" +
 	"\vremove_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"removeTime\x12H\n" +
-	"\x12applied_again_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x10appliedAgainTime\"\xeb\x02\n" +
+	"\x12applied_again_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x10appliedAgainTime\"\xa6\x01\n" +
+	"\x0fRepairedRemoval\x12\x1f\n" +
+	"\vcluster_uid\x18\x01 \x01(\tR\n" +
+	"clusterUid\x12.\n" +
+	"\x13cluster_resource_id\x18\x02 \x01(\tR\x11clusterResourceId\x12B\n" +
+	"\aremoval\x18\x03 \x01(\v2(.hcpmesh.clusterservice.v1.ObjectRemovalR\aremoval\"\xeb\x02\n" +
 	"\x14ControlPlaneIdentity\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x127\n" +
 	"\tlost_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\blostTime\x12'\n" +
@@ -345,26 +412,28 @@ func file_hcpmesh_clusterservice_v1_removal_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_removal_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_removal_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_hcpmesh_clusterservice_v1_removal_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_hcpmesh_clusterservice_v1_removal_proto_goTypes = []any{
 	(*ObjectRemoval)(nil),             // 0: hcpmesh.clusterservice.v1.ObjectRemoval
-	(*ControlPlaneIdentity)(nil),      // 1: hcpmesh.clusterservice.v1.ControlPlaneIdentity
-	(*AcceptControlPlaneRequest)(nil), // 2: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	(*timestamppb.Timestamp)(nil),     // 3: google.protobuf.Timestamp
-	(*Actor)(nil),                     // 4: hcpmesh.clusterservice.v1.Actor
+	(*RepairedRemoval)(nil),           // 1: hcpmesh.clusterservice.v1.RepairedRemoval
+	(*ControlPlaneIdentity)(nil),      // 2: hcpmesh.clusterservice.v1.ControlPlaneIdentity
+	(*AcceptControlPlaneRequest)(nil), // 3: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	(*timestamppb.Timestamp)(nil),     // 4: google.protobuf.Timestamp
+	(*Actor)(nil),                     // 5: hcpmesh.clusterservice.v1.Actor
 }
 var file_hcpmesh_clusterservice_v1_removal_proto_depIdxs = []int32{
-	3, // 0: hcpmesh.clusterservice.v1.ObjectRemoval.remove_time:type_name -> google.protobuf.Timestamp
-	3, // 1: hcpmesh.clusterservice.v1.ObjectRemoval.applied_again_time:type_name -> google.protobuf.Timestamp
-	3, // 2: hcpmesh.clusterservice.v1.ControlPlaneIdentity.lost_time:type_name -> google.protobuf.Timestamp
-	4, // 3: hcpmesh.clusterservice.v1.ControlPlaneIdentity.accepted_by:type_name -> hcpmesh.clusterservice.v1.Actor
-	3, // 4: hcpmesh.clusterservice.v1.ControlPlaneIdentity.accept_time:type_name -> google.protobuf.Timestamp
-	4, // 5: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4, // 0: hcpmesh.clusterservice.v1.ObjectRemoval.remove_time:type_name -> google.protobuf.Timestamp
+	4, // 1: hcpmesh.clusterservice.v1.ObjectRemoval.applied_again_time:type_name -> google.protobuf.Timestamp
+	0, // 2: hcpmesh.clusterservice.v1.RepairedRemoval.removal:type_name -> hcpmesh.clusterservice.v1.ObjectRemoval
+	4, // 3: hcpmesh.clusterservice.v1.ControlPlaneIdentity.lost_time:type_name -> google.protobuf.Timestamp
+	5, // 4: hcpmesh.clusterservice.v1.ControlPlaneIdentity.accepted_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	4, // 5: hcpmesh.clusterservice.v1.ControlPlaneIdentity.accept_time:type_name -> google.protobuf.Timestamp
+	5, // 6: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_removal_proto_init() }
@@ -379,7 +448,7 @@ func file_hcpmesh_clusterservice_v1_removal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_removal_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_removal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

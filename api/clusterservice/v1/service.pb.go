@@ -2969,10 +2969,12 @@ func (x *ListWorksRequest) GetDrifting() bool {
 }
 
 type ListWorksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Works         []*Work                `protobuf:"bytes,1,rep,name=works,proto3" json:"works,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Works []*Work                `protobuf:"bytes,1,rep,name=works,proto3" json:"works,omitempty"`
+	// With drifting: the removals of the last 24 hours that are repaired, newest first, at most 100.
+	RepairedRemovals []*RepairedRemoval `protobuf:"bytes,2,rep,name=repaired_removals,json=repairedRemovals,proto3" json:"repaired_removals,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListWorksResponse) Reset() {
@@ -3008,6 +3010,13 @@ func (*ListWorksResponse) Descriptor() ([]byte, []int) {
 func (x *ListWorksResponse) GetWorks() []*Work {
 	if x != nil {
 		return x.Works
+	}
+	return nil
+}
+
+func (x *ListWorksResponse) GetRepairedRemovals() []*RepairedRemoval {
+	if x != nil {
+		return x.RepairedRemovals
 	}
 	return nil
 }
@@ -3672,9 +3681,10 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\vcluster_uid\x18\x01 \x01(\tR\n" +
 	"clusterUid\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x1a\n" +
-	"\bdrifting\x18\x03 \x01(\bR\bdrifting\"J\n" +
+	"\bdrifting\x18\x03 \x01(\bR\bdrifting\"\xa3\x01\n" +
 	"\x11ListWorksResponse\x125\n" +
-	"\x05works\x18\x01 \x03(\v2\x1f.hcpmesh.clusterservice.v1.WorkR\x05works\"\x8f\x01\n" +
+	"\x05works\x18\x01 \x03(\v2\x1f.hcpmesh.clusterservice.v1.WorkR\x05works\x12W\n" +
+	"\x11repaired_removals\x18\x02 \x03(\v2*.hcpmesh.clusterservice.v1.RepairedRemovalR\x10repairedRemovals\"\x8f\x01\n" +
 	"\x13DeleteOrphanRequest\x12\x17\n" +
 	"\awork_id\x18\x01 \x01(\tR\x06workId\x12'\n" +
 	"\x0fprovision_shard\x18\x02 \x01(\tR\x0eprovisionShard\x126\n" +
@@ -3863,45 +3873,46 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ClusterAction)(nil),                      // 76: hcpmesh.clusterservice.v1.ClusterAction
 	(*ClusterChange)(nil),                      // 77: hcpmesh.clusterservice.v1.ClusterChange
 	(*Work)(nil),                               // 78: hcpmesh.clusterservice.v1.Work
-	(*AzureOrphan)(nil),                        // 79: hcpmesh.clusterservice.v1.AzureOrphan
-	(*ProvisionShard)(nil),                     // 80: hcpmesh.clusterservice.v1.ProvisionShard
-	(*Names)(nil),                              // 81: hcpmesh.clusterservice.v1.Names
-	(*Labels)(nil),                             // 82: hcpmesh.clusterservice.v1.Labels
-	(*GetClusterRecoveryRequest)(nil),          // 83: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	(*ListInventoryRequest)(nil),               // 84: hcpmesh.clusterservice.v1.ListInventoryRequest
-	(*PlanUpgradeRequest)(nil),                 // 85: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 86: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 87: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 88: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 89: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 90: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 91: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 92: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 93: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 94: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 95: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 96: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*ForceClusterStepRequest)(nil),            // 97: hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	(*AcceptControlPlaneRequest)(nil),          // 98: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	(*GetProvisionShardRequest)(nil),           // 99: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),      // 100: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),         // 101: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                   // 102: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil),    // 103: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	(*ExplainPlacementRequest)(nil),            // 104: hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	(*SetPlacementPolicyRequest)(nil),          // 105: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*ListOpenShiftVersionsRequest)(nil),       // 106: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	(*ListInventoryResponse)(nil),              // 107: hcpmesh.clusterservice.v1.ListInventoryResponse
-	(*DeletionStep)(nil),                       // 108: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 109: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 110: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 111: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 112: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 113: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*ProvisionShardReport)(nil),               // 114: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*DrainPlan)(nil),                          // 115: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 116: hcpmesh.clusterservice.v1.PlacementExplanation
-	(*ListOpenShiftVersionsResponse)(nil),      // 117: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	(*RepairedRemoval)(nil),                    // 79: hcpmesh.clusterservice.v1.RepairedRemoval
+	(*AzureOrphan)(nil),                        // 80: hcpmesh.clusterservice.v1.AzureOrphan
+	(*ProvisionShard)(nil),                     // 81: hcpmesh.clusterservice.v1.ProvisionShard
+	(*Names)(nil),                              // 82: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                             // 83: hcpmesh.clusterservice.v1.Labels
+	(*GetClusterRecoveryRequest)(nil),          // 84: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	(*ListInventoryRequest)(nil),               // 85: hcpmesh.clusterservice.v1.ListInventoryRequest
+	(*PlanUpgradeRequest)(nil),                 // 86: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 87: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 88: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 89: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 90: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 91: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 92: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 93: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 94: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 95: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 96: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 97: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*ForceClusterStepRequest)(nil),            // 98: hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	(*AcceptControlPlaneRequest)(nil),          // 99: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	(*GetProvisionShardRequest)(nil),           // 100: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 101: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 102: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 103: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 104: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 105: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 106: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*ListOpenShiftVersionsRequest)(nil),       // 107: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	(*ListInventoryResponse)(nil),              // 108: hcpmesh.clusterservice.v1.ListInventoryResponse
+	(*DeletionStep)(nil),                       // 109: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 110: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 111: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 112: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 113: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 114: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 115: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 116: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 117: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ListOpenShiftVersionsResponse)(nil),      // 118: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	54,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
@@ -3942,140 +3953,141 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	76,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
 	77,  // 36: hcpmesh.clusterservice.v1.ListClusterChangesResponse.changes:type_name -> hcpmesh.clusterservice.v1.ClusterChange
 	78,  // 37: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	73,  // 38: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	79,  // 39: hcpmesh.clusterservice.v1.ListAzureOrphansResponse.orphans:type_name -> hcpmesh.clusterservice.v1.AzureOrphan
-	80,  // 40: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	81,  // 41: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
-	81,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
-	82,  // 43: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
-	73,  // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	0,   // 45: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,   // 46: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,   // 47: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,   // 48: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
-	6,   // 49: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
-	8,   // 50: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	83,  // 51: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	84,  // 52: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
-	9,   // 53: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	10,  // 54: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	11,  // 55: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	13,  // 56: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	14,  // 57: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	15,  // 58: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	16,  // 59: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	18,  // 60: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	19,  // 61: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	20,  // 62: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	21,  // 63: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	23,  // 64: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	24,  // 65: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
-	25,  // 66: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	26,  // 67: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	28,  // 68: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	30,  // 69: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	31,  // 70: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	32,  // 71: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	85,  // 72: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	86,  // 73: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	87,  // 74: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	88,  // 75: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	89,  // 76: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	90,  // 77: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	91,  // 78: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	92,  // 79: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	93,  // 80: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	94,  // 81: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	95,  // 82: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	96,  // 83: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	34,  // 84: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	37,  // 85: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	38,  // 86: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	39,  // 87: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
-	40,  // 88: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	97,  // 89: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	98,  // 90: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	41,  // 91: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
-	43,  // 92: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:input_type -> hcpmesh.clusterservice.v1.ListClusterChangesRequest
-	45,  // 93: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	47,  // 94: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	49,  // 95: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:input_type -> hcpmesh.clusterservice.v1.ListAzureOrphansRequest
-	51,  // 96: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	99,  // 97: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	100, // 98: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	53,  // 99: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	101, // 100: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	102, // 101: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
-	103, // 102: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	104, // 103: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	105, // 104: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	106, // 105: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	57,  // 106: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	57,  // 107: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,   // 108: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	5,   // 109: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
-	7,   // 110: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
-	57,  // 111: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	55,  // 112: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
-	107, // 113: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
-	63,  // 114: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	63,  // 115: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	12,  // 116: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	63,  // 117: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	66,  // 118: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	66,  // 119: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	17,  // 120: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	66,  // 121: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	69,  // 122: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	69,  // 123: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	22,  // 124: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	72,  // 125: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	69,  // 126: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	72,  // 127: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	27,  // 128: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	29,  // 129: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	108, // 130: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	108, // 131: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	33,  // 132: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	109, // 133: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	75,  // 134: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 135: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	110, // 136: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	75,  // 137: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 138: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 139: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 140: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	111, // 141: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	111, // 142: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	112, // 143: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	113, // 144: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	35,  // 145: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	76,  // 146: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 147: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 148: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 149: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 150: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 151: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	42,  // 152: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	44,  // 153: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:output_type -> hcpmesh.clusterservice.v1.ListClusterChangesResponse
-	46,  // 154: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	48,  // 155: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	50,  // 156: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:output_type -> hcpmesh.clusterservice.v1.ListAzureOrphansResponse
-	52,  // 157: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	114, // 158: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	80,  // 159: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	80,  // 160: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	115, // 161: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	115, // 162: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	80,  // 163: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	116, // 164: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	116, // 165: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	117, // 166: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
-	106, // [106:167] is the sub-list for method output_type
-	45,  // [45:106] is the sub-list for method input_type
-	45,  // [45:45] is the sub-list for extension type_name
-	45,  // [45:45] is the sub-list for extension extendee
-	0,   // [0:45] is the sub-list for field type_name
+	79,  // 38: hcpmesh.clusterservice.v1.ListWorksResponse.repaired_removals:type_name -> hcpmesh.clusterservice.v1.RepairedRemoval
+	73,  // 39: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	80,  // 40: hcpmesh.clusterservice.v1.ListAzureOrphansResponse.orphans:type_name -> hcpmesh.clusterservice.v1.AzureOrphan
+	81,  // 41: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	82,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
+	82,  // 43: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
+	83,  // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
+	73,  // 45: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	0,   // 46: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,   // 47: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,   // 48: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,   // 49: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
+	6,   // 50: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
+	8,   // 51: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	84,  // 52: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	85,  // 53: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
+	9,   // 54: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	10,  // 55: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	11,  // 56: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	13,  // 57: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	14,  // 58: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	15,  // 59: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	16,  // 60: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	18,  // 61: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	19,  // 62: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	20,  // 63: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	21,  // 64: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	23,  // 65: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	24,  // 66: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
+	25,  // 67: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	26,  // 68: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	28,  // 69: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	30,  // 70: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	31,  // 71: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	32,  // 72: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	86,  // 73: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	87,  // 74: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	88,  // 75: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	89,  // 76: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	90,  // 77: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	91,  // 78: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	92,  // 79: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	93,  // 80: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	94,  // 81: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	95,  // 82: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	96,  // 83: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	97,  // 84: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	34,  // 85: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	37,  // 86: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	38,  // 87: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	39,  // 88: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
+	40,  // 89: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	98,  // 90: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	99,  // 91: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	41,  // 92: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	43,  // 93: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:input_type -> hcpmesh.clusterservice.v1.ListClusterChangesRequest
+	45,  // 94: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	47,  // 95: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	49,  // 96: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:input_type -> hcpmesh.clusterservice.v1.ListAzureOrphansRequest
+	51,  // 97: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	100, // 98: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	101, // 99: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	53,  // 100: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	102, // 101: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	103, // 102: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	104, // 103: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	105, // 104: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	106, // 105: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	107, // 106: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	57,  // 107: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	57,  // 108: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,   // 109: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	5,   // 110: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
+	7,   // 111: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
+	57,  // 112: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	55,  // 113: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
+	108, // 114: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
+	63,  // 115: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	63,  // 116: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	12,  // 117: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	63,  // 118: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	66,  // 119: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	66,  // 120: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	17,  // 121: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	66,  // 122: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	69,  // 123: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	69,  // 124: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	22,  // 125: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	72,  // 126: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	69,  // 127: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	72,  // 128: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	27,  // 129: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	29,  // 130: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	109, // 131: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	109, // 132: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	33,  // 133: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	110, // 134: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	75,  // 135: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 136: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	111, // 137: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	75,  // 138: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 139: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 140: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	75,  // 141: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	112, // 142: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	112, // 143: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	113, // 144: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	114, // 145: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	35,  // 146: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	76,  // 147: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 148: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 149: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 150: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 151: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	76,  // 152: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	42,  // 153: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	44,  // 154: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:output_type -> hcpmesh.clusterservice.v1.ListClusterChangesResponse
+	46,  // 155: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	48,  // 156: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	50,  // 157: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:output_type -> hcpmesh.clusterservice.v1.ListAzureOrphansResponse
+	52,  // 158: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	115, // 159: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	81,  // 160: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	81,  // 161: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	116, // 162: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	116, // 163: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	81,  // 164: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	117, // 165: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	117, // 166: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	118, // 167: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	107, // [107:168] is the sub-list for method output_type
+	46,  // [46:107] is the sub-list for method input_type
+	46,  // [46:46] is the sub-list for extension type_name
+	46,  // [46:46] is the sub-list for extension extendee
+	0,   // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }

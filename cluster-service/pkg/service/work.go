@@ -13,17 +13,28 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// ListWorks returns the works of a cluster, or the works with some IDs.
+// ListWorks returns the works of a cluster, the works with some IDs, or the works with drift and the removals that were repaired recently.
 func (s *Service) ListWorks(ctx context.Context, r *csv1.ListWorksRequest) (*csv1.ListWorksResponse, error) {
 	works, err := s.works(ctx, r)
 	if err != nil {
 		return nil, s.answer(ctx, err)
 	}
-	return &csv1.ListWorksResponse{Works: works}, nil
+	response := &csv1.ListWorksResponse{Works: works}
+	if r.GetDrifting() {
+		if response.RepairedRemovals, err = s.o.Store.RepairedRemovals(ctx, s.o.Store.Now().Add(-removalsListed), maxRemovals); err != nil {
+			return nil, s.answer(ctx, err)
+		}
+	}
+	return response, nil
 }
 
-// maxDrifts bounds a list of works with drift.
-const maxDrifts = 1000
+const (
+	// maxDrifts bounds a list of works with drift, maxRemovals a list of repaired removals.
+	maxDrifts   = 1000
+	maxRemovals = 100
+	// removalsListed is the age of the oldest repaired removal that is listed.
+	removalsListed = 24 * time.Hour
+)
 
 func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*csv1.Work, error) {
 	var list []*csv1.Work

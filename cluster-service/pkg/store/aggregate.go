@@ -241,6 +241,7 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 		}
 		if aggregate.Cluster != nil {
 			queueClusterChanges(rows, uid, now, old, aggregate)
+			queueRemovals(rows, uid, now, old, aggregate)
 		}
 		for _, p := range aggregate.Pools {
 			if poolChanged(old.Pool(p.UID), p) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,9 @@ func (e *environment) drift() *cobra.Command {
 }
 
 func (e *environment) driftList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the differences between ARM, Cluster Service, Maestro and the management clusters", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the differences between ARM, Cluster Service, Maestro and the management clusters", Args: cobra.NoArgs,
+		Long: `List the differences between ARM, Cluster Service, Maestro and the management clusters. Below them are the objects that another client
+removed from a management cluster in the last 24 hours and that exist again, newest first, at most 100.`},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Drift(ctx)
 			if err != nil {
@@ -33,6 +36,25 @@ func (e *environment) driftList() *cobra.Command {
 }
 
 func (e *environment) driftTable(list *adminv1.DriftList) error {
+	if err := e.differenceTable(list); err != nil || len(list.RepairedRemovals) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(e.out, "\nremoved by another client in the last 24 hours, and repaired:"); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range list.RepairedRemovals {
+		name := r.Name
+		if r.Namespace != "" {
+			name = r.Namespace + "/" + name
+		}
+		rows = append(rows, []string{r.Removed.UTC().Format(time.RFC3339), r.AppliedAgain.UTC().Format(time.RFC3339), r.Kind, name, r.Shard, r.ResourceID})
+	}
+	return display.Table(e.out, []string{"REMOVED", "REPAIRED", "KIND", "OBJECT", "SHARD", "RESOURCE"}, rows)
+}
+
+// differenceTable prints the differences that exist.
+func (e *environment) differenceTable(list *adminv1.DriftList) error {
 	if len(list.Items) == 0 {
 		_, err := fmt.Fprintf(e.out, "no differences: %d resources desired, %d in the fleet\n", list.Desired, list.InFleet)
 		return err
