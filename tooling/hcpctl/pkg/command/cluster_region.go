@@ -36,10 +36,12 @@ func (e *environment) addRegionList(c *cobra.Command) *cobra.Command {
 	alsoCheck(c, func(c *cobra.Command, _ []string) error { return l.validate(c) })
 	list := c.RunE
 	e.addAdminFlags(c)
-	c.Long = `List the clusters of a resource group.
+	c.Long = `List the clusters of a resource group. STATE is ARM's provisioningState, the result of the last operation. A cluster whose last
+operation succeeded can be in a state other than the desired one.
 
 With --region list the clusters of all subscriptions, as an SRE. With --not-ready list those that are not in their desired state
-with what they wait for: the cluster itself, or else the child that has waited longest.`
+with what they wait for: the cluster itself, or else the child that has waited longest. VERDICT is Ready only if neither the cluster
+nor one of its node pools waits for anything.`
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !l.region {
 			return list(c, args)

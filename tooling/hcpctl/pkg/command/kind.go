@@ -182,6 +182,8 @@ func (e *environment) list(k kind, short string) *cobra.Command {
 	}
 	if len(parents.names) > 0 {
 		c.ValidArgsFunction = e.completeNames(clusters())
+		c.Long = short + `. STATE is ARM's provisioningState, the result of the last operation.
+The verdict on what the cluster and its node pools wait for now: "hcpctl explain CLUSTER" and "hcpctl cluster list --region".`
 	}
 	e.addOutputFlag(c)
 	return c
