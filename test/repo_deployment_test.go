@@ -286,10 +286,10 @@ var deployedPrograms = map[string][]string{
 	"gateway-grants":     {"gateway/pkg/grant", "internal/process", "internal/mesh"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},
 	"cluster-service":    {"cluster-service/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
-	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/postgres", "internal/audit/writer", "internal/mesh"},
+	"maestro-server":     {"maestro/pkg/app", "internal/process", "internal/tracing", "internal/postgres", "internal/audit/writer", "internal/mesh"},
 	"monitor-inside":     {"monitor/pkg/inside", "internal/process"},
 	"gateway-tunnel":     {"gateway/pkg/tunnel/agent", "internal/process"},
-	"maestro-agent":      {"maestro/agent", "internal/process"},
+	"maestro-agent":      {"maestro/agent", "internal/process", "internal/tracing"},
 	"hypershift-runtime": {"hypershift/pkg/app", "internal/process"},
 }
 
@@ -305,9 +305,10 @@ var byChart = map[string]string{
 }
 
 // atDefault are the flags that no region needs to change, those that are for local regions and tests, and those in place of --identity-dir.
-// The charts do not set --prometheus-url and --alertmanager-url yet, and --portal-listen only where the configuration has the portal.
+// The charts do not set --prometheus-url and --alertmanager-url yet, and --portal-listen only where the configuration has the portal. Management
+// clusters have no collector for --otlp-endpoint and --trace-ratio of the agent.
 var atDefault = []string{
-	"ca-file",
+	"ca-file", "otlp-endpoint", "trace-ratio",
 	"sidecar-identity", "sidecar-gateways", "prometheus-url", "prometheus-scope", "alertmanager-url",
 	"portal-listen", "portal-issuer", "portal-scope", "portal-issuer-ca-file", "allow-port", "new-connections-per-link", "idle-timeout", "drain-connections",
 	"die-with-parent", "developer", "profiling-socket", "database-url-file", "database-token-ca-file", "allow-loopback-notifications", "allow-loopback-issuers", "authentication-ca-file", "ticket-validator-ca-file", "cosmos-ca-file", "update-graph-ca-file", "release-catalog",

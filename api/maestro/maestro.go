@@ -36,6 +36,9 @@ const (
 	ExtensionStatusHash        = "statushash"
 	ExtensionMetadata          = "metadata"
 	ExtensionDeletionTimestamp = "deletiontimestamp"
+	// ExtensionTraceParent is the W3C trace context of the request that a bundle is published for, as in the Distributed Tracing extension of
+	// CloudEvents. The server stores it with the bundle and sends it to the agent with new work, not in a resync. Other servers ignore it.
+	ExtensionTraceParent = "traceparent"
 	// ExtensionLogTracing carries the log tracing keys of published clients from the source to the agent.
 	ExtensionLogTracing = "logtracing"
 )

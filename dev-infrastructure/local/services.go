@@ -147,7 +147,7 @@ func (r *Region) maestroServer() supervisor.Spec {
 		"--mqtt-address="+r.address(mqttPort),
 		"--mqtt-identity-dir="+identity,
 	)
-	spec.Args = slices.Concat(spec.Args, r.databaseFlags(MaestroDatabase), r.auditFlags("maestro-server"))
+	spec.Args = slices.Concat(spec.Args, r.databaseFlags(MaestroDatabase), r.tracing(), r.auditFlags("maestro-server"))
 	spec.Needs = []string{"postgres", "eventgrid-emulator"}
 	spec.Ports["grpc"], spec.Ports["rest"] = r.port(maestroGRPCPort), r.port(maestroRESTPort)
 	spec.Settle = r.registerConsumers
@@ -163,6 +163,7 @@ func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
 		"--secrets-key-file="+r.agentKeyFile(m.name),
 		"--install-crds="+r.thirdParty("crds", "work"),
 	)
+	spec.Args = append(spec.Args, r.tracing()...)
 	spec.Needs = []string{m.apiServerName(), "eventgrid-emulator"}
 	return spec
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
@@ -62,8 +63,10 @@ type Options struct {
 	// OrphanInterval is the interval at which the agent checks for applied objects of works that it does not have; 0 means
 	// 10 minutes.
 	OrphanInterval time.Duration
-	Registry       prometheus.Registerer
-	Log            *slog.Logger
+	// Traces creates a span for each attempt to apply a work with a trace context; nil creates none.
+	Traces   *tracing.Tracing
+	Registry prometheus.Registerer
+	Log      *slog.Logger
 }
 
 func (o *Options) complete() error {
@@ -137,6 +140,9 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("configuring the library of the work agent: %w", err)
 	}
 	u := newUplink(o.Consumer, o.SourceID, o.Consumer+"-agent", o.Log)
+	if o.Traces != nil {
+		u.traces.tracing = o.Traces
+	}
 	u.link = mqttlink.New(mqttlink.Options{
 		Address: o.MQTTAddress, TLS: o.MQTTTLS, ClientID: o.Consumer + "-agent-client",
 		Subscribe: []string{maestroapi.SourceEventsTopic(o.SourceID, o.Consumer)},

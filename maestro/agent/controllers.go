@@ -142,7 +142,7 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	removals.status = func(work string) { status.SyncContext().Queue().Add(work) }
 	register := &applier{finalizer: finalizer, lister: lister, applied: removals}
 	return []runner{
-		{controller: apply, syncContext: withAttempt, wrap: removals.reportAfter(retryApply(locks.guard(register.prepare), lister, apply.SyncContext().Queue))},
+		{controller: apply, syncContext: withAttempt, wrap: a.uplink.traces.around(removals.reportAfter(retryApply(locks.guard(register.prepare), lister, apply.SyncContext().Queue)))},
 		{controller: status, wrap: locks.guard(ifExists)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
 			wrap: locks.guard(beforeFinalizing)},

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -14,11 +15,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
+// flushTimeout bounds the sending of the last spans.
+const flushTimeout = 5 * time.Second
+
 type options struct {
 	process                   process.Options
+	tracing                   tracing.Options
 	kubeconfig, consumer      string
 	mqttAddress, mqttIdentity string
 	sourceID, crds            string
@@ -32,6 +38,7 @@ func Main() {
 	var o options
 	flags := flag.NewFlagSet("maestro-agent", flag.ExitOnError)
 	o.process.AddFlags(flags)
+	o.tracing.AddFlags(flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
 	flags.StringVar(&o.consumer, "consumer-name", "", "`name` of the management cluster at the server")
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
@@ -44,7 +51,7 @@ func Main() {
 	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "interval at which objects without feedback rules are read; others are watched")
 	flags.DurationVar(&o.heartbeat, "heartbeat", 10*time.Second, "interval of the heartbeats to the server")
 	process.Parse(flags, os.Args[1:], func() error {
-		return process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir", "secrets-key-file")
+		return cmp.Or(process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir", "secrets-key-file"), o.tracing.Validate())
 	})
 	process.Run("maestro-agent", o.process, o.run)
 }
@@ -70,10 +77,15 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--secrets-key-file: %w", err)
 	}
 	p.Metrics.MustRegister(keyfile.Collector("secrets-key-file", keys.Ring))
+	traces, err := tracing.New(ctx, p.Name, o.tracing, p.Metrics)
+	if err != nil {
+		return fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	defer traces.Flush(ctx, flushTimeout)
 	a, err := New(Options{
 		Consumer: o.consumer, SourceID: o.sourceID, MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, Cluster: cluster,
 		SecretKeys: keys, CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll, Heartbeat: o.heartbeat,
-		Registry: p.Metrics, Log: p.Log,
+		Traces: traces, Registry: p.Metrics, Log: p.Log,
 	})
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -40,6 +41,7 @@ type uplink struct {
 	works                   *works
 	reports                 workqueue.TypedRateLimitingInterface[string]
 	codec                   *codec.ManifestBundleCodec
+	traces                  *traces
 	log                     *slog.Logger
 
 	mu            sync.Mutex
@@ -56,6 +58,7 @@ func newUplink(consumer, source, agent string, log *slog.Logger) *uplink {
 		reports: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 2*time.Second)),
 	}
 	u.works = newWorks(consumer, func(name string) { u.reports.Add(name) })
+	u.traces = &traces{tracing: tracing.Off(), consumer: consumer, lister: freshLister{u.works}}
 	return u
 }
 
@@ -194,6 +197,7 @@ func (u *uplink) receiveSpec(evt *cloudevents.Event) {
 			work.Spec.ManifestConfigs[i].FeedbackScrapeType = workv1.FeedbackWatchType
 		}
 	}
+	u.traces.received(evt, work)
 	u.works.receive(work)
 }
 

@@ -235,6 +235,7 @@ type bundle struct {
 	Manifests    []any
 	Configs      []workv1.ManifestConfigOption
 	Metadata     map[string]any
+	TraceParent  string
 }
 
 // publish sends a request and returns the resulting version.
@@ -254,6 +255,9 @@ func (s *source) publish(action string, b bundle) (int64, error) {
 		return 0, err
 	}
 	evt.SetExtension("metadata", string(text))
+	if b.TraceParent != "" {
+		evt.SetExtension("traceparent", b.TraceParent)
+	}
 	if action == "delete" {
 		evt.SetExtension("deletiontimestamp", time.Now())
 	}

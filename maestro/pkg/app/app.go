@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/restapi"
@@ -71,6 +72,8 @@ type Config struct {
 	// Refused records the calls that no rule allows; nil means that they are only logged.
 	Refused func(context.Context, mesh.Refusal)
 
+	// Traces creates the spans of publishes with a trace context; nil creates none.
+	Traces   *tracing.Tracing
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -135,7 +138,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.dispatcher = delivery.New(delivery.Options{
 		Store: s.store, Link: s.link, Announce: s.hub.Announce, SourceID: c.SourceID,
 		Resend: c.Resend, MaxResend: c.MaxResend, SafetyPoll: c.SafetyPoll, ResyncWindow: c.ResyncWindow,
-		Registry: c.Registry, Log: c.Log,
+		Traces: c.Traces, Registry: c.Registry, Log: c.Log,
 	})
 	c.Registry.MustRegister(&backlog{store: s.store})
 	return s, nil
@@ -252,7 +255,7 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 		grpcserver.EndStreams(ctx),
 	)...)
 	sourceapi.New(sourceapi.Options{
-		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Log: s.c.Log,
+		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Traces: s.c.Traces, Log: s.c.Log,
 	}).Register(server)
 	grpchealth.Register(server)
 	calls.Initialize(server)

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
@@ -23,6 +24,7 @@ import (
 type Options struct {
 	Process process.Options
 	Audit   writer.Options
+	Tracing tracing.Options
 
 	grpc, rest                      string
 	mesh                            mesh.Options
@@ -42,6 +44,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.flags = flags
 	o.Process.AddFlags(flags)
 	o.Audit.AddFlags(flags)
+	o.Tracing.AddFlags(flags)
 	flags.StringVar(&o.grpc, "listen-grpc", "127.0.0.1:8090", "`address` of the CloudEvents gRPC service")
 	flags.StringVar(&o.rest, "listen-rest", "127.0.0.1:8000", "`address` of the REST API")
 	o.mesh.AddFlags(flags)
@@ -72,6 +75,9 @@ func (o *Options) Validate() error {
 	if err := o.Audit.Validate(); err != nil {
 		return err
 	}
+	if err := o.Tracing.Validate(); err != nil {
+		return err
+	}
 	for _, name := range o.consumerNames() {
 		if err := store.CheckConsumerName(name); err != nil {
 			return fmt.Errorf("--consumers: %w", err)
@@ -87,6 +93,9 @@ func (o *Options) consumerNames() []string {
 	}
 	return strings.Split(o.consumers, ",")
 }
+
+// flushTimeout bounds the sending of the last spans.
+const flushTimeout = 5 * time.Second
 
 // Run runs a replica of the server until ctx ends.
 func Run(ctx context.Context, p *process.Process, o *Options) error {
@@ -127,13 +136,18 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	// The audit ends after the last call.
 	defer stopAudit()
 
+	traces, err := tracing.New(ctx, p.Name, o.Tracing, p.Metrics)
+	if err != nil {
+		return fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	defer traces.Flush(ctx, flushTimeout)
 	s, err := New(ctx, Config{
 		DatabaseURL: url, DatabaseAuthentication: authentication, AwaitMigration: !o.migrate, MaxConnections: int32(o.maxConnections),
 		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID, Consumers: o.consumerNames(),
 		GRPC: grpcListener, REST: restListener, Transport: transport, Rules: mesh.Rules(),
 		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,
 		ResyncWindow: o.window, TombstoneAge: o.tombstoneAge,
-		Refused: refused.Call, Registry: p.Metrics, Log: p.Log,
+		Refused: refused.Call, Traces: traces, Registry: p.Metrics, Log: p.Log,
 	})
 	if err != nil {
 		return err

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
+	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
@@ -196,6 +198,9 @@ func (c *consumer) sendLane(ctx context.Context, lane store.Lane, limit int) (in
 	var resent []payload.ResourceStatusHash
 	var failed error
 	for _, delivery := range due {
+		if lane != store.NewWork {
+			delivery.Resource.TraceParent = "" // the request ended long ago
+		}
 		if failed = c.deliver(ctx, delivery); failed != nil {
 			break
 		}
@@ -229,8 +234,13 @@ func (c *consumer) delay(attempts int) time.Duration {
 }
 
 // deliver sends one delivery, or parks it if it can never be sent.
-func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error {
+func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) (err error) {
 	r := delivery.Resource
+	if r.TraceParent != "" {
+		_, span := c.dispatcher.o.Traces.Start(tracing.Continue(ctx, r.TraceParent), "send", trace.WithAttributes(tracing.BundleID.String(r.ID), tracing.Consumer.String(c.name),
+			tracing.Version.Int64(r.Version)))
+		defer func() { tracing.End(span, err) }()
+	}
 	action := event.Update
 	switch {
 	case !r.DeletedAt.IsZero():

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
@@ -52,8 +53,10 @@ type Options struct {
 	ResyncWindow int
 	// Rebalance is the interval at which the consumers are distributed over the replicas.
 	Rebalance time.Duration
-	Registry  prometheus.Registerer
-	Log       *slog.Logger
+	// Traces creates a span for each sending of a resource with a trace context; nil creates none.
+	Traces   *tracing.Tracing
+	Registry prometheus.Registerer
+	Log      *slog.Logger
 }
 
 func (o *Options) complete() {
@@ -71,6 +74,9 @@ func (o *Options) complete() {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Traces == nil {
+		o.Traces = tracing.Off()
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()

@@ -79,6 +79,9 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 		Tracing:  ext.optionalText(maestroapi.ExtensionLogTracing),
 		Source:   evt.Source(),
 	}
+	if trace := ext.optionalText(maestroapi.ExtensionTraceParent); len(trace) <= maxTraceParent {
+		r.TraceParent = trace
+	}
 	if metadata := ext.optionalText(types.ExtensionWorkMeta); metadata != "" {
 		r.Metadata = json.RawMessage(metadata)
 		if err := json.Unmarshal(r.Metadata, &metav1.ObjectMeta{}); err != nil {
@@ -107,6 +110,9 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 	return r, nil
 }
 
+// maxTraceParent is the maximum length of a W3C trace context that is stored, in bytes. A valid one has 55 bytes.
+const maxTraceParent = 64
+
 // EncodeSpec returns the event with the newest version of a resource, or with its deletion, for its agent.
 func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevents.Event, error) {
 	request := map[Action]types.EventAction{
@@ -121,6 +127,9 @@ func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevent
 	evt := b.NewEvent()
 	if r.Tracing != "" {
 		evt.SetExtension(maestroapi.ExtensionLogTracing, r.Tracing)
+	}
+	if r.TraceParent != "" {
+		evt.SetExtension(maestroapi.ExtensionTraceParent, r.TraceParent)
 	}
 	metadata, err := agentMetadata(r)
 	if err != nil {

@@ -36,6 +36,8 @@ type Resource struct {
 	Spec json.RawMessage
 	// Tracing is the log tracing extension of the request, which is passed on unchanged.
 	Tracing string
+	// TraceParent is the W3C trace context of the request that the newest version was published for; empty if there is none.
+	TraceParent string
 	// Status is the newest reported status; nil before the first report.
 	Status *Status
 

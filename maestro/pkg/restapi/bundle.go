@@ -83,7 +83,7 @@ func (a *api) getBundle(r *http.Request) (int, any, error) {
 
 // deleteBundle also responds with 204 if the bundle does not exist, because deletions may be repeated.
 func (a *api) deleteBundle(r *http.Request) (int, any, error) {
-	consumer, missing, err := a.o.Store.Delete(r.Context(), r.PathValue("id"), "", 0, nil)
+	consumer, missing, err := a.o.Store.Delete(r.Context(), r.PathValue("id"), "", 0, nil, "")
 	if err != nil {
 		return 0, nil, err
 	}

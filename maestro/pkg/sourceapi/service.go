@@ -18,6 +18,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -33,6 +34,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
@@ -49,7 +51,9 @@ type Options struct {
 	SourceID string
 	// Heartbeat is the interval of the heartbeats to subscribers; 0 means 10 s.
 	Heartbeat time.Duration
-	Log       *slog.Logger
+	// Traces creates a span for each publish with a trace context; nil creates none.
+	Traces *tracing.Tracing
+	Log    *slog.Logger
 }
 
 // Service implements the CloudEvents gRPC service.
@@ -62,6 +66,9 @@ type Service struct {
 func New(o Options) *Service {
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = 10 * time.Second
+	}
+	if o.Traces == nil {
+		o.Traces = tracing.Off()
 	}
 	return &Service{o: o}
 }
@@ -122,8 +129,13 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 }
 
 func (s *Service) apply(ctx context.Context, action event.Action, r *resource.Resource) (version int64, err error) {
+	if r.TraceParent != "" {
+		var span trace.Span
+		ctx, span = s.o.Traces.Start(tracing.Continue(ctx, r.TraceParent), "store "+string(action), trace.WithAttributes(tracing.BundleID.String(r.ID), tracing.Consumer.String(r.Consumer)))
+		defer func() { tracing.End(span, err) }()
+	}
 	if action == event.Delete {
-		consumer, missing, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version, resource.ReleaseAnnotations(r.Metadata))
+		consumer, missing, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version, resource.ReleaseAnnotations(r.Metadata), r.TraceParent)
 		if err != nil {
 			return 0, err
 		}

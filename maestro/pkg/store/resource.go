@@ -25,12 +25,12 @@ func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64
 	err = s.pool.QueryRow(ctx, `
 		with deleted as (delete from tombstones where resource_id = $1 returning version),
 		created as (
-			insert into resources (id, source, consumer, version, metadata, spec, tracing, content_hash)
-			values ($1, $2, $3, coalesce((select version from deleted), 0) + 1, $4, $5, $6, $7)
+			insert into resources (id, source, consumer, version, metadata, spec, tracing, content_hash, trace_parent)
+			values ($1, $2, $3, coalesce((select version from deleted), 0) + 1, $4, $5, $6, $7, $8)
 			on conflict (id) do nothing returning id, consumer, version),
 		sent as (insert into deliveries (resource_id, consumer) select id, consumer from created)
 		select version from created`,
-		r.ID, r.Source, r.Consumer, nullable(r.Metadata), []byte(r.Spec), r.Tracing, hash).Scan(&version)
+		r.ID, r.Source, r.Consumer, nullable(r.Metadata), []byte(r.Spec), r.Tracing, hash, r.TraceParent).Scan(&version)
 	switch {
 	case err == nil:
 		return version, nil
@@ -92,8 +92,8 @@ func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64
 		}
 		version++
 		var batch pgx.Batch
-		batch.Queue(`update resources set version = $2, metadata = $3, spec = $4, tracing = $5, content_hash = $6, updated_at = now() where id = $1`,
-			r.ID, version, nullable(r.Metadata), []byte(r.Spec), r.Tracing, hash)
+		batch.Queue(`update resources set version = $2, metadata = $3, spec = $4, tracing = $5, content_hash = $6, trace_parent = $7, updated_at = now() where id = $1`,
+			r.ID, version, nullable(r.Metadata), []byte(r.Spec), r.Tracing, hash, r.TraceParent)
 		batch.Queue(orderDelivery, r.ID, consumer)
 		return tx.SendBatch(ctx, &batch).Close()
 	})
@@ -110,8 +110,9 @@ const orderDelivery = `insert into deliveries (resource_id, consumer) values ($1
 
 // Delete marks a resource for deletion. The resource is removed when the agent confirms. version is the version that the decision
 // is based on, or 0. Delete succeeds for a resource that does not exist, with missing set, or that is being deleted. It adds the
-// annotations that release finalizers (resource.ReleaseAnnotations) to the metadata, and a change of them is delivered at once.
-func (s *Store) Delete(ctx context.Context, id, source string, version int64, released map[string]string) (consumer string, missing bool, err error) {
+// annotations that release finalizers (resource.ReleaseAnnotations) to the metadata, and a change of them is delivered at once. traceParent is
+// the trace context of the request; empty if there is none.
+func (s *Store) Delete(ctx context.Context, id, source string, version int64, released map[string]string, traceParent string) (consumer string, missing bool, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var owner string
 		var newest int64
@@ -140,14 +141,14 @@ func (s *Store) Delete(ctx context.Context, id, source string, version int64, re
 			return nil
 		}
 		var batch pgx.Batch
-		batch.Queue(`update resources set deleted_at = coalesce(deleted_at, now()), updated_at = now(), metadata = $2 where id = $1`, id, nullable(with))
+		batch.Queue(`update resources set deleted_at = coalesce(deleted_at, now()), updated_at = now(), metadata = $2, trace_parent = $3 where id = $1`, id, nullable(with), traceParent)
 		batch.Queue(orderDelivery, id, consumer)
 		return tx.SendBatch(ctx, &batch).Close()
 	})
 	return consumer, missing, wrap(err, "deleting resource %s", id)
 }
 
-const resourceColumns = `r.id, r.source, r.consumer, r.version, r.metadata, r.tracing, r.created_at, r.updated_at, r.deleted_at,
+const resourceColumns = `r.id, r.source, r.consumer, r.version, r.metadata, r.tracing, r.trace_parent, r.created_at, r.updated_at, r.deleted_at,
 	r.status_version, r.status_agent, r.status_sequence, r.status_hash, r.status_body,
 	coalesce((select parked from deliveries d where d.resource_id = r.id), '')`
 
@@ -158,7 +159,7 @@ func row(scan func(dest ...any) error, withSpec bool) (*resource.Resource, error
 	var deletedAt *time.Time
 	var statusVersion, sequence *int64
 	var agent, hash *string
-	dest := []any{&r.ID, &r.Source, &r.Consumer, &r.Version, &metadata, &r.Tracing, &r.CreatedAt, &r.UpdatedAt, &deletedAt,
+	dest := []any{&r.ID, &r.Source, &r.Consumer, &r.Version, &metadata, &r.Tracing, &r.TraceParent, &r.CreatedAt, &r.UpdatedAt, &deletedAt,
 		&statusVersion, &agent, &sequence, &hash, &body, &r.Parked}
 	if withSpec {
 		dest = append(dest, &spec)
