@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/accessaudit"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -22,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 const (
@@ -50,6 +53,8 @@ type SystemOptions struct {
 	Metrics     prometheus.Registerer
 	// Log receives the log records of all workers; nil discards them.
 	Log *slog.Logger
+	// Traces creates the spans of the work for requests; nil creates none.
+	Traces *tracing.Tracing
 	// Audit receives the records of access to clusters; nil means Log.
 	Audit *slog.Logger
 	// Records stores these records in the audit chain; nil stores none.
@@ -94,6 +99,7 @@ type System struct {
 	releases *updategraph.Source
 	upgrader *pass.Upgrader
 	audit    *accessaudit.Audit
+	traces   *tracing.Tracing
 }
 
 // NewSystem connects the parts.
@@ -106,10 +112,13 @@ func NewSystem(o SystemOptions) *System {
 	if o.Audit == nil {
 		o.Audit = o.Log
 	}
-	s.log = o.Log
+	if o.Traces == nil {
+		o.Traces = tracing.Off()
+	}
+	s.log, s.traces = o.Log, o.Traces
 	s.audit = accessaudit.New(o.Store, o.Records, o.Audit, o.Metrics)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
-		Workers: o.Publishers, Metrics: metrics, Log: o.Log})
+		Workers: o.Publishers, Metrics: metrics, Traces: o.Traces, Log: o.Log})
 	s.placer = pass.NewPlacer(pass.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Interval: o.Place, Log: o.Log})
 	s.agents = &delivery.Agents{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
 	s.awaited = &delivery.AwaitedActions{Store: o.Store, Metrics: metrics, Interval: o.Agents, Log: o.Log}
@@ -152,6 +161,16 @@ func (s *System) handleCommit(ctx context.Context, e store.Event) {
 		s.deletions.Wake()
 	}
 	s.audit.Record(ctx, e.Access)
+	for _, w := range e.Waits {
+		s.recordWait(ctx, w)
+	}
+}
+
+// recordWait records a span of a wait in the trace of its request.
+func (s *System) recordWait(ctx context.Context, w fleet.Wait) {
+	_, span := s.traces.Start(tracing.Continue(ctx, w.Trace), "await "+w.Layer+" "+w.State, trace.WithTimestamp(w.Begin),
+		trace.WithAttributes(tracing.ResourceID.String(w.ResourceID), tracing.ClusterUID.String(w.ClusterUID), tracing.Status.String(w.State)))
+	span.End(trace.WithTimestamp(w.End))
 }
 
 // SettingsChanged makes the system follow changed settings of its renderer and changed limits of deletion steps. It does not

@@ -44,6 +44,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
@@ -100,6 +101,8 @@ type region struct {
 	// placeInterval and upgradeInterval are the periods of the scans that find what no event announced; 0 means the defaults.
 	placeInterval, upgradeInterval time.Duration
 	registry                       *prometheus.Registry
+	// traces creates the spans of the Cluster Services; nil creates none.
+	traces *tracing.Tracing
 	// log is the log of the Cluster Services.
 	log *slog.Logger
 	// audit records the changes of the access to clusters.
@@ -236,7 +239,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	options := app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: signingkey.NewPool(2, oneSigningKey), Publishers: 4, Renewals: 2, ResealAgain: 100 * time.Millisecond, Metrics: r.registry, Log: r.log, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, CheckDeletions: 100 * time.Millisecond, SearchAzure: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps}
+		SigningKeys: signingkey.NewPool(2, oneSigningKey), Publishers: 4, Traces: r.traces, Renewals: 2, ResealAgain: 100 * time.Millisecond, Metrics: r.registry, Log: r.log, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, CheckDeletions: 100 * time.Millisecond, SearchAzure: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps}
 	if r.records != nil {
 		options.Records = r.records
 	}
@@ -245,7 +248,11 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	server, transport := grpc.NewServer(grpc.UnaryInterceptor(service.RejectInvalidValues)), insecure.NewCredentials()
+	serverOptions := []grpc.ServerOption{grpc.UnaryInterceptor(service.RejectInvalidValues)}
+	if r.traces != nil {
+		serverOptions = append(serverOptions, r.traces.ServerOption())
+	}
+	server, transport := grpc.NewServer(serverOptions...), insecure.NewCredentials()
 	if r.mesh != nil {
 		var recorder audit.Recorder = r.records
 		if r.watch != nil {

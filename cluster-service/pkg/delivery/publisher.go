@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -25,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // Maestro has the methods of a Maestro client that Publisher uses.
@@ -54,7 +57,9 @@ type PublisherOptions struct {
 	// Workers is the number of clusters that are published at the same time.
 	Workers int
 	Metrics *Metrics
-	Log     *slog.Logger
+	// Traces creates the spans of works that belong to a request in progress; nil creates none.
+	Traces *tracing.Tracing
+	Log    *slog.Logger
 }
 
 // Publisher publishes due works to Maestro.
@@ -73,6 +78,9 @@ const maxKeyless = 4096
 
 // NewPublisher returns a publisher. Run makes it work.
 func NewPublisher(o PublisherOptions) *Publisher {
+	if o.Traces == nil {
+		o.Traces = tracing.Off()
+	}
 	p := &Publisher{PublisherOptions: o, keyless: make(chan string, maxKeyless), keylessSet: map[string]bool{}}
 	p.due = due.NewQueue(due.Options{Log: o.Log, Of: "works", Workers: o.Workers, Acquire: o.Store.AcquireDueWorks, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
 	return p
@@ -202,9 +210,17 @@ func order(works []*fleet.Work) []*fleet.Work {
 	return ordered
 }
 
-func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, w *fleet.Work) outcome {
-	o := outcome{workID: w.ID, desired: w.Desired, deletion: w.Deleting()}
-	bundle := &maestro.Bundle{ID: w.ID, Name: w.Name, Consumer: w.Shard, Version: w.Version,
+// publishWork publishes a work. If the work belongs to a request in progress, its span and the trace context of the bundle are in the trace of
+// the request.
+func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, w *fleet.Work) (o outcome) {
+	o = outcome{workID: w.ID, desired: w.Desired, deletion: w.Deleting()}
+	if reference := t.TraceOf(w); reference != "" {
+		var span trace.Span
+		ctx, span = p.Traces.Start(tracing.Continue(ctx, reference), "publish "+o.action(), trace.WithAttributes(tracing.Work.String(w.Name),
+			tracing.Consumer.String(w.Shard), tracing.BundleID.String(w.ID), tracing.ClusterUID.String(w.ClusterUID)))
+		defer func() { tracing.End(span, o.err) }()
+	}
+	bundle := &maestro.Bundle{ID: w.ID, Name: w.Name, Consumer: w.Shard, Version: w.Version, Trace: tracing.Recorded(ctx),
 		Labels: map[string]string{managementcluster.LabelClusterID: t.Cluster.ID(), managementcluster.LabelEnvironment: p.Renderer.Environment}}
 	if o.deletion {
 		// A deletion applies to every version.

@@ -46,6 +46,8 @@ type Cluster struct {
 	Overrides *csv1.ClusterOverrides
 	// SigningKey is the encrypted service account signing key.
 	SigningKey []byte
+	// Trace is the reference of the trace of the request that set the generation or requested the deletion; empty if it is not recorded.
+	Trace      string
 	Revision   int64
 	CreateTime time.Time
 	// DeleteTime is when the deletion was requested; zero if it was not.
@@ -79,6 +81,8 @@ type NodePool struct {
 	Spec       *csv1.NodePoolSpec
 	Status     *csv1.NodePoolStatus
 	Release    Release
+	// Trace is like that of a cluster.
+	Trace      string
 	Revision   int64
 	CreateTime time.Time
 	DeleteTime time.Time

@@ -41,6 +41,8 @@ type Bundle struct {
 	// objects that are being deleted in ReleaseNamespaces.
 	ReleaseFinalizers []string
 	ReleaseNamespaces []string
+	// Trace is the W3C traceparent of the request that the bundle is published for; empty if its trace is not recorded.
+	Trace string
 }
 
 // Event is the status of a bundle.
@@ -114,6 +116,9 @@ func bundleEvent(source, eventType string, b *Bundle, now time.Time) (*pbv1.Clou
 	event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionClusterName] = text(b.Consumer)
 	event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionResourceVersion] = &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(b.Version)}}
 	event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionMetadata] = text(string(metadata))
+	if b.Trace != "" {
+		event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionTraceParent] = text(b.Trace)
+	}
 	data := bundleData{Manifests: []json.RawMessage{}}
 	if eventType == maestroapi.TypeDelete {
 		event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionDeletionTimestamp] = instant(now)

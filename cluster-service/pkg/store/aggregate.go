@@ -19,11 +19,12 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 const (
-	clusterColumns    = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time, overrides"
-	poolColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time"
+	clusterColumns    = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time, overrides, trace"
+	poolColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time, trace"
 	authColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, revision, create_time, delete_time, gone_time"
 	credentialColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
 	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time, elevation"
@@ -124,7 +125,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	if err := change(ctx, tx); err != nil {
 		return nil, err
 	}
-	event, batch := tx.writes(uids)
+	event, batch := tx.writes(ctx, uids)
 	if err := audit.BeforeEffect(ctx); err != nil {
 		return nil, err
 	}
@@ -214,8 +215,9 @@ func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.ClusterAggr
 }
 
 // writes queues the writes of all changes, and returns the event of the transaction. All of it is one round trip, and a
-// statement of it locks the row of the revision clock. So the next committer waits for no longer than this commit.
-func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
+// statement of it locks the row of the revision clock. So the next committer waits for no longer than this commit. A resource with a new
+// generation, or whose deletion is new, gets the trace of ctx.
+func (t *Tx) writes(ctx context.Context, uids []string) (*Event, *pgx.Batch) {
 	event, now := &Event{PlacementChanged: len(t.overrides) > 0}, t.store.Now()
 	var clusters []*fleet.Cluster
 	// changed queues the write of each changed row other than clusters. behind is the distance of the row's revision from
@@ -226,6 +228,8 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 	taken := maps.Clone(t.taken)
 	for _, uid := range uids {
 		old, aggregate := t.before[uid], t.Aggregates[uid]
+		setTraces(tracing.Recorded(ctx), old, aggregate)
+		event.Waits = append(event.Waits, fleet.EndedWaits(old, aggregate, now)...)
 		if c := aggregate.Cluster; c != nil && clusterChanged(old.Cluster, c) {
 			clusters = append(clusters, c)
 			if identifiersChanged(old.Cluster, c) {
@@ -292,6 +296,18 @@ func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
 	return event, batch
 }
 
+// setTraces sets the trace of the resources of an aggregate that a request changed.
+func setTraces(trace string, old, aggregate *fleet.ClusterAggregate) {
+	if c, before := aggregate.Cluster, old.Cluster; c != nil && (before == nil || before.Generation != c.Generation || before.Deleting() != c.Deleting()) {
+		c.Trace = trace
+	}
+	for _, p := range aggregate.Pools {
+		if before := old.Pool(p.UID); before == nil || before.Generation != p.Generation || before.Deleting() != p.Deleting() {
+			p.Trace = trace
+		}
+	}
+}
+
 // queueWorks queues the writes of an aggregate's works. It reports whether a work became due for publishing; the
 // transaction acquires the lease of these works.
 func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, aggregate *fleet.ClusterAggregate) bool {
@@ -321,25 +337,25 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, aggregate *fleet.C
 
 func queueCluster(batch *pgx.Batch, c *fleet.Cluster, behind int64) {
 	batch.Queue(`INSERT INTO clusters (uid, resource_id, resource_key, generation, spec, status, phase, prefix, shard, release_version,
-			release_image, signing_key, create_time, delete_time, gone_time, revision, overrides)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, (SELECT revision FROM revision_clock) - $16, $17)
+			release_image, signing_key, create_time, delete_time, gone_time, revision, overrides, trace)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, (SELECT revision FROM revision_clock) - $16, $17, $18)
 		ON CONFLICT (uid) DO UPDATE SET generation = $4, spec = $5, status = $6, phase = $7, prefix = $8, shard = $9, release_version = $10,
-			release_image = $11, signing_key = $12, delete_time = $14, gone_time = $15, revision = excluded.revision, overrides = $17
+			release_image = $11, signing_key = $12, delete_time = $14, gone_time = $15, revision = excluded.revision, overrides = $17, trace = $18
 		RETURNING revision`,
 		c.UID, c.ResourceID, strings.ToLower(c.ResourceID), c.Generation, encode(c.Spec), encode(c.Status), int16(c.Status.GetPhase()),
 		c.Status.GetBaseDomainPrefix(), null(c.Shard), c.Release.Version, c.Release.Image, c.SigningKey, c.CreateTime, nullTime(c.DeleteTime),
-		nullTime(c.GoneTime), behind, encode(c.Overrides)).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Revision) })
+		nullTime(c.GoneTime), behind, encode(c.Overrides), c.Trace).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Revision) })
 }
 
 func queuePool(batch *pgx.Batch, p *fleet.NodePool, behind int64) {
 	batch.Queue(`INSERT INTO node_pools (uid, cluster_uid, resource_id, resource_key, generation, spec, status, phase, release_version,
-			release_image, create_time, delete_time, gone_time, revision)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, (SELECT revision FROM revision_clock) - $14)
+			release_image, create_time, delete_time, gone_time, revision, trace)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, (SELECT revision FROM revision_clock) - $14, $15)
 		ON CONFLICT (uid) DO UPDATE SET generation = $5, spec = $6, status = $7, phase = $8, release_version = $9, release_image = $10,
-			delete_time = $12, gone_time = $13, revision = excluded.revision
+			delete_time = $12, gone_time = $13, revision = excluded.revision, trace = $15
 		RETURNING revision`,
 		p.UID, p.ClusterUID, p.ResourceID, strings.ToLower(p.ResourceID), p.Generation, encode(p.Spec), encode(p.Status), int16(p.Status.GetPhase()),
-		p.Release.Version, p.Release.Image, p.CreateTime, nullTime(p.DeleteTime), nullTime(p.GoneTime), behind).
+		p.Release.Version, p.Release.Image, p.CreateTime, nullTime(p.DeleteTime), nullTime(p.GoneTime), behind, p.Trace).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&p.Revision) })
 }
 
@@ -426,7 +442,7 @@ func scanCluster(row pgx.CollectableRow) (*fleet.Cluster, error) {
 	var spec, status, overrides []byte
 	var deleted, gone *time.Time
 	if err := row.Scan(&c.UID, &c.ResourceID, &c.Generation, &spec, &status, &c.Shard, &c.Release.Version, &c.Release.Image, &c.SigningKey,
-		&c.Revision, &c.CreateTime, &deleted, &gone, &overrides); err != nil {
+		&c.Revision, &c.CreateTime, &deleted, &gone, &overrides, &c.Trace); err != nil {
 		return nil, err
 	}
 	c.CreateTime, c.DeleteTime, c.GoneTime = c.CreateTime.UTC(), notNull(deleted), notNull(gone)
@@ -450,7 +466,7 @@ func scanPool(row pgx.CollectableRow) (*fleet.NodePool, error) {
 	var spec, status []byte
 	var deleted, gone *time.Time
 	if err := row.Scan(&p.UID, &p.ClusterUID, &p.ResourceID, &p.Generation, &spec, &status, &p.Release.Version, &p.Release.Image,
-		&p.Revision, &p.CreateTime, &deleted, &gone); err != nil {
+		&p.Revision, &p.CreateTime, &deleted, &gone, &p.Trace); err != nil {
 		return nil, err
 	}
 	p.CreateTime, p.DeleteTime, p.GoneTime = p.CreateTime.UTC(), notNull(deleted), notNull(gone)

@@ -27,6 +27,8 @@ type Event struct {
 	DeletionsUnblocked bool
 	// Access are the changes of the access to clusters, for the audit log.
 	Access []fleet.AccessRecord
+	// Waits are the waits of requests that ended, for their traces.
+	Waits []fleet.Wait
 }
 
 // Subscribe registers a handler that is called once after each committed transaction of this process that has an event, and

@@ -37,6 +37,8 @@ type Resource struct {
 	Manifests                  []json.RawMessage
 	Configs                    []workv1.ManifestConfigOption
 	Deleting                   bool
+	// TraceParent is the trace context of the request that created the bundle.
+	TraceParent string
 
 	labels   map[string]string
 	sequence int64
@@ -310,7 +312,7 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 	if event.GetType() == maestroapi.TypeStatusResync {
 		return &emptypb.Empty{}, s.resync(event)
 	}
-	r := &Resource{ID: attribute(maestroapi.ExtensionResourceID), Source: event.GetSource(), Consumer: attribute(maestroapi.ExtensionClusterName),
+	r := &Resource{ID: attribute(maestroapi.ExtensionResourceID), Source: event.GetSource(), Consumer: attribute(maestroapi.ExtensionClusterName), TraceParent: attribute(maestroapi.ExtensionTraceParent),
 		Version: int64(event.GetAttributes()[maestroapi.AttributePrefix+maestroapi.ExtensionResourceVersion].GetCeInteger())}
 	var data struct {
 		Manifests       []json.RawMessage             `json:"manifests"`

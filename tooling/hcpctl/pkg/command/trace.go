@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -173,8 +174,11 @@ func titleOf(s *spans.Span) string {
 	return name
 }
 
-// subjectOf returns the object of a span and where it is.
+// subjectOf returns the object of a span and where it is. That of a wait is the cluster or the node pool.
 func subjectOf(s *spans.Span) string {
+	if strings.HasPrefix(s.Name, "await ") {
+		return path.Base(s.Attributes["hcpmesh.resource_id"])
+	}
 	parts := []string{s.Attributes["hcpmesh.work"], s.Attributes["hcpmesh.consumer"]}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " on ")
 }

@@ -23,11 +23,13 @@ func newTraceStore(t *testing.T) string {
 	}
 	published := span("4", "3", "cluster-service", "publish work", 30*time.Millisecond, 12*time.Millisecond)
 	published.Attributes = map[string]string{"hcpmesh.work": "a-00-namespaces", "hcpmesh.consumer": "mgmt-1"}
+	awaited := span("7", "3", "cluster-service", "await control-plane EtcdWaitingForQuorum", 500*time.Millisecond, 6*time.Second)
+	awaited.Attributes = map[string]string{"hcpmesh.resource_id": "/subscriptions/s/resourceGroups/rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo"}
 	failed := span("5", "1", "backend", "operation Create", 0, 3096*time.Millisecond)
 	failed.Failed, failed.Message = true, "InternalServerError"
 	answer := spans.Answer{Traces: []*spans.Trace{{ID: "0af7651916cd43dd8448eb211c80319c", Dropped: 2, Spans: []*spans.Span{
 		span("1", "", "frontend", "PUT /subscriptions/{subscriptionId}/resourceGroups/{resourceGroup}/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/{cluster}", 0, 4967*time.Microsecond), failed, span("3", "1", "cluster-service", "hcpmesh.clusterservice.v1.ClusterService/ApplyCluster", 6*time.Millisecond, 20*time.Millisecond),
-		published, span("6", "gone", "mgmt-1-maestro-agent", "apply work", time.Second, time.Second),
+		published, awaited, span("6", "gone", "mgmt-1-maestro-agent", "apply work", time.Second, time.Second),
 	}}}}
 	poll := &spans.Trace{ID: "poll", Spans: []*spans.Span{{Service: "frontend", Name: "GET status", Start: at, End: at, Attributes: map[string]string{"http.request.method": "GET"}}}}
 	answer.Traces = append(answer.Traces, poll)
@@ -71,7 +73,8 @@ BEGIN DURATION SERVICE SPAN SUBJECT ERROR
 +0s 4.97ms frontend PUT …/hcpOpenShiftClusters/{cluster} - -
 +0s 3.1s backend ├ operation Create - failed: InternalServerError
 +6ms 20ms cluster-service └ ClusterService/ApplyCluster - -
-+30ms 12ms cluster-service └ publish work a-00-namespaces on mgmt-1 -
++30ms 12ms cluster-service ├ publish work a-00-namespaces on mgmt-1 -
++500ms 6s cluster-service └ await control-plane EtcdWaitingForQuorum demo -
 +1s 1s mgmt-1-maestro-agent apply work - -`
 		var got []string
 		for line := range strings.Lines(out) {
@@ -89,7 +92,7 @@ BEGIN DURATION SERVICE SPAN SUBJECT ERROR
 	}
 	out, _, err := traceCommand(t, "op", "--store", store, "-o", "json")
 	var answer spans.Answer
-	if err != nil || json.NewDecoder(strings.NewReader(out)).Decode(&answer) != nil || len(answer.Traces) != 1 || len(answer.Traces[0].Spans) != 5 {
+	if err != nil || json.NewDecoder(strings.NewReader(out)).Decode(&answer) != nil || len(answer.Traces) != 1 || len(answer.Traces[0].Spans) != 6 {
 		t.Errorf("the JSON is %s with %v", out, err)
 	}
 }

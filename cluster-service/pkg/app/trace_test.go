@@ -1,0 +1,83 @@
+package app_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc/metadata"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
+)
+
+// TestTraceShowsWhereTimeGoes checks that the trace of a creation has the publications and the waits of the cluster, that Maestro receives its
+// context, and that what happens after the creation is not in it.
+func TestTraceShowsWhereTimeGoes(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
+	r.traces = tracing.With(provider, provider.Shutdown)
+	var starting sync.Map
+	starting.Store("now", true)
+	r.runManagementClustersWith(func(object maestrotest.Object) {
+		if _, now := starting.Load("now"); now && object["kind"] == "HostedCluster" {
+			report(object, map[string][3]string{"Available": {"False", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum"}})
+		}
+	})
+	service := r.start(nil)
+	const traceID = "0af7651916cd43dd8448eb211c80319c"
+	request := applyRequest("traced", 1)
+	if _, err := service.ApplyCluster(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-b7ad6b7169203331-01"), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return outermost(c.GetStatus().GetProgress(), "control-plane", "EtcdWaitingForQuorum")
+	})
+	starting.Delete("now")
+	r.maestro.Touch()
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+	// The spans of a commit are recorded after it.
+	named := func() map[string]int {
+		found := map[string]int{}
+		for _, s := range spans.GetSpans() {
+			if s.SpanContext.TraceID().String() == traceID {
+				found[s.Name]++
+				if s.EndTime.Before(s.StartTime) {
+					t.Errorf("%s ends before it begins", s.Name)
+				}
+			}
+		}
+		return found
+	}
+	var before map[string]int
+	for _, name := range []string{"publish apply", "await control-plane EtcdWaitingForQuorum"} {
+		eventually.Soon(t, "the trace has the span "+name, func() error {
+			if before = named(); before[name] == 0 {
+				return fmt.Errorf("it has only %v", before)
+			}
+			return nil
+		})
+	}
+	for _, held := range r.maestro.Resources() {
+		if !strings.Contains(held.TraceParent, traceID) {
+			t.Errorf("Maestro has bundle %s with the trace context %q", held.Name, held.TraceParent)
+		}
+	}
+
+	// The next change has another trace: the first one must not grow.
+	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(2))
+	if after := named(); after["publish apply"] != before["publish apply"] {
+		t.Errorf("the trace had %v and has %v", before, after)
+	}
+}
