@@ -5,16 +5,15 @@ SHELL := bash
 .PHONY: help chromium portal-assets run test test-units test-regions background-lint nightly nightly-units flakes race lint generate bench bench-compare peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
 
 bin := $(CURDIR)/.build/bin
-# The main packages of all programs that have an image or a release, and package patterns of all modules of the workspace.
+# The main packages of all programs that have an image or a release, and package patterns of both modules.
 programs = $(filter-out %/region-programs,$(shell git ls-files -co --exclude-standard '*/cmd/*/main.go' | xargs -n1 dirname | sed 's|^|./|'))
-modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
-# The modules with the longest tests start first, so that they do not run alone at the end.
-long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/acceptance ./test/deletion ./test/maestro
-units = $(long) $(filter-out ./test/... $(long),$(modules))
+modules = ./... github.com/hcpmesh/hcpmesh/api/...
 # Tests that run whole regions or check the whole repository: all of test/ but those that run in-process.
 regions = $(filter-out %/test/acceptance %/test/deletion %/test/maestro,$(shell go list ./test/...))
 # Packages of test/ with tests for `make nightly` only. `make test` does not link them; lint compiles them.
 nightly_packages = %/test/deletion %/test/oav %/test/outage %/test/rotation
+# The packages with the longest tests start first, so that they do not run alone at the end.
+units = ./hypershift/... ./maestro/... ./cluster-service/... ./test/acceptance ./test/deletion ./test/maestro $(filter-out $(regions),$(shell go list $(modules)))
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,7 +25,7 @@ run: ## start a local region on this machine and create a cluster in it
 # Tests wait more than they compute, so more packages and tests run at the same time than there are cores. Tests of whole regions run
 # one package after the other, because outages and runbooks have a window of seconds; lint runs beside them. internal/testing/nightly
 # skips what only `make nightly` runs. Go caches the results of tests that have passed. A test of a whole region depends on the code of
-# all modules and on what that code reads, so package sources makes it run again after a change. `lint` runs go vet, and test programs
+# all packages and on what that code reads, so package sources makes it run again after a change. `lint` runs go vet, and test programs
 # need no debug information.
 test: ## run lint and the tests that protect a change (see nightly)
 	$(MAKE) --no-print-directory -j 3 build kubectl postgresql tools
@@ -39,7 +38,7 @@ test: ## run lint and the tests that protect a change (see nightly)
 digest = git ls-files -co --exclude-standard -z $(1) | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1
 test-units test-regions nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
 test-units:
-	go test -vet=off -ldflags=-w -p 3 -parallel 4 -timeout 30m $(filter-out $(nightly_packages),$(units))
+	@go test -vet=off -ldflags=-w -p 3 -parallel 4 -timeout 30m $(filter-out $(nightly_packages),$(units))
 
 test-regions:
 	export HCPMESH_SOURCES=$$($(call digest)) HCPMESH_CODE=$$($(call digest,':!*.md')); \
@@ -61,7 +60,7 @@ nightly: ## prove the system: all tests completely, with real nodes, every sweep
 
 $(filter-out flakes peers fuzz,$(proofs)) sweeps restore outages skew: export HCPMESH_NIGHTLY = 1
 nightly-units: nodes postgresql chromium
-	go test -vet=off -ldflags=-w -count=1 -p 2 -parallel 4 -timeout 120m $(units)
+	@go test -vet=off -ldflags=-w -count=1 -p 2 -parallel 4 -timeout 120m $(units)
 	go test -vet=off -ldflags=-w -count=1 -p 1 -parallel 10 -timeout 120m $(regions)
 
 # Two processes that use all of the processors run beside the tests. grep selects the names of tests that fail.
@@ -110,7 +109,7 @@ sweeps: third-party postgresql ## run all crash sweeps completely: kill processe
 	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./backend/pkg/app ./frontend/pkg/server ./admin/pkg/server
 
 cascade: ## delete a subscription with 10,000 clusters while the backend is killed several times
-	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/app -cascade-clusters 10000
+	go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./backend/pkg/app -cascade-clusters 10000
 
 contract: kubectl postgresql ## run all API cases of the frontend against a local region, not only a part
 	go test -count=1 -timeout 60m -parallel 8 ./test/contract -every 1
@@ -217,13 +216,13 @@ images: ## build the container images into .build/images
 # the check is skipped.
 vulnerabilities: ## search the programs for calls of functions with known vulnerabilities
 	mkdir -p $(bin)
-	cd tooling/tools/govulncheck && GOWORK=off go build -o $(bin)/ $$(GOWORK=off go list tool)
+	cd tooling/tools/govulncheck && go build -o $(bin)/ $$(go list tool)
 	go run ./tooling/supplychain/cmd/supplychain vulnerabilities -govulncheck $(bin)/govulncheck -database "$(VULNDB)" $(programs)
 
 verify: ## compare the downloaded modules with go.sum
 	go mod verify
-	cd tooling/tools && GOWORK=off go mod verify
-	cd tooling/tools/govulncheck && GOWORK=off go mod verify
+	cd tooling/tools && go mod verify
+	cd tooling/tools/govulncheck && go mod verify
 
 clean: ## stop the local region and remove everything in .build and .region
 	if [ -x $(bin)/hcpctl ]; then $(bin)/hcpctl region down --purge; fi
@@ -243,11 +242,11 @@ chromium: ## install headless Chromium for the browser tests of the portal (Debi
 	tooling/chromium.sh
 
 portal-assets: ## fetch the portal's vendored files again, as admin/pkg/portal/assets/lock.json lists them (npm)
-	cd admin && go test ./pkg/portal -run '^TestVendoredFilesMatchTheLock$$' -fetch
+	go test ./admin/pkg/portal -run '^TestVendoredFilesMatchTheLock$$' -fetch
 
 postgresql:
 	tooling/postgresql.sh
 
 tools:
 	mkdir -p $(bin)
-	cd tooling/tools && GOWORK=off go build -o $(bin)/ $$(GOWORK=off go list tool)
+	cd tooling/tools && go build -o $(bin)/ $$(go list tool)

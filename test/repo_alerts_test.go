@@ -278,7 +278,7 @@ func sharedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	shared := map[string]bool{"up": true}
 	for _, m := range declaredMetrics(t) {
-		if strings.HasPrefix(m.module, "internal/") {
+		if strings.HasPrefix(m.folder, "internal/") {
 			for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 				shared[m.name+suffix] = true
 			}

@@ -18,14 +18,15 @@ import (
 // maxCompiledTwice is the highest number of packages that may be compiled for more than one of the builds of a region's programs.
 const maxCompiledTwice = 0
 
-// TestPackagesAreCompiledOnce checks that the builds of the programs that a region runs select the same versions of the packages that they
-// share, so that the build cache has one result for all. If it fails, let the modules of tooling/third-party require the version that the
-// workspace selects.
+// TestPackagesAreCompiledOnce checks that the builds of the programs that a region runs, and of api alone, select the same versions of the
+// packages that they share, so that the build cache has one result for all. If it fails, let the modules of tooling/third-party, or api, require the
+// version that the module of the repository selects.
 func TestPackagesAreCompiledOnce(t *testing.T) {
 	builds := []build{
-		listBuild(t, "", "./dev-infrastructure/cmd/region-programs", "./tooling/hcpctl/cmd/hcpctl"),
+		listBuild(t, ".", "./dev-infrastructure/cmd/region-programs", "./tooling/hcpctl/cmd/hcpctl"),
 		listBuild(t, "tooling/third-party/kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "./management-controllers"),
 		listBuild(t, "tooling/third-party/etcd", "go.etcd.io/etcd/server/v3"),
+		listBuild(t, "api", "./..."),
 	}
 	var twice []string
 	for i, one := range builds {
@@ -147,14 +148,11 @@ func (b build) inputs(name string) string {
 	return p.inputs
 }
 
-// listBuild lists the packages of programs in the module of a folder, or in the workspace if folder is empty.
-func listBuild(t *testing.T, folder string, programs ...string) build {
+// listBuild lists the packages that packages in the module of a folder need.
+func listBuild(t *testing.T, folder string, packages ...string) build {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-json=ImportPath,Imports,ImportMap,Standard,Module"}, programs...)...)
+	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-json=ImportPath,Imports,ImportMap,Standard,Module"}, packages...)...)
 	command.Dir = filepath.Join(root(t), folder)
-	if folder != "" {
-		command.Env = append(os.Environ(), "GOWORK=off")
-	}
 	var problems bytes.Buffer
 	command.Stderr = &problems
 	output, err := command.Output()

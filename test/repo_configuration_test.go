@@ -33,7 +33,7 @@ var flagMethods = map[string][3]int{
 
 // TestConfigurationPage compares the flags in docs/operators/configuration.md with the code. With -update it rewrites them.
 func TestConfigurationPage(t *testing.T) {
-	byModule := map[string][]string{}
+	byFolder := map[string][]string{}
 	for _, file := range goFiles(t) {
 		if file.test() || file.generated() || file.under("test") || file.under("tooling/hcpctl") || file.under("tooling/third-party") {
 			continue
@@ -42,13 +42,13 @@ func TestConfigurationPage(t *testing.T) {
 			if call, ok := node.(*ast.CallExpr); ok {
 				if f, ok := flagOf(call); ok {
 					row := fmt.Sprintf("| `--%s` | %s | %s |\n", f.name, f.value, strings.ReplaceAll(f.usage, "|", "\\|"))
-					byModule[moduleOf(file)] = append(byModule[moduleOf(file)], row)
+					byFolder[folderOf(file)] = append(byFolder[folderOf(file)], row)
 				}
 			}
 			return true
 		})
 	}
-	compareGenerated(t, configurationPage, flagsBegin, flagsEnd, tables(byModule, "| flag | default | meaning |\n|---|---|---|\n"))
+	compareGenerated(t, configurationPage, flagsBegin, flagsEnd, tables(byFolder, "| flag | default | meaning |\n|---|---|---|\n"))
 }
 
 // flagOf returns the flag that a call defines.

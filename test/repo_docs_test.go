@@ -62,20 +62,20 @@ func declaredNames(file *ast.File) map[string]bool {
 	return names
 }
 
-// moduleOf returns the folder of a file's module, and of a package of internal that folder.
-func moduleOf(file goFile) string {
+// folderOf returns the folder of a service or program to which a file belongs; of tooling and internal, the folder below.
+func folderOf(file goFile) string {
 	if file.under("internal") || file.under("tooling") {
 		return strings.Join(strings.SplitN(file.path, "/", 3)[:2], "/")
 	}
 	return strings.SplitN(file.path, "/", 2)[0]
 }
 
-// tables returns a sorted table with a header for each module.
+// tables returns a sorted table with a header for each folder.
 func tables(rows map[string][]string, header string) string {
 	var text strings.Builder
-	for _, module := range slices.Sorted(maps.Keys(rows)) {
-		slices.Sort(rows[module])
-		text.WriteString("\n### " + module + "\n\n" + header + strings.Join(rows[module], ""))
+	for _, folder := range slices.Sorted(maps.Keys(rows)) {
+		slices.Sort(rows[folder])
+		text.WriteString("\n### " + folder + "\n\n" + header + strings.Join(rows[folder], ""))
 	}
 	return text.String() + "\n"
 }

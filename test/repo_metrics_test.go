@@ -106,9 +106,9 @@ var seriesBounds = map[string]int{
 	"monitor_cluster_info":        maxClusters,
 }
 
-// metric is a metric that a module declares.
+// metric is a metric that a folder declares.
 type metric struct {
-	module, name, kind, help string
+	folder, name, kind, help string
 	labels                   []string
 }
 
@@ -133,10 +133,10 @@ func (m *metric) row() string {
 func TestMetricsPage(t *testing.T) {
 	rows, used, declared := map[string][]string{}, map[string]bool{}, map[string]string{}
 	for _, m := range declaredMetrics(t) {
-		if other, ok := declared[m.name]; ok && other != m.module {
-			t.Errorf("%s and %s both declare %s", other, m.module, m.name)
+		if other, ok := declared[m.name]; ok && other != m.folder {
+			t.Errorf("%s and %s both declare %s", other, m.folder, m.name)
 		}
-		declared[m.name] = m.module
+		declared[m.name] = m.folder
 		if m.help == "" || !strings.HasSuffix(m.help, ".") {
 			t.Errorf("%s: the help must be a sentence", m.name)
 		}
@@ -146,11 +146,11 @@ func TestMetricsPage(t *testing.T) {
 				t.Errorf("%s: labelBounds has no bound for the label %s", m.name, label)
 			}
 		}
-		rows[m.module] = append(rows[m.module], m.row())
+		rows[m.folder] = append(rows[m.folder], m.row())
 	}
 	for name := range seriesBounds {
 		if declared[name] == "" {
-			t.Errorf("seriesBounds: no module declares %s", name)
+			t.Errorf("seriesBounds: no folder declares %s", name)
 		}
 	}
 	for label := range labelBounds {
@@ -170,7 +170,7 @@ func declaredMetrics(t *testing.T) []metric {
 		if file.test() || file.generated() {
 			continue
 		}
-		d := declarations{file: file, constants: stringConstants(file.syntax), module: moduleOf(file)}
+		d := declarations{file: file, constants: stringConstants(file.syntax), folder: folderOf(file)}
 		var parents []ast.Node
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
 			if node == nil {
@@ -199,7 +199,7 @@ func declaredMetrics(t *testing.T) []metric {
 type declarations struct {
 	file      goFile
 	constants map[string]string
-	module    string
+	folder    string
 }
 
 // metricOf returns the metric that a node declares, or nil.
@@ -233,7 +233,7 @@ func (d *declarations) metricOf(node, parent ast.Node) (*metric, error) {
 // fromOptions returns the metric of a literal of options, without its type and variable labels.
 func (d *declarations) fromOptions(literal *ast.CompositeLit) (*metric, error) {
 	parts := map[string]string{}
-	m := &metric{module: d.module}
+	m := &metric{folder: d.folder}
 	for _, element := range literal.Elts {
 		field, ok := element.(*ast.KeyValueExpr)
 		if !ok {
@@ -303,7 +303,7 @@ func (d *declarations) fromDescription(call *ast.CallExpr) (*metric, error) {
 	if !named || !helped {
 		return nil, fmt.Errorf("the name and the help of a description must be constant strings of the file")
 	}
-	m := &metric{module: d.module, name: name, help: help}
+	m := &metric{folder: d.folder, name: name, help: help}
 	variable := ""
 	ast.Inspect(d.file.syntax, func(node ast.Node) bool {
 		switch node := node.(type) {

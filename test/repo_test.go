@@ -6,12 +6,12 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,23 +42,15 @@ func (f goFile) line(node ast.Node) string {
 	return f.path + ":" + strconv.Itoa(f.files.Position(node.Pos()).Line)
 }
 
-// root returns the repository's root: the folder that contains go.work.
+// root returns the repository's root.
 func root(t *testing.T) string {
 	t.Helper()
 	sources.DependOnAll(t)
-	dir, err := os.Getwd()
+	dir, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.work above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
+	return dir
 }
 
 // walk calls visit with every file of the repository that is not ignored, by its path relative to the root.
@@ -184,7 +176,7 @@ var serversWithOwnLimits = map[string]string{
 	"internal/grpcserver/limits.go":                     "the function",
 	"internal/process/http.go":                          "the function",
 	"internal/testing/grpctest/grpctest.go":             "test environment",
-	"internal/stubkubelet/server.go":                    "simulated kubelets, in a module without the dependencies of processes",
+	"internal/stubkubelet/server.go":                    "simulated kubelets, for programs without the dependencies of processes",
 	"tooling/hcpctl/pkg/login/browser.go":               "serves the browser of the user on loopback until the login ends",
 }
 
@@ -258,6 +250,24 @@ var allGroups = []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/inform
 // withoutAllGroups are the folders of programs without allGroups.
 var withoutAllGroups = []string{"gateway", "hypershift/pkg/logforwarder", "monitor", "tooling/hcpctl"}
 
+// installers are the folders with what installs regions. The services and what a region runs do not depend on them, so who changes a service
+// neither builds nor tests them.
+var installers = []string{
+	"dev-infrastructure/installation", "dev-infrastructure/kubernetes", "tooling/alerts", "tooling/charts", "tooling/configure", "tooling/dashboards", "tooling/image-sync",
+	"tooling/image-updater", "tooling/images", "tooling/infrastructure", "tooling/mesh-policies", "tooling/registry", "tooling/rollout", "tooling/supplychain",
+}
+
+// installersOfHcpctl are those that hcpctl imports, because it prints configurations and draws dashboards.
+var installersOfHcpctl = []string{"tooling/configure", "tooling/dashboards"}
+
+// librariesOfInstallers are the libraries that only installers may import.
+var librariesOfInstallers = []string{"github.com/CycloneDX", "github.com/google/go-containerregistry", "helm.sh/helm", "istio.io", "k8s.io/cli-runtime"}
+
+// within returns a function that reports whether a package is in a folder.
+func within(imported string) func(folder string) bool {
+	return func(folder string) bool { return imported == folder || strings.HasPrefix(imported, folder+"/") }
+}
+
 // importComplaint returns the import rule that an import breaks, or an empty string.
 func importComplaint(file goFile, imported string) string {
 	switch {
@@ -271,13 +281,20 @@ func importComplaint(file goFile, imported string) string {
 		return "only tooling/alerts/pkg/lint may use the parser of Prometheus, which programs must not compile"
 	case slices.Contains(allGroups, imported) && slices.ContainsFunc(withoutAllGroups, file.under) && !file.test() && !strings.HasSuffix(file.dir(), "test"):
 		return "the program would link the types of all groups of Kubernetes: use the dynamic or metadata client, or the client of one group"
+	case slices.ContainsFunc(librariesOfInstallers, within(imported)) && !slices.ContainsFunc(installers, file.under):
+		return "only what installs regions may use this library"
+	case strings.HasPrefix(imported, "k8s.io/") && file.under("internal") && !file.under("internal/stubkubelet"):
+		return "of internal, only stubkubelet may use the libraries of Kubernetes, so that a program without Kubernetes does not link them"
 	}
 	ours, isOurs := strings.CutPrefix(imported, modulePrefix)
 	if !isOurs {
 		return ""
 	}
 	if file.under("api") && !strings.HasPrefix(ours, "api/") {
-		return "api must not import other modules of the repository"
+		return "api is a module for clients and must import no other package of the repository"
+	}
+	if slices.ContainsFunc(installers, within(ours)) && !slices.ContainsFunc(installers, file.under) && !file.under("test") && !(file.under("tooling/hcpctl") && slices.ContainsFunc(installersOfHcpctl, within(ours))) {
+		return "only what installs regions, and hcpctl in part, may import what installs regions"
 	}
 	if strings.HasPrefix(ours, "api/") || strings.HasPrefix(ours, "internal/") {
 		return ""
@@ -305,81 +322,6 @@ func importComplaint(file goFile, imported string) string {
 	return ""
 }
 
-var ownRequirement = regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(modulePrefix) + `(\S+) v\S+( // indirect)?$`)
-
-// TestModulesDoNotRequireEachOther checks that the requirements between the repository's modules have no cycle.
-func TestModulesDoNotRequireEachOther(t *testing.T) {
-	requires := map[string][]string{}
-	walk(t, func(name string) {
-		if path.Base(name) != "go.mod" {
-			return
-		}
-		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range ownRequirement.FindAllStringSubmatch(string(text), -1) {
-			requires[path.Dir(name)] = append(requires[path.Dir(name)], match[1])
-		}
-	})
-	const visiting, done = 1, 2
-	state := map[string]int{}
-	var visit func(module string, from []string)
-	visit = func(module string, from []string) {
-		from = append(from, module)
-		switch state[module] {
-		case visiting:
-			t.Errorf("modules require each other: %s", strings.Join(from, " → "))
-			return
-		case done:
-			return
-		}
-		state[module] = visiting
-		for _, required := range requires[module] {
-			visit(required, from)
-		}
-		state[module] = done
-	}
-	for module := range requires {
-		visit(module, nil)
-	}
-}
-
-var moduleRequirement = regexp.MustCompile(`(?m)^\s*(?:require )?(\S+\.\S+/\S+|go\.\S+) (v\S+)$`)
-
-// TestModulesAgreeOnPins checks direct requirements. With one go.work, two different pins of a module would silently
-// resolve to the higher version. What a region runs of tooling/third-party shares packages with the workspace.
-func TestModulesAgreeOnPins(t *testing.T) {
-	pins := map[string]map[string][]string{}
-	walk(t, func(name string) {
-		if path.Base(name) != "go.mod" || strings.HasPrefix(name, "tooling/tools/") {
-			return
-		}
-		if shared := map[string]bool{"kubernetes": true, "etcd": true}; strings.HasPrefix(name, "tooling/third-party/") && !shared[path.Base(path.Dir(name))] {
-			return
-		}
-		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range moduleRequirement.FindAllStringSubmatch(string(text), -1) {
-			module, version := match[1], match[2]
-			if strings.HasPrefix(module, modulePrefix) {
-				continue
-			}
-			if pins[module] == nil {
-				pins[module] = map[string][]string{}
-			}
-			pins[module][version] = append(pins[module][version], name)
-		}
-	})
-	for module, versions := range pins {
-		if len(versions) > 1 {
-			t.Errorf("%s is pinned to different versions: %v", module, versions)
-		}
-	}
-}
-
 var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
 
 func TestDocumentLinksResolve(t *testing.T) {
@@ -403,18 +345,20 @@ func TestDocumentLinksResolve(t *testing.T) {
 	})
 }
 
-func TestModulesHaveReadmes(t *testing.T) {
-	var missing []string
-	walk(t, func(name string) {
-		if path.Base(name) != "go.mod" || strings.HasPrefix(name, "tooling/third-party/") || strings.HasPrefix(name, "tooling/tools/") {
-			return
+// TestFoldersHaveReadmes checks that api, each service, each folder of tooling and each of what installs regions has a README.
+func TestFoldersHaveReadmes(t *testing.T) {
+	folders := map[string]bool{}
+	for _, folder := range installers {
+		folders[folder] = true
+	}
+	for _, file := range goFiles(t) {
+		if folder := folderOf(file); !file.under("internal") && folder != "tooling/tools" && folder != "tooling/third-party" {
+			folders[folder] = true
 		}
-		if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(path.Dir(name)), "README.md")); err != nil {
-			missing = append(missing, path.Dir(name))
+	}
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(folder), "README.md")); err != nil {
+			t.Errorf("%s has no README.md", folder)
 		}
-	})
-	sort.Strings(missing)
-	if len(missing) > 0 {
-		t.Errorf("modules without a README: %v", missing)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // root is the root of the repository.
 func Definitions(ctx context.Context, root string) ([]byte, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator")
-	command.Dir, command.Env = filepath.Join(root, "tooling/third-party/crds"), append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	command.Dir, command.Env = filepath.Join(root, "tooling/third-party/crds"), append(os.Environ(), "GOFLAGS=-mod=mod")
 	output, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("downloading the definition of PodMonitors: %w", err)

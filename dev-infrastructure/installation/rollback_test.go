@@ -24,7 +24,7 @@ import (
 // checkoutParts returns the files and folders of a checkout that the program rollout reads: the configuration, the infrastructure, and the pipeline
 // and the chart of each service, wherever it is.
 func checkoutParts(root string) (parts []string, err error) {
-	parts = []string{"go.work", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts"}
+	parts = []string{"go.mod", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts"}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

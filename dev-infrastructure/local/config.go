@@ -260,9 +260,7 @@ func FindSource() (string, error) {
 	}
 	for _, dir := range starts {
 		for {
-			_, workErr := os.Stat(filepath.Join(dir, "go.work"))
-			_, buildErr := os.Stat(filepath.Join(dir, "tooling", "third-party", "build.sh"))
-			if workErr == nil && buildErr == nil {
+			if _, err := os.Stat(filepath.Join(dir, "tooling", "third-party", "build.sh")); err == nil {
 				return dir, nil
 			}
 			parent := filepath.Dir(dir)

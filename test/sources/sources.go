@@ -1,6 +1,6 @@
 // Package sources makes cached results of whole-region tests depend on all sources. The go command reuses a test result as long
 // as the test binary, the environment variables and the files that the test read are unchanged. A region builds and runs
-// programs of other modules during the test, which the cache does not see.
+// programs during the test, which the cache does not see.
 package sources
 
 import (

@@ -33,7 +33,7 @@ out="$(cd ../.. && pwd)/.build/third-party"
 mkdir -p "$out/bin" "$out/crds"
 exec 9>"$out/.lock" && flock 9 # two checkouts or two targets at the same time must not build the same thing twice
 
-export GOWORK=off GOGC=${GOGC:-400} # the compiler needs more memory and a quarter less time
+export GOGC=${GOGC:-400} # the compiler needs more memory and a quarter less time
 goversion=$(go env GOVERSION)
 
 # build NAME MODULE COMMAND... runs COMMAND in the folder of MODULE unless its result exists. COMMAND writes to $dir.

@@ -16,7 +16,7 @@ import (
 const servingCertName = "kube-apiserver-tls-cert"
 
 // secretProviderClass is a SecretProviderClass of the Secrets Store CSI driver, secrets-store.csi.x-k8s.io/v1. It has only
-// the fields that are rendered: the driver's module would bring its own versions of Kubernetes into the workspace.
+// the fields that are rendered: the driver's module would bring its own versions of Kubernetes.
 type secretProviderClass struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -94,11 +94,11 @@ func root() (string, error) {
 		return "", err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("finding the repository: no go.work above the test's folder")
+			return "", errors.New("finding the repository: no go.mod above the test's folder")
 		}
 	}
 }

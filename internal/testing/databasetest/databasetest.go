@@ -1,7 +1,5 @@
 // Package databasetest gives a test its own Cosmos DB: the emulator in the process of the test, with the schema of package
 // database and a connection. A test can inject faults into the emulator's responses.
-//
-// The package is a module of its own, because the emulator's module requires the module internal.
 package databasetest
 
 import (

@@ -110,7 +110,7 @@ async function buildGo(version, folder) {
   await writeFile(join(folder, "drive.mod"), goMod.replace(/^(replace \S+ =>) .*$/m, `$1 ${client}`));
   await cp(join(here, "go.sum"), join(folder, "drive.sum"));
   const tags = `v${version.replaceAll("-", "")}`;
-  const options = { cwd: here, env: { ...process.env, GOWORK: "off", GOFLAGS: "-mod=mod" } };
+  const options = { cwd: here, env: { ...process.env, GOFLAGS: "-mod=mod" } };
   for (const args of [["build", "-o", program], ["vet"], ["test"]]) {
     await run("go", [args[0], `-modfile=${join(folder, "drive.mod")}`, `-tags=${tags}`, ...args.slice(1), "./go"], options);
   }

@@ -149,14 +149,14 @@ func ID(object *unstructured.Unstructured) string {
 	return object.GetKind() + " " + strings.TrimPrefix(filepath.ToSlash(object.GetNamespace()+"/"+object.GetName()), "/")
 }
 
-// Root returns the root of the repository: the folder above dir that contains go.work.
+// Root returns the root of the repository: the folder above dir that contains go.mod.
 func Root(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
-		if matches, _ := filepath.Glob(filepath.Join(at, "go.work")); len(matches) > 0 {
+		if matches, _ := filepath.Glob(filepath.Join(at, "go.mod")); len(matches) > 0 {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("%s is not in a checkout of the repository: no go.work above it", dir)
+			return "", fmt.Errorf("%s is not in a checkout of the repository: no go.mod above it", dir)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func Folder(t testing.TB, module string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
 	command.Dir = filepath.Join(charttest.Root(t), "tooling/third-party/crds")
-	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod")
 	out, err := command.Output()
 	if err != nil {
 		t.Fatalf("download %s: %v: %s", module, err, out)

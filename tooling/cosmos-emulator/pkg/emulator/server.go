@@ -1,7 +1,7 @@
 // Package emulator implements the REST protocol of Azure Cosmos DB for NoSQL, from authentication and data-plane
 // roles to the change feed, on a durable store.
 //
-// A Server is an http.Handler, so that tests of any module can run it with httptest; the cosmos-emulator command serves
+// A Server is an http.Handler, so that tests can run it with httptest; the cosmos-emulator command serves
 // it on a port. Each request is parsed once, authenticated, authorized, matched with the fault rules, and handled by the method for
 // its resource and operation. Features that the emulator does not support are rejected with 400.
 package emulator

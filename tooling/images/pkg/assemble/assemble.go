@@ -43,7 +43,7 @@ type Options struct {
 	Into string
 	// Cache is Go's build cache; empty means the user's.
 	Cache string
-	// Tool are the main packages of the workspace, and File the file, that define how images are built. A change of them is a change of
+	// Tool are the main packages of the repository, and File the file, that define how images are built. A change of them is a change of
 	// every image.
 	Tool []string
 	File string

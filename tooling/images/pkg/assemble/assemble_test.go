@@ -34,10 +34,9 @@ images:
   files: [{pin: pinned, module: example.test/other, folder: definitions, into: usr/share/definitions}]
 `
 
-// sources are a repository with two programs that share a package, and a module outside of the workspace.
+// sources are a repository with two programs that share a package, and a module of third-party programs.
 func sources() map[string]string {
 	return map[string]string{
-		"go.work":                       "go 1.26.0\n\nuse .\n",
 		"go.mod":                        "module example.test\n\ngo 1.26.0\n",
 		"cmd/a/main.go":                 "package main\n\nimport \"example.test/shared\"\n\nfunc main() { shared.Print() }\n",
 		"cmd/b/main.go":                 "package main\n\nimport _ \"embed\"\n\n//go:embed texts/b.txt\nvar text string\n\nfunc main() { print(text) }\n",

@@ -23,7 +23,7 @@ const (
 
 // Compiler builds programs into a folder.
 type Compiler struct {
-	// Root is the folder with the workspace's go.work.
+	// Root is the root of the repository.
 	Root string
 	// Into is the folder for the programs, an absolute path.
 	Into string
@@ -58,7 +58,7 @@ func (b *Compiler) Build(ctx context.Context, images []definition.Image) error {
 	if len(ours) > 0 {
 		slices.Sort(ours)
 		arguments := slices.Concat([]string{"build", "-o", b.Into + string(filepath.Separator)}, flags(""), slices.Compact(ours))
-		if _, err := b.run(ctx, b.Root, nil, arguments...); err != nil {
+		if _, err := b.run(ctx, b.Root, arguments...); err != nil {
 			return err
 		}
 	}
@@ -71,29 +71,29 @@ func (b *Compiler) Build(ctx context.Context, images []definition.Image) error {
 }
 
 func (b *Compiler) buildPinned(ctx context.Context, p definition.Program) error {
-	dir, env := filepath.Join(b.Root, filepath.FromSlash(p.Pin)), []string{"GOWORK=off"}
-	version, err := b.run(ctx, dir, env, "list", "-f", "{{.Module.Version}}", p.Package)
+	dir := filepath.Join(b.Root, filepath.FromSlash(p.Pin))
+	version, err := b.run(ctx, dir, "list", "-f", "{{.Module.Version}}", p.Package)
 	if err != nil {
 		return err
 	}
 	arguments := slices.Concat([]string{"build", "-o", b.Path(p)}, flags(strings.ReplaceAll(p.LDFlags, "{version}", version)), []string{p.Package})
-	_, err = b.run(ctx, dir, env, arguments...)
+	_, err = b.run(ctx, dir, arguments...)
 	return err
 }
 
 // Folder returns the folder of a module with files of an image. It downloads the module if necessary.
 func (b *Compiler) Folder(ctx context.Context, f definition.Files) (string, error) {
-	dir, env := filepath.Join(b.Root, filepath.FromSlash(f.Pin)), []string{"GOWORK=off"}
-	if _, err := b.run(ctx, dir, env, "mod", "download", f.Module); err != nil {
+	dir := filepath.Join(b.Root, filepath.FromSlash(f.Pin))
+	if _, err := b.run(ctx, dir, "mod", "download", f.Module); err != nil {
 		return "", err
 	}
-	folder, err := b.run(ctx, dir, env, "list", "-m", "-f", "{{.Dir}}", f.Module)
+	folder, err := b.run(ctx, dir, "list", "-m", "-f", "{{.Dir}}", f.Module)
 	return filepath.Join(folder, filepath.FromSlash(f.Folder)), err
 }
 
 // Zones returns the time zones of the toolchain.
 func (b *Compiler) Zones(ctx context.Context) ([]byte, error) {
-	goroot, err := b.run(ctx, b.Root, nil, "env", "GOROOT")
+	goroot, err := b.run(ctx, b.Root, "env", "GOROOT")
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,10 @@ func flags(linker string) []string {
 }
 
 // run runs a command of go and returns its output.
-func (b *Compiler) run(ctx context.Context, dir string, env []string, arguments ...string) (string, error) {
+func (b *Compiler) run(ctx context.Context, dir string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = dir
-	command.Env = slices.Concat(os.Environ(), rebuild.Environment(), []string{"GOOS=" + OS, "GOARCH=" + Architecture, "GOAMD64=v1", "GOEXPERIMENT=", "PWD=" + dir}, env)
+	command.Env = slices.Concat(os.Environ(), rebuild.Environment(), []string{"GOOS=" + OS, "GOARCH=" + Architecture, "GOAMD64=v1", "GOEXPERIMENT=", "PWD=" + dir})
 	if b.Cache != "" {
 		command.Env = append(command.Env, "GOCACHE="+b.Cache)
 	}

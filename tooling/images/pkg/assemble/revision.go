@@ -31,13 +31,11 @@ func (r Revision) Version() string {
 	return version
 }
 
-// Repository is a Git working tree with a workspace of Go modules.
+// Repository is a Git working tree with a Go module.
 type Repository struct {
 	root string
-	// sources are the pathspecs of the files of the workspace from which each main package is built.
+	// sources are the pathspecs of the files from which each main package is built.
 	sources map[string][]string
-	// modules are the files that choose the versions of modules for all packages of the workspace.
-	modules []string
 }
 
 // OpenRepository reads which packages the main packages need. packages have the form ./FOLDER. A shallow clone is refused, because its oldest
@@ -49,21 +47,6 @@ func OpenRepository(ctx context.Context, root string, packages []string) (*Repos
 		return nil, err
 	case shallow == "true":
 		return nil, errors.New("the clone is shallow, so the commits that changed files are not known: run git fetch --unshallow")
-	}
-	files, err := r.run(ctx, "git", "ls-files", "-co", "--exclude-standard", "--", "go.mod", "go.sum", "go.work", "go.work.sum", "*/go.mod", "*/go.sum")
-	if err != nil {
-		return nil, err
-	}
-	used, err := r.run(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
-	if err != nil {
-		return nil, err
-	}
-	folders := strings.Fields(used)
-	for _, file := range strings.Fields(files) {
-		dir := filepath.Join(root, filepath.Dir(file))
-		if dir == root || slices.Contains(folders, dir) {
-			r.modules = append(r.modules, file)
-		}
 	}
 	return r, r.readPackages(ctx, packages)
 }
@@ -86,7 +69,7 @@ func (r *Repository) readPackages(ctx context.Context, packages []string) error 
 		}
 		dir, err := filepath.Rel(r.root, fields[1])
 		if err != nil || strings.HasPrefix(dir, "..") {
-			continue // a package of another repository; the files of modules have its version
+			continue // a package of another repository; go.mod has its version
 		}
 		files[fields[0]] = pathspecs(filepath.ToSlash(dir), strings.Fields(fields[3]))
 		if fields[2] == "main" {
@@ -125,7 +108,7 @@ func (r *Repository) Of(ctx context.Context, packages, files []string) (Revision
 		paths = append(paths, r.sources[pkg]...)
 	}
 	if len(packages) > 0 {
-		paths = append(paths, r.modules...)
+		paths = append(paths, "go.mod", "go.sum") // the versions of modules
 	}
 	slices.Sort(paths)
 	paths = append(slices.Compact(paths), ":(exclude,glob)**/*_test.go")

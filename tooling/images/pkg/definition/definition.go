@@ -25,9 +25,9 @@ type Image struct {
 
 // Program is a program in an image. It is stored as /usr/bin/NAME.
 type Program struct {
-	// Package is a main package: ./FOLDER within the workspace, or an import path if Pin is set.
+	// Package is a main package: ./FOLDER within the repository, or an import path if Pin is set.
 	Package string `yaml:"package"`
-	// Pin is the folder of a module outside of the workspace that requires the package.
+	// Pin is the folder of a module of third-party programs that requires the package.
 	Pin string `yaml:"pin"`
 	// Name is the name of the program; empty means the last element of Package.
 	Name string `yaml:"name"`
@@ -128,11 +128,11 @@ func (i *Image) complete() []error {
 		case p.Package == "":
 			report("programs[%d].package: is empty", n)
 		case ours && p.Pin != "":
-			report("programs[%d].pin: a package of the workspace has none", n)
+			report("programs[%d].pin: a package of the repository has none", n)
 		case !ours && p.Pin == "":
-			report("programs[%d].pin: %s is not a package of the workspace, so it needs the folder of the module that pins it", n, p.Package)
+			report("programs[%d].pin: %s is not a package of the repository, so it needs the folder of the module that pins it", n, p.Package)
 		case ours && p.Name != path.Base(p.Package):
-			report("programs[%d].name: a package of the workspace has the name of its folder, %s", n, path.Base(p.Package))
+			report("programs[%d].name: a package of the repository has the name of its folder, %s", n, path.Base(p.Package))
 		case !nameForm.MatchString(p.Name):
 			report("programs[%d].name: %q does not match %s", n, p.Name, nameForm)
 		case names[p.Name]:

@@ -192,7 +192,7 @@ func (d *delivery) build(t *testing.T, text string) map[string]imagelist.Image {
 	}
 	tool := "package main\n\nfunc main() {}\n" // its sources count as sources of every image
 	for file, content := range map[string]string{
-		"go.work": "go 1.26.0\n\nuse .\n", "go.mod": "module example.test\n\ngo 1.26.0\n", "tooling/images/images.yaml": definitions.String(),
+		"go.mod": "module example.test\n\ngo 1.26.0\n", "tooling/images/images.yaml": definitions.String(),
 		"tooling/images/cmd/images/main.go": tool, "cmd/small/main.go": fmt.Sprintf("package main\n\nfunc main() { print(%q) }\n", text),
 	} {
 		at := filepath.Join(d.sources, file)

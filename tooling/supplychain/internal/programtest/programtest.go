@@ -2,18 +2,17 @@
 package programtest
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
-// Build builds a package of another module and returns the program's path. folder is the module's, relative to that of the test.
+// Build builds a package and returns the program's path. folder is in the module of the package and relative to that of the test.
 func Build(t *testing.T, folder, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	command := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", path, pkg)
-	command.Dir, command.Env = folder, append(os.Environ(), "GOWORK=off")
+	command.Dir = folder
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", pkg, err, output)
 	}

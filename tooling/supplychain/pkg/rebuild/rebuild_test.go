@@ -61,7 +61,6 @@ func TestDifferencesAreFound(t *testing.T) {
 	if output, err := exec.CommandContext(t.Context(), "git", "init", "-q", source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	t.Setenv("GOWORK", "off")
 	o := rebuild.Options{Source: source, Caches: [2]string{cache(t), cache(t)}, Flags: []string{"-buildvcs=false"}}
 	_, err := rebuild.Twice(t.Context(), o, into, "./cmd/a", "./cmd/b")
 	if err == nil || !strings.Contains(err.Error(), "./cmd/a is not reproducible") {

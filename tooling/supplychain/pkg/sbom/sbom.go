@@ -18,7 +18,7 @@ import (
 // MediaType is the media type of a bill of materials, and of the manifest that attaches one to an image.
 const MediaType = "application/vnd.cyclonedx+json"
 
-// Prefix is the path of the modules of this repository.
+// Prefix is the path of the module of this repository, and begins the path of its module api.
 const Prefix = "github.com/hcpmesh/hcpmesh"
 
 // Subject is the program that a bill of materials describes.
