@@ -51,6 +51,15 @@ build() {
 	mv "$dir.part" "$dir"
 }
 
+# link TARGET LINK makes LINK point to TARGET. A link that does so already stays: the go command runs a test again if a link that it read is newer.
+link() { [ "$(readlink "$2")" = "$1" ] || ln -sfn "$1" "$2"; }
+
+# links FOLDER makes a link in a folder to each file of the last result.
+links() {
+	local file
+	for file in "$dir"/*; do link "$file" "$1/${file##*/}"; done
+}
+
 # version MODULE prints the version of a module, such as v1.35.4.
 version() { go list -m -f '{{.Version}}' "$1"; }
 
@@ -119,52 +128,52 @@ definitions() {
 commands=k8s.io/kubernetes/cmd
 # Each on a line of its own: in a list of && the shell would continue after a failure inside build.
 build kubernetes kubernetes kubernetes $commands/kube-apiserver ./management-controllers
-ln -sfn "$dir"/* "$out/bin/"
+links "$out/bin"
 build etcd etcd etcd
-ln -sfn "$dir"/* "$out/bin/"
+links "$out/bin"
 build hypershift-crds crds definitions github.com/openshift/hypershift cmd/install/assets/crds
-ln -sfn "$dir" "$out/crds/hypershift"
+link "$dir" "$out/crds/hypershift"
 build work-crds crds definitions open-cluster-management.io/api work/v1
-ln -sfn "$dir" "$out/crds/work"
+link "$dir" "$out/crds/work"
 for extra in "$@"; do
 	case $extra in
 	kubectl) build kubectl kubernetes kubernetes $commands/kubectl ;;
 	controllers) build kube-controller-manager kubernetes kubernetes $commands/kube-controller-manager ;;
 	node)
 		build kubernetes-node kubernetes kubernetes $commands/kube-scheduler $commands/kubelet $commands/kube-proxy
-		ln -sfn "$dir"/* "$out/bin/"
+		links "$out/bin"
 		build kube-controller-manager kubernetes kubernetes $commands/kube-controller-manager
-		ln -sfn "$dir"/* "$out/bin/"
+		links "$out/bin"
 		build containerd containerd tools
-		ln -sfn "$dir"/* "$out/bin/"
+		links "$out/bin"
 		build coredns coredns coredns
-		ln -sfn "$dir"/* "$out/bin/"
+		links "$out/bin"
 		build cni-plugins cni-plugins tools
 		;;
 	maestro) build maestro maestro programs github.com/openshift-online/maestro/cmd/maestro ;;
 	opentofu)
 		mkdir -p "$out/opentofu"
 		build opentofu opentofu programs github.com/opentofu/opentofu/cmd/tofu
-		ln -sfn "$dir"/* "$out/opentofu/"
+		links "$out/opentofu"
 		build azapi azapi provider
-		ln -sfn "$dir"/* "$out/opentofu/"
+		links "$out/opentofu"
 		continue
 		;;
 	istio)
 		mkdir -p "$out/istio"
 		build istio istio tools
-		ln -sfn "$dir"/* "$out/istio/"
+		links "$out/istio"
 		continue
 		;;
 	observability)
 		mkdir -p "$out/observability"
 		build prometheus prometheus prometheus
-		ln -sfn "$dir"/* "$out/observability/"
+		links "$out/observability"
 		build alertmanager alertmanager tools
-		ln -sfn "$dir"/* "$out/observability/"
+		links "$out/observability"
 		continue
 		;;
 	*) echo "build.sh: unknown program $extra; it builds controllers, istio, kubectl, maestro, node, observability and opentofu on request" >&2 && exit 2 ;;
 	esac
-	ln -sfn "$dir"/* "$out/bin/"
+	links "$out/bin"
 done
