@@ -22,7 +22,7 @@ const clusterType = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
 type claim struct {
 	kind fleet.AzureKind
 	id   string
-	// uid is the UID in the tag of the resource; empty if it has none. resourceID is what managedBy names; empty if that is no cluster.
+	// uid is the UID in the tag of the resource; empty without a tag. resourceID is the resource ID in managedBy; empty unless it is of a cluster.
 	uid, resourceID string
 	// clusterID is the cluster ID in the name of a document; empty for other resources.
 	clusterID string

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -170,13 +171,7 @@ func (s *OrphanSearcher) readGroups(ctx context.Context, subscription string, ea
 		return err
 	}
 	return eachPage(ctx, groups.NewListPager(nil), func(page armresources.ResourceGroupsClientListResponse) error {
-		var claims []claim
-		for _, g := range page.Value {
-			if c, ok := claimOf(s.Steps.Location, g); ok {
-				claims = append(claims, c)
-			}
-		}
-		return each(claims)
+		return each(claimsOf(page.Value, func(g *armresources.ResourceGroup) (claim, bool) { return claimOf(s.Steps.Location, g) }))
 	})
 }
 
@@ -188,13 +183,7 @@ func (s *OrphanSearcher) readRecords(ctx context.Context, _ string, each func([]
 	}
 	pager := records.NewListAllByDNSZonePager(s.Steps.Config.ResourceGroup, s.Steps.Region.BaseDomain, nil)
 	return eachPage(ctx, pager, func(page armdns.RecordSetsClientListAllByDNSZoneResponse) error {
-		var claims []claim
-		for _, r := range page.Value {
-			if c, ok := claimOfRecords(r); ok {
-				claims = append(claims, c)
-			}
-		}
-		return each(claims)
+		return each(claimsOf(page.Value, claimOfRecords))
 	})
 }
 
@@ -209,13 +198,7 @@ func (s *OrphanSearcher) readCertificates(ctx context.Context, _ string, each fu
 	}
 	pager := certificates.NewListCertificatePropertiesPager(&azcertificates.ListCertificatePropertiesOptions{IncludePending: to.Ptr(true)})
 	return eachPage(ctx, pager, func(page azcertificates.ListCertificatePropertiesResponse) error {
-		var claims []claim
-		for _, p := range page.Value {
-			if c, ok := claimOfCertificate(p); ok {
-				claims = append(claims, c)
-			}
-		}
-		return each(claims)
+		return each(claimsOf(page.Value, claimOfCertificate))
 	})
 }
 
@@ -227,15 +210,12 @@ func (s *OrphanSearcher) readDocuments(ctx context.Context, _ string, each func(
 	}
 	at := s.Steps.Config.Documents
 	return eachPage(ctx, documents.NewListBlobsFlatPager(at.Container, nil), func(page azblob.ListBlobsFlatResponse) error {
-		var claims []claim
-		if page.Segment != nil {
-			for _, b := range page.Segment.BlobItems {
-				if c, ok := claimOfDocument(at.Account+"/"+at.Container, *b.Name); ok {
-					claims = append(claims, c)
-				}
-			}
+		if page.Segment == nil {
+			return nil
 		}
-		return each(claims)
+		return each(claimsOf(page.Segment.BlobItems, func(b *container.BlobItem) (claim, bool) {
+			return claimOfDocument(at.Account+"/"+at.Container, *b.Name)
+		}))
 	})
 }
 
@@ -251,6 +231,17 @@ func eachPage[T any](ctx context.Context, pager *runtime.Pager[T], each func(pag
 		}
 	}
 	return nil
+}
+
+// claimsOf returns the claims of the resources that have one.
+func claimsOf[T any](resources []T, claimOf func(T) (claim, bool)) []claim {
+	var claims []claim
+	for _, resource := range resources {
+		if c, ok := claimOf(resource); ok {
+			claims = append(claims, c)
+		}
+	}
+	return claims
 }
 
 // orphansAmong returns the claimed resources that belong to no cluster.
