@@ -179,32 +179,17 @@ func (r *Reconciler) issuerAuthorities(ctx context.Context, namespace string, sp
 	return authorities, nil
 }
 
-// invalidConfiguration returns why the external authentication of a HostedCluster is invalid; nil if it is valid.
-func (r *Reconciler) invalidConfiguration(ctx context.Context, hc *hyperv1.HostedCluster) (invalid, err error) {
-	spec := oidcSpec(hc.Spec.Configuration)
-	if spec == nil {
-		return nil, nil
-	}
-	authorities, err := r.issuerAuthorities(ctx, hc.Namespace, spec)
-	if err != nil {
-		return nil, err
-	}
-	_, invalid = authenticationFile(spec, hc.Spec.IssuerURL, authorities, r.EgressProxy)
-	return invalid, nil
-}
-
-// decideAuthentication computes the authentication configuration of the API server, or the reason why it is invalid.
-func (r *Reconciler) decideAuthentication(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) error {
+// authenticationOf returns the authentication configuration of the API server for the spec of a HostedCluster, or why it is invalid.
+func (r *Reconciler) authenticationOf(ctx context.Context, hc *hyperv1.HostedCluster, serviceAccountIssuer string) (file []byte, invalid, err error) {
 	spec := oidcSpec(hc.Spec.Configuration)
 	var authorities map[string]string
-	var err error
 	if spec != nil {
 		if authorities, err = r.issuerAuthorities(ctx, hc.Namespace, spec); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
-	o.Authentication, o.ConfigurationProblem = authenticationFile(spec, hcp.Spec.IssuerURL, authorities, r.EgressProxy)
-	return nil
+	file, invalid = authenticationFile(spec, serviceAccountIssuer, authorities, r.EgressProxy)
+	return file, invalid, nil
 }
 
 // observeOIDCClients reports the components that sign users in with a client secret. In real clusters this is the

@@ -112,7 +112,7 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		return 0, o.Problem
 	}
 	if o.Problem == nil {
-		if o.Invalid, err = r.invalidConfiguration(ctx, hc); err != nil {
+		if _, o.Invalid, err = r.authenticationOf(ctx, hc, hc.Spec.IssuerURL); err != nil {
 			return 0, err
 		}
 	}
@@ -173,7 +173,7 @@ func (r *Reconciler) reportPaused(ctx context.Context, hc *hyperv1.HostedCluster
 	}
 	o.Updates = r.Releases.Updates(o.Installing.Version, hc.Spec.Channel)
 	applied := withSpecOf(hc, hcp)
-	if err := r.decideAuthentication(ctx, applied, hcp, o); err != nil {
+	if o.Authentication, o.ConfigurationProblem, err = r.authenticationOf(ctx, applied, hcp.Spec.IssuerURL); err != nil {
 		return err
 	}
 	fidelity, err := contract.FidelityOf(hcp)
@@ -215,7 +215,8 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 	} else if err := r.updateControlPlane(ctx, hc, hcp, o); err != nil {
 		return 0, err
 	}
-	if err := r.decideAuthentication(ctx, applied, hcp, o); err != nil {
+	var err error
+	if o.Authentication, o.ConfigurationProblem, err = r.authenticationOf(ctx, applied, hcp.Spec.IssuerURL); err != nil {
 		return 0, err
 	}
 	fidelity, err := contract.FidelityOf(hcp)
