@@ -68,8 +68,8 @@ func isExtension(segments []string) bool {
 const forbiddenCharacters = `<>%&\?#`
 
 func hasAllowedCharacters(text string) bool {
-	return !strings.ContainsFunc(text, func(c rune) bool {
-		return unicode.IsControl(c) || c == utf8.RuneError || strings.ContainsRune(forbiddenCharacters, c)
+	return !strings.ContainsAny(text, forbiddenCharacters) && !strings.ContainsFunc(text, func(c rune) bool {
+		return unicode.IsControl(c) || c == utf8.RuneError
 	})
 }
 
