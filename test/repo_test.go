@@ -11,10 +11,14 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/test/sources"
 )
@@ -79,32 +83,57 @@ func walk(t *testing.T, visit func(path string)) {
 	}
 }
 
+// goFiles returns the Go files of the repository. All tests share them, because each of them would take seconds to parse them.
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
-	var files []goFile
-	walk(t, func(name string) {
-		if path.Ext(name) != ".go" || strings.Contains(name, "/testdata/") {
-			return
+	top := root(t)
+	parseOnce.Do(func() {
+		var names []string
+		walk(t, func(name string) {
+			if path.Ext(name) == ".go" && !strings.Contains(name, "/testdata/") {
+				names = append(names, name)
+			}
+		})
+		files := make([]goFile, len(names))
+		var group errgroup.Group
+		group.SetLimit(runtime.GOMAXPROCS(0))
+		for i, name := range names {
+			group.Go(func() (err error) {
+				files[i], err = parseFile(top, name)
+				return err
+			})
 		}
-		set := token.NewFileSet()
-		syntax, err := parser.ParseFile(set, filepath.Join(root(t), filepath.FromSlash(name)), nil, parser.ParseComments)
-		if err != nil {
+		if err := group.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		file := goFile{path: name, syntax: syntax, files: set}
-		for _, spec := range syntax.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			file.imports = append(file.imports, imported)
-		}
-		files = append(files, file)
+		parsedFiles = files
 	})
-	if len(files) < 50 {
-		t.Fatalf("found only %d Go files: the walk is broken", len(files))
+	if len(parsedFiles) < 50 {
+		t.Fatalf("found only %d Go files: the walk is broken", len(parsedFiles))
 	}
-	return files
+	return parsedFiles
+}
+
+var (
+	parseOnce   sync.Once
+	parsedFiles []goFile
+)
+
+func parseFile(top, name string) (goFile, error) {
+	set := token.NewFileSet()
+	syntax, err := parser.ParseFile(set, filepath.Join(top, filepath.FromSlash(name)), nil, parser.ParseComments)
+	if err != nil {
+		return goFile{}, err
+	}
+	file := goFile{path: name, syntax: syntax, files: set}
+	for _, spec := range syntax.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return goFile{}, err
+		}
+		file.imports = append(file.imports, imported)
+	}
+	return file, nil
 }
 
 func TestPackagesHaveDocComments(t *testing.T) {
