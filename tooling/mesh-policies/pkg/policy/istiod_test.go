@@ -1,3 +1,8 @@
+//go:build istio
+
+// gRPC's xDS client and the packages of Envoy, which only `make istio-test` needs, compile for more than a minute of CPU time. So only it
+// builds this file, with the tag istio.
+
 package policy_test
 
 import (
