@@ -1,14 +1,23 @@
 package chart_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pmezard/go-difflib/difflib"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
@@ -82,6 +91,116 @@ func TestTargetsHaveTheSameImmutableFields(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReleaseHasTheSameImmutableFields compares the charts with those of the newest release, which regions have before a rollout of this checkout.
+func TestReleaseHasTheSameImmutableFields(t *testing.T) {
+	released := readReleasedObjects(t)
+	compared := map[string]int{}
+	for _, target := range charttest.Targets(t) {
+		for name, objects := range charttest.RenderAll(t, target) {
+			before := released[name+"/"+strings.ReplaceAll(target.Name, "/", "-")]
+			for _, object := range before {
+				compared[object.GetKind()]++
+			}
+			for _, field := range immutableChanges(before, objects) {
+				t.Errorf("%s: chart %s: %s differs from that of the newest release: a rollout fails (docs/deploy/charts.md#replace-a-statefulset)", target.Name, name, field)
+			}
+		}
+	}
+	for _, kind := range []string{"StatefulSet", "Deployment", "Service", "ClusterRoleBinding", "PriorityClass"} {
+		if compared[kind] == 0 {
+			t.Errorf("no object of kind %s of the newest release was compared", kind)
+		}
+	}
+}
+
+// readReleasedObjects returns the objects that the charts of the newest release render, by chart and target, such as backend/public-prod-uksouth. They
+// are in the golden files of its commit. It skips the test if the repository does not contain the commit.
+func readReleasedObjects(t *testing.T) map[string]chart.Objects {
+	t.Helper()
+	root := charttest.Root(t)
+	content, err := os.ReadFile(filepath.Join(root, "releases.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Releases []struct{ Commit string } }
+	if err := yaml.Unmarshal(content, &file); err != nil || len(file.Releases) == 0 {
+		t.Fatalf("releases.yaml: %d releases, %v", len(file.Releases), err)
+	}
+	commit := file.Releases[len(file.Releases)-1].Commit
+	if output, err := exec.CommandContext(t.Context(), "git", "-C", root, "cat-file", "-e", commit+"^{commit}").CombinedOutput(); err != nil {
+		t.Skipf("the history of this checkout has no commit %s of the newest release: %v: %s", commit, err, output)
+	}
+	archive, err := exec.CommandContext(t.Context(), "git", "-C", root, "archive", commit, "tooling/charts/pkg/chart/testdata/golden").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, differences := map[string]string{}, map[string]string{}
+	manifests := map[string]string{}
+	for reader := tar.NewReader(bytes.NewReader(archive)); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := path.Base(path.Dir(header.Name))
+		switch target, extension := path.Base(header.Name), path.Ext(header.Name); extension {
+		case ".yaml":
+			whole[name] = string(content)
+			manifests[name+"/"+strings.TrimSuffix(target, extension)] = string(content)
+		case ".diff":
+			differences[name+"/"+strings.TrimSuffix(target, extension)] = string(content)
+		}
+	}
+	for key, difference := range differences {
+		manifests[key] = applyDifference(t, whole[path.Dir(key)], difference)
+	}
+	objects := map[string]chart.Objects{}
+	for key, manifest := range manifests {
+		if objects[key], err = chart.Parse(manifest); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+	}
+	return objects
+}
+
+// applyDifference applies a difference without context, as compareAll writes it.
+func applyDifference(t *testing.T, whole, difference string) string {
+	t.Helper()
+	lines := difflib.SplitLines(whole)
+	var result []string
+	next := 0 // the index of the first line that is not yet in result
+	for line := range strings.Lines(difference) {
+		switch line[0] {
+		case '@':
+			var start, count int
+			if n, _ := fmt.Sscanf(line, "@@ -%d,%d ", &start, &count); n == 0 {
+				t.Fatalf("not the header of a hunk: %s", line)
+			} else if n == 2 && count == 0 {
+				start++ // lines are inserted after the line of the header
+			}
+			if start-1 < next || start-1 > len(lines) {
+				t.Fatalf("the hunk is out of order or of another file: %s", line)
+			}
+			result = append(result, lines[next:start-1]...)
+			next = start - 1
+		case '-':
+			if next == len(lines) || lines[next] != line[1:] {
+				t.Fatalf("the difference is of another file: %s", line)
+			}
+			next++
+		case '+':
+			result = append(result, line[1:])
+		}
+	}
+	return strings.Join(append(result, lines[next:]...), "")
 }
 
 // immutableChanges returns the immutable fields that two renderings of a chart have with different values.
