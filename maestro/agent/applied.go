@@ -137,6 +137,23 @@ func (a *applied) object(named *workv1.AppliedManifestResourceMeta) *appliedObje
 	return o
 }
 
+// othersOf returns the works other than the given one that apply an object.
+func (a *applied) othersOf(work string, o objectKey) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var others []string
+	for gvr, objects := range a.kinds {
+		if found := objects[key(o.namespace, o.name)]; found != nil && gvr.GroupResource() == o.resource {
+			for other := range found.works {
+				if other != work {
+					others = append(others, other)
+				}
+			}
+		}
+	}
+	return others
+}
+
 // resources returns the kinds of the objects that works apply, in order.
 func (a *applied) resources() []schema.GroupResource {
 	a.mu.Lock()
@@ -424,7 +441,7 @@ type applier struct {
 
 // prepare registers the objects of a work before it is applied. It skips works that are being deleted, and works that must not be
 // applied now.
-func (p *applier) prepare(_ context.Context, name string) (skip bool, err error) {
+func (p *applier) prepare(ctx context.Context, name string) (skip bool, err error) {
 	work, err := p.lister.Get(name)
 	if err != nil || !work.DeletionTimestamp.IsZero() {
 		p.applied.forget(name)
@@ -436,6 +453,10 @@ func (p *applier) prepare(_ context.Context, name string) (skip bool, err error)
 	if p.applied.holds(name) {
 		p.applied.apply(name, heldRecheck)
 		return true, nil
+	}
+	if a := attemptOf(ctx); a != nil {
+		a.work = work
+		a.owner, _ = p.finalizer.lister.Get(p.finalizer.hubHash + "-" + name) // if it does not exist, the controller creates it
 	}
 	return false, nil
 }

@@ -74,6 +74,9 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		return err
 	}
 	applied := newRecheckInformer(workinformers.NewSharedInformerFactory(c.works, 0).Work().V1().AppliedManifestWorks())
+	if err := applied.Informer().AddIndexers(appliedObjectIndexers()); err != nil {
+		return fmt.Errorf("indexing the applied objects: %w", err)
+	}
 	works := newWorkInformer(a.uplink.works)
 	objects := newObjects(ctx, c.dynamic, a.o.Log, applied.recheck)
 	removals := newApplied(ctx, c.metadata, a.uplink.works, a.o.Log)
@@ -136,8 +139,9 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		return false, nil
 	}
 	validator := secretOpener{auth.NewFactory(config, c.kube, works, a.o.Consumer, c.mapper).NewExecutorValidator(ctx, false), a.o.Consumer, a.o.SecretKeys}
-	apply := manifestcontroller.NewManifestWorkController(observedClient{c.dynamic}, c.kube, c.extensions, hub, works, lister,
-		appliedClient, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
+	owners := &ownership{applied: removals, works: applied.Informer().GetIndexer()}
+	apply := manifestcontroller.NewManifestWorkController(observedClient{c.dynamic, owners}, c.kube, c.extensions, hub, works, lister,
+		ownerClient{appliedClient}, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
 	removals.apply = func(work string, after time.Duration) { apply.SyncContext().Queue().AddAfter(work, after) }
 	removals.status = func(work string) { status.SyncContext().Queue().Add(work) }
 	register := &applier{finalizer: finalizer, lister: lister, applied: removals}

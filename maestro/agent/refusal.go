@@ -96,6 +96,9 @@ func clip(text string, limit int) string {
 // is reported. The controller itself keeps only the texts of errors.
 type attempt struct {
 	refused map[objectKey]refusal
+	work    *workv1.ManifestWork
+	// owner owns the objects of the work; nil until it exists.
+	owner *workv1.AppliedManifestWork
 }
 
 // objectKey identifies an object on the management cluster.
@@ -103,6 +106,8 @@ type objectKey struct {
 	resource        schema.GroupResource
 	namespace, name string
 }
+
+func (k objectKey) String() string { return k.resource.String() + "/" + key(k.namespace, k.name) }
 
 type attemptKey struct{}
 
@@ -163,12 +168,15 @@ func (a *attempt) of(m workv1.ManifestResourceMeta) refusal {
 // observedClient is a client of the management cluster that records the outcome of each request with a whole manifest in the attempt of its
 // context. It removes the values of Secrets from errors. Patches of owner references do not contain the manifest: their outcome says nothing
 // about it.
-type observedClient struct{ dynamic.Interface }
+type observedClient struct {
+	dynamic.Interface
+	owners *ownership
+}
 
 // Resource implements dynamic.Interface.
 func (c observedClient) Resource(gvr schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
 	all := c.Interface.Resource(gvr)
-	return observedResource{observedObjects{all, gvr.GroupResource(), ""}, all}
+	return observedResource{observedObjects{all, gvr.GroupResource(), "", c.owners}, all}
 }
 
 type observedResource struct {
@@ -178,7 +186,7 @@ type observedResource struct {
 
 // Namespace implements dynamic.NamespaceableResourceInterface.
 func (r observedResource) Namespace(namespace string) dynamic.ResourceInterface {
-	return observedObjects{r.all.Namespace(namespace), r.resource, namespace}
+	return observedObjects{r.all.Namespace(namespace), r.resource, namespace, r.owners}
 }
 
 // observedObjects are the objects of a resource in a namespace.
@@ -186,6 +194,7 @@ type observedObjects struct {
 	dynamic.ResourceInterface
 	resource  schema.GroupResource
 	namespace string
+	owners    *ownership
 }
 
 // Create implements dynamic.ResourceInterface.
@@ -202,7 +211,7 @@ func (o observedObjects) Update(ctx context.Context, object *unstructured.Unstru
 
 // Apply implements dynamic.ResourceInterface.
 func (o observedObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions, subresources ...string) (*unstructured.Unstructured, error) {
-	applied, err := o.ResourceInterface.Apply(ctx, name, object, options, subresources...)
+	applied, err := o.owners.apply(ctx, o.ResourceInterface, objectKey{o.resource, o.namespace, name}, object, options, subresources...)
 	return applied, o.observe(ctx, name, err)
 }
 
