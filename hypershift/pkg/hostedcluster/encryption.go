@@ -214,11 +214,11 @@ func (r *Reconciler) writeEncryption(ctx context.Context, hcp *hyperv1.HostedCon
 	return nil
 }
 
-// rotateEncryption advances the rotation while the API server is available and the key vault accepts the key. The
-// record is written before the status.
-func (r *Reconciler) rotateEncryption(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) (time.Duration, error) {
+// rotateEncryption advances the rotation while the API server is available, according to the conditions that this pass has decided, and the
+// key vault accepts the key. The record is written before the status.
+func (r *Reconciler) rotateEncryption(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, decided []metav1.Condition, o *observation) (time.Duration, error) {
 	desired := desiredKey(hc)
-	if desired == nil || o.Faults.Has(contract.FaultKMSInvalid) || !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)) {
+	if desired == nil || o.Faults.Has(contract.FaultKMSInvalid) || !meta.IsStatusConditionTrue(decided, string(hyperv1.KubeAPIServerAvailable)) {
 		return 0, nil
 	}
 	before := encryption{}

@@ -252,7 +252,8 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		return 0, err
 	}
 	wait := r.decideRollout(applied, hcp, fidelity, o)
-	rotating, err := r.rotateEncryption(ctx, applied, hcp, o)
+	status := decideControlPlane(applied, hcp, o)
+	rotating, err := r.rotateEncryption(ctx, applied, hcp, status.Conditions, o)
 	if err != nil {
 		return 0, err
 	}
@@ -262,7 +263,10 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 			return 0, err
 		}
 	}
-	if status := decideControlPlane(applied, hcp, o); unreported || !equality.Semantic.DeepEqual(hcp.Status, status) {
+	if unreported {
+		status = decideControlPlane(applied, hcp, o)
+	}
+	if unreported || !equality.Semantic.DeepEqual(hcp.Status, status) {
 		hcp.Status = status
 		if err := r.updateStatus(ctx, hcp, "HostedControlPlane", o.Encryption, controlPlaneManager); err != nil {
 			return 0, fmt.Errorf("writing the status of the HostedControlPlane: %w", err)
