@@ -56,8 +56,25 @@ type watched struct {
 type kind struct {
 	informer cache.SharedIndexInformer
 	lister   cache.GenericLister
-	// interested contains the queues that receive changes of an object, by namespace/name of the object and name of the work.
-	interested map[string]map[string]workqueue.TypedRateLimitingInterface[string]
+	// interested contains the works that receive changes of an object, by namespace/name of the object and name of the work.
+	interested map[string]map[string]*interest
+}
+
+// interest is the interest of a work in an object.
+type interest struct {
+	queue workqueue.TypedRateLimitingInterface[string]
+	// readOnly states that the work does not apply the object.
+	readOnly bool
+}
+
+// isOnlyRead reports whether works receive the changes of an object, and none of them applies it.
+func (k *kind) isOnlyRead(object string) bool {
+	for _, i := range k.interested[object] {
+		if !i.readOnly {
+			return false
+		}
+	}
+	return len(k.interested[object]) > 0
 }
 
 var _ objectreader.ObjectReader = (*objects)(nil)
@@ -67,7 +84,8 @@ func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger,
 }
 
 // Get implements objectreader.ObjectReader. It reads an object from the watch of its kind. An object that the watch does not have
-// is read from the API server, because it may be new.
+// is read from the API server, because the agent may have just created it. An object that works only read is not: its creation is an
+// event, after which it is read again.
 func (o *objects) Get(ctx context.Context, m workv1.ManifestResourceMeta) (*unstructured.Unstructured, metav1.Condition, error) {
 	condition := metav1.Condition{Type: workv1.ManifestAvailable}
 	if m.Resource == "" || m.Version == "" || m.Name == "" {
@@ -91,11 +109,15 @@ func (o *objects) get(ctx context.Context, m workv1.ManifestResourceMeta) (*unst
 	gvr := schema.GroupVersionResource{Group: m.Group, Version: m.Version, Resource: m.Resource}
 	o.mu.Lock()
 	k := o.kinds[gvr]
+	onlyRead := k != nil && k.isOnlyRead(key(m.Namespace, m.Name))
 	o.mu.Unlock()
 	if k != nil && k.informer.HasSynced() {
 		object, exists, err := k.informer.GetIndexer().GetByKey(key(m.Namespace, m.Name))
 		if err == nil && exists {
 			return object.(*unstructured.Unstructured), nil
+		}
+		if err == nil && onlyRead {
+			return nil, apierrors.NewNotFound(gvr.GroupResource(), m.Name)
 		}
 	}
 	object, err := o.client.Resource(gvr).Namespace(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
@@ -122,10 +144,10 @@ func (o *objects) RegisterInformer(_ context.Context, work string, m workv1.Mani
 	}
 	object := key(m.Namespace, m.Name)
 	if k.interested[object] == nil {
-		k.interested[object] = map[string]workqueue.TypedRateLimitingInterface[string]{}
+		k.interested[object] = map[string]*interest{}
 	}
 	if _, known := k.interested[object][work]; !known {
-		k.interested[object][work] = queue
+		k.interested[object][work] = &interest{queue: queue}
 		if o.byWork[work] == nil {
 			o.byWork[work] = map[watched]struct{}{}
 		}
@@ -147,7 +169,19 @@ func (o *objects) registerAll(ctx context.Context, work *workv1.ManifestWork, qu
 		}
 		if err := o.RegisterInformer(ctx, work.Name, m, queue); err != nil {
 			o.log.DebugContext(ctx, "object is not watched for feedback", logkey.Work, work.Name, logkey.Kind, m.Resource, logkey.Name, m.Name, logkey.Error, err)
+			continue
 		}
+		o.setReadOnly(work.Name, m, option.UpdateStrategy != nil && option.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly)
+	}
+}
+
+// setReadOnly sets whether a work only reads an object in whose changes it is interested.
+func (o *objects) setReadOnly(work string, m workv1.ManifestResourceMeta, readOnly bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	k := o.kinds[schema.GroupVersionResource{Group: m.Group, Version: m.Version, Resource: m.Resource}]
+	if i := k.interested[key(m.Namespace, m.Name)][work]; i != nil {
+		i.readOnly = readOnly
 	}
 }
 
@@ -196,7 +230,7 @@ func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
 		return nil, errors.New("the agent is stopping")
 	}
 	informer := dynamicinformer.NewFilteredDynamicInformer(o.client, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
-	k := &kind{informer: informer.Informer(), lister: informer.Lister(), interested: map[string]map[string]workqueue.TypedRateLimitingInterface[string]{}}
+	k := &kind{informer: informer.Informer(), lister: informer.Lister(), interested: map[string]map[string]*interest{}}
 	if err := k.informer.SetTransform(reduce); err != nil {
 		return nil, fmt.Errorf("watching %s: %w", gvr, err)
 	}
@@ -223,9 +257,8 @@ func (o *objects) notify(k *kind, object any, deleted bool) {
 		return
 	}
 	o.mu.Lock()
-	queues := k.interested[key(accessor.GetNamespace(), accessor.GetName())]
-	for work, queue := range queues {
-		queue.Add(work)
+	for work, i := range k.interested[key(accessor.GetNamespace(), accessor.GetName())] {
+		i.queue.Add(work)
 	}
 	o.mu.Unlock()
 	if deleted {
