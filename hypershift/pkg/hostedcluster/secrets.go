@@ -37,7 +37,8 @@ const (
 
 // pkiMaterial is the PKI of a control plane, as it is stored in its namespace.
 type pkiMaterial struct {
-	root      *pki.Authority
+	root *pki.Authority
+	// serving is empty in status fidelity, which has no API server.
 	serving   pki.Pair
 	admin     pki.Pair
 	saKey     []byte
@@ -45,7 +46,7 @@ type pkiMaterial struct {
 	clientCA  []byte
 	named     map[string]pki.Pair
 	servingCA []byte
-	// kubeletClient is empty in status fidelity, which has no API server.
+	// kubeletClient is empty in status fidelity.
 	kubeletClient pki.Pair
 	// encryptionKeys are zero in status fidelity, which stores nothing in etcd.
 	encryptionKeys kubeapi.EncryptionKeys
@@ -87,32 +88,13 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 	tlsData := func(pair pki.Pair) map[string][]byte {
 		return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}
 	}
-	err = runConcurrently(componentWriters, []func() error{
-		func() error {
-			data, err := secret(contract.ServingCertSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
-				pair, err := m.root.Server("kubernetes", servingNames(hc), now)
-				return tlsData(pair), err
-			})
-			m.serving = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
-			return err
-		},
+	writes := []func() error{
 		func() error {
 			data, err := secret(contract.AdminClientSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
 				pair, err := m.root.Client("system:admin", []string{"system:masters"}, now)
 				return tlsData(pair), err
 			})
 			m.admin = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
-			return err
-		},
-		func() error {
-			if hcp.Annotations[contract.FidelityAnnotation] != string(contract.FidelityProcess) {
-				return nil
-			}
-			data, err := secret(contract.KubeletClientSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
-				pair, err := m.root.Client(stubkubelet.ClientName, []string{stubkubelet.ClientGroup}, now)
-				return tlsData(pair), err
-			})
-			m.kubeletClient = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
 			return err
 		},
 		func() error {
@@ -148,19 +130,36 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 			m.saKey, m.saPublic, err = r.signingKey(ctx, hc, secret)
 			return err
 		},
-		func() (err error) {
-			if hcp.Annotations[contract.FidelityAnnotation] != string(contract.FidelityProcess) {
-				return nil
-			}
-			m.encryptionKeys, err = r.encryptionKeys(ctx, hcp.Namespace)
-			if errors.Is(err, errKeysMissing) {
-				m.problem = err
-				return nil
-			}
-			return err
-		},
-	})
-	if err != nil {
+	}
+	// Nothing reads the others in status fidelity, which has no API server.
+	if hcp.Annotations[contract.FidelityAnnotation] == string(contract.FidelityProcess) {
+		writes = append(writes,
+			func() error {
+				data, err := secret(contract.ServingCertSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
+					pair, err := m.root.Server("kubernetes", servingNames(hc), now)
+					return tlsData(pair), err
+				})
+				m.serving = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
+				return err
+			},
+			func() error {
+				data, err := secret(contract.KubeletClientSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
+					pair, err := m.root.Client(stubkubelet.ClientName, []string{stubkubelet.ClientGroup}, now)
+					return tlsData(pair), err
+				})
+				m.kubeletClient = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
+				return err
+			},
+			func() (err error) {
+				m.encryptionKeys, err = r.encryptionKeys(ctx, hcp.Namespace)
+				if errors.Is(err, errKeysMissing) {
+					m.problem = err
+					return nil
+				}
+				return err
+			})
+	}
+	if err := runConcurrently(componentWriters, writes); err != nil {
 		return nil, err
 	}
 	return &m, nil
