@@ -26,6 +26,11 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 		return err
 	}
 	defer observed.stop()
+	cpu := cpuTimes(region)
+	requests, err := managementRequests(ctx, region.Endpoints())
+	if err != nil {
+		return err
+	}
 	var appeared, succeeded []time.Duration
 	for i := range o.runs {
 		name := fmt.Sprintf("bench-%04d", i)
@@ -42,6 +47,11 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 			return ctx.Err()
 		}
 	}
+	used := cpuTimes(region)
+	answered, err := managementRequests(ctx, region.Endpoints())
+	if err != nil {
+		return err
+	}
 	// A deletion waits twice for the namespace controller of Kubernetes, so all clusters are deleted at once.
 	c.FastPolling = false // many fast pollers would slow each other down
 	deleted := make([]time.Duration, o.runs)
@@ -55,6 +65,8 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 	}
 	report.durations("PUT sent to HostedCluster exists", appeared, "goal: p50 150ms, p99 500ms")
 	report.durations("PUT sent to operation Succeeded", succeeded, "goal: p50 600ms")
+	reportCPU(report, "created one by one", cpu, used, o.runs)
+	reportRequests(report, requests, answered, o.runs)
 	report.durations("DELETE sent to deleted, all at once", deleted, "")
 	return nil
 }

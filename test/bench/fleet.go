@@ -31,7 +31,7 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 		return fmt.Errorf("%d of %d creations failed, the first one: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters created at once, all Succeeded", o.clusters), "after "+round(time.Since(began)), "")
-	reportCPU(report, before, cpuTimes(region), o.clusters)
+	reportCPU(report, "created at once", before, cpuTimes(region), o.clusters)
 	for _, line := range memory(region) {
 		report.line("  memory of "+line.name, fmt.Sprintf("%d MiB", line.bytes>>20), "")
 	}
@@ -55,7 +55,7 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 		return fmt.Errorf("%d of %d deletions failed, the first one: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters deleted at once", o.clusters), "after "+round(time.Since(began)), "")
-	reportCPU(report, before, cpuTimes(region), o.clusters)
+	reportCPU(report, "deleted at once", before, cpuTimes(region), o.clusters)
 	return nil
 }
 
@@ -106,7 +106,7 @@ func idleShare(ctx context.Context, region *local.Region) (ours, others float64,
 const topProcesses = 5
 
 // reportCPU prints the CPU time per cluster between two measurements, and the processes that used most of it.
-func reportCPU(report *report, before, after map[string]time.Duration, clusters int) {
+func reportCPU(report *report, what string, before, after map[string]time.Duration, clusters int) {
 	var total time.Duration
 	spent := map[string]time.Duration{}
 	for name := range after {
@@ -114,9 +114,9 @@ func reportCPU(report *report, before, after map[string]time.Duration, clusters 
 		total += spent[name]
 	}
 	names := slices.SortedFunc(maps.Keys(spent), func(a, b string) int { return cmp.Compare(spent[b], spent[a]) })
-	report.line("  CPU of all processes, per cluster", total.Round(time.Millisecond).String(), "")
+	report.line("  CPU of all processes, per cluster "+what, total.Round(time.Millisecond).String(), "")
 	for _, name := range names[:min(topProcesses, len(names))] {
-		report.line("    "+name, spent[name].Round(time.Millisecond).String(), "")
+		report.line("    "+name+", "+what, spent[name].Round(time.Millisecond).String(), "")
 	}
 }
 
