@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/insidereport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
@@ -361,6 +362,27 @@ func TestTunnel(t *testing.T) {
 		attempt{"a right", http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/gateway-tunnel/rolebindings", `{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[]}`, http.StatusForbidden},
 		attempt{"all Services of API servers", http.MethodGet, "/api/v1/services?fieldSelector=metadata.name%3Dkube-apiserver", "", http.StatusForbidden},
 		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusForbidden})
+}
+
+// TestExpressionsAreShort checks what maxTerms is for: a long expression takes an API server on a busy machine longer than a request may take.
+func TestExpressionsAreShort(t *testing.T) {
+	objects, err := managementaccess.Objects(managementaccess.Agent, "example.com/releases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy struct {
+		Spec struct {
+			Variables []struct{ Name, Expression string }
+		}
+	}
+	if err := yaml.Unmarshal(objects["3-policy.yaml"], &policy); err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range policy.Spec.Variables {
+		if length := len(variable.Expression); length > 6000 {
+			t.Errorf("the expression of %s has %d bytes", variable.Name, length)
+		}
+	}
 }
 
 // TestReaderRoleIsCurrent compares the role of sessions of the mode read with package readrules, which the session gateway enforces.
