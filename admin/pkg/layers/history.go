@@ -26,7 +26,7 @@ func (m *Monitor) share(ctx context.Context) {
 	if len(changed) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, Deadline)
+	ctx, cancel := context.WithTimeout(ctx, m.deadline)
 	defer cancel()
 	var adopted map[string]database.ComponentAbsence
 	err := m.history.Update(ctx, func(away map[string]database.ComponentAbsence) bool {

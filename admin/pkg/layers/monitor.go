@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	// Deadline is the time in which a component must answer.
+	// Deadline is the default time in which a component must answer.
 	Deadline = 1500 * time.Millisecond
 	// period is the time between two rounds of questions while nobody asks for an explanation. It bounds the error of
 	// Component.Since.
@@ -48,6 +49,8 @@ type Monitor struct {
 	history History
 	metrics *metrics
 	log     *slog.Logger
+	// deadline is that of the options or the default.
+	deadline time.Duration
 
 	mu    sync.Mutex
 	known map[string]adminv1.Component
@@ -66,8 +69,12 @@ type Options struct {
 	Own    Own
 	// History may be nil: then a component is away since this replica first observed it, and a restart loses that time.
 	History History
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	// Deadline is the time in which a component must answer; 0 means the constant. Tests need more on a busy machine.
+	Deadline time.Duration
+	// Intercept returns the question for a component of Config, from the one that asks it. It is for tests; nil changes no question.
+	Intercept func(target Target, ask Question) Question
+	Metrics   prometheus.Registerer
+	Log       *slog.Logger
 }
 
 // probe is a component with its question.
@@ -79,7 +86,7 @@ type probe struct {
 // New returns a Monitor of the components of a configuration and of those that admin uses itself.
 func New(options Options) (*Monitor, error) {
 	config, own := options.Config, options.Own
-	m := &Monitor{known: map[string]adminv1.Component{}, settled: settled, answering: map[string]time.Time{}, unshared: map[string]bool{}, history: options.History, log: options.Log, probes: []probe{
+	m := &Monitor{deadline: cmp.Or(options.Deadline, Deadline), known: map[string]adminv1.Component{}, settled: settled, answering: map[string]time.Time{}, unshared: map[string]bool{}, history: options.History, log: options.Log, probes: []probe{
 		{adminv1.Component{Name: cosmosDB, Layer: adminv1.ComponentCosmosDB}, own.CosmosDB},
 		{adminv1.Component{Name: clusterService, Layer: adminv1.ComponentClusterService}, own.ClusterService},
 		{adminv1.Component{Name: maestroServer, Layer: adminv1.ComponentMaestroServer}, own.MaestroServer},
@@ -89,6 +96,9 @@ func New(options Options) (*Monitor, error) {
 			ask, err := target.question()
 			if err != nil {
 				return nil, err
+			}
+			if options.Intercept != nil {
+				ask = options.Intercept(target, ask)
 			}
 			m.probes = append(m.probes, probe{adminv1.Component{Name: target.Name, Layer: target.Layer, ProvisionShard: target.ProvisionShard}, ask})
 		}
@@ -108,11 +118,11 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// Check asks all components at the same time and returns their states within Deadline. Concurrent calls share their questions.
+// Check asks all components at the same time and returns their states within the deadline. Concurrent calls share their questions.
 func (m *Monitor) Check(ctx context.Context) []adminv1.Component {
 	answers, _, _ := m.rounds.Do("", func() (any, error) {
 		// The answers serve other callers as well, so the end of this caller's request does not end the questions.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.deadline)
 		defer cancel()
 		return m.round(ctx), nil
 	})

@@ -86,22 +86,20 @@ func (s *Server) showJournal(ctx context.Context, rq *request) (any, error) {
 	return s.collector.Journal(ctx, cluster.UID)
 }
 
-// The budgets of an explanation. A layer that does not respond delays it by at most explanationBudget.
-const (
-	lookupBudget      = 1200 * time.Millisecond
-	explanationBudget = 2400 * time.Millisecond
-)
+// explanationBudget is the default time of an explanation. A layer that does not respond delays it no longer. The search of the cluster has half of
+// it, and its API server five eighths, which is layers.Deadline.
+const explanationBudget = 2400 * time.Millisecond
 
 // explainCluster explains a cluster from what ARM and Cluster Service report and from the states of the region's components, which
 // it reads at the same time. A layer that cannot be read makes the explanation partial.
 func (s *Server) explainCluster(ctx context.Context, rq *request) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, explanationBudget)
+	ctx, cancel := context.WithTimeout(ctx, s.ExplanationBudget)
 	defer cancel()
 	components := make(chan []adminv1.Component, 1)
 	go func() { components <- s.Layers.Check(ctx) }()
 
 	name := rq.http.PathValue("cluster")
-	lookupCtx, stop := context.WithTimeout(ctx, lookupBudget)
+	lookupCtx, stop := context.WithTimeout(ctx, s.ExplanationBudget/2)
 	defer stop()
 	cluster, err := s.finder.One(lookupCtx, name)
 	if err != nil {
@@ -133,7 +131,7 @@ func (s *Server) askHostedAPI(ctx context.Context, cluster adminv1.Cluster) []ad
 	if cluster.APIURL == "" || s.AskHostedAPI == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, layers.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, s.ExplanationBudget*5/8)
 	defer cancel()
 	asked := time.Now().UTC()
 	err := s.AskHostedAPI(ctx, cluster.APIURL)

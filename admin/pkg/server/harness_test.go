@@ -92,6 +92,13 @@ func (engineers) Ready(context.Context) error { return nil }
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
+// The time limits of explanations are ten times those of a region, because a component that works may not respond sooner on a busy machine. They are
+// shorter than the limit of all requests, so that a test notices which limit a call has.
+const (
+	explanationBudget = 24 * time.Second
+	componentDeadline = 15 * time.Second
+)
+
 func newHarness(t testing.TB) *harness {
 	t.Helper()
 	ctx := t.Context()
@@ -106,7 +113,7 @@ func newHarness(t testing.TB) *harness {
 			t.Error(err)
 		}
 	})
-	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}
+	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey, RequestTimeout: time.Minute, RetryBudget: time.Minute}
 	db, err := database.Open(ctx, options)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +137,7 @@ func newHarness(t testing.TB) *harness {
 		}},
 		Policy: policy(), Seals: seals, Elevations: elevation.NewWatcher(db, seals, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
 		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Refusals: refusals.New(h.trail), AuditHistory: history.New(h.trail.Reader(), h.trail.Witness()), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
-		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1},
+		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1}, ExplanationBudget: explanationBudget,
 	}
 	alertmanager := httptest.NewServer(&alertmanagertest.Alertmanager{})
 	t.Cleanup(alertmanager.Close)
@@ -151,7 +158,7 @@ func newHarness(t testing.TB) *harness {
 	signers := audit.Keys{}
 	signers.Trust("gateway-access", h.signing)
 	h.config.Recordings = &server.Recordings{Storage: sink.FileAt(h.recordings), Keys: opening, Signers: func() audit.Keys { return signers }}
-	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
+	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Deadline: componentDeadline, Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // explainRegion explains the region from the states of its components and from what Cluster Service reports of its clusters, which
 // it reads at the same time.
 func (s *Server) explainRegion(ctx context.Context, _ *request) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, explanationBudget)
+	ctx, cancel := context.WithTimeout(ctx, s.ExplanationBudget)
 	defer cancel()
 	f := explanation.RegionFacts{Concerns: []adminv1.ConcernGroup{}}
 	var shardsErr, concernsErr error

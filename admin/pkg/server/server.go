@@ -80,6 +80,9 @@ type Config struct {
 	Metrics  prometheus.Registerer
 	// AuthenticationFailures is the limit of failed authentications of a peer that get the cause; nil means a default.
 	AuthenticationFailures *ratelimit.Limit
+	// ExplanationBudget is the time in which an explanation comes although a component does not respond; 0 means a default. Tests need more on a
+	// busy machine.
+	ExplanationBudget time.Duration
 	// Now is the clock of this limit; nil means time.Now.
 	Now func() time.Time
 }
@@ -136,6 +139,7 @@ func New(config Config) *Server {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
+	s.ExplanationBudget = cmp.Or(s.ExplanationBudget, explanationBudget)
 	s.failures = ratelimit.New(*config.AuthenticationFailures, config.Now)
 	s.rules = mesh.NewAuthorizer(mesh.Admin, config.Rules, config.Log)
 	config.Metrics.MustRegister(s.requests, s.tickets, s.oldestTicketCheck)
