@@ -81,8 +81,8 @@ type Options struct {
 	Authenticator authn.Authenticator
 	Audit         audit.Recorder
 	Refusals      Refusals
-	// Clock limits how long upgraded connections continue after EndStreams, and how long the gateway waits for their clients to end; nil means the real
-	// clock.
+	// Clock limits how long upgraded connections continue after EndStreams, and how long the gateway waits for the peers of those that end; nil means
+	// the real clock.
 	Clock clock.WithDelayedExecution
 	// AuthenticationFailures is the limit of failed authentications of a peer that get the cause; nil means a default.
 	AuthenticationFailures *ratelimit.Limit

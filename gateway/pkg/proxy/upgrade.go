@@ -219,7 +219,7 @@ func (c *handshake) refusal() (*refusal, error) {
 // tunnel is a pair of WebSockets.
 type tunnel struct {
 	session        *session.Session
-	clock          clock.Clock
+	clock          clock.WithDelayedExecution
 	client, server *websocket.Conn
 	// recording is nil for a forwarded port.
 	recording *recording.Recording
@@ -356,12 +356,14 @@ func (t *tunnel) close(cause error, first end) error {
 	return nil
 }
 
-// send sends a close frame. A peer that does not read does not get it.
+// send sends a close frame. It closes the connection of a peer that does not read.
 func (t *tunnel) send(to *websocket.Conn, code int, reason string) {
 	if len(reason) > maxCloseReason {
 		reason = strings.ToValidUTF8(reason[:maxCloseReason], "")
 	}
-	_ = to.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(closeTimeout))
+	limit := t.clock.AfterFunc(closeTimeout, func() { closeNow(to) })
+	defer limit.Stop()
+	_ = to.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Time{})
 }
 
 // closeNow closes a connection without waiting for its peer. The end of TLS would wait for a peer that does not read.
