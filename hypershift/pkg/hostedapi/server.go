@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	// readyTimeout bounds the time until a server is ready. Then it is restarted.
-	readyTimeout = 60 * time.Second
+	// readyTimeout bounds the time until a server is ready. Then it is restarted. It is that of kubeadm's startup probe: a start takes seconds of
+	// processor time, and a restart on a busy machine would begin all of it again.
+	readyTimeout = 4 * time.Minute
 	// probeInterval is the interval of probes of a starting server. Probes has the settings for a server that was ready.
 	probeInterval = 40 * time.Millisecond
 	// stopTimeout bounds the time for a graceful shutdown. Then the server is killed.
