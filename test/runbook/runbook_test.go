@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -181,6 +183,22 @@ func TestHungProcess(t *testing.T) {
 	if err := region.Signal("etcd", syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	// On a busy machine the region may restart the process before the status is shown. The new process is stopped too until then.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				_ = region.Signal("etcd", syscall.SIGSTOP)
+			}
+		}
+	})
 	eventually.Soon(t, "etcd does not respond", func() error {
 		if status := process(t, region, "etcd"); !strings.Contains(status.Message, "does not respond") {
 			return fmt.Errorf("%+v", status)
@@ -189,6 +207,13 @@ func TestHungProcess(t *testing.T) {
 	})
 
 	r.expect("hcpctl region status", "region Degraded")
+	cancel()
+	stopping.Wait()
+	if process(t, region, "etcd").Restarts > 0 {
+		if err := region.Signal("etcd", syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
 	eventually.Soon(t, "etcd is restarted", func() error {
 		if status := process(t, region, "etcd"); status.Restarts == 0 || status.State != "Ready" {
 			return fmt.Errorf("%+v", status)
