@@ -72,7 +72,7 @@ func leaf(t *testing.T, region *Region, name string) *x509.Certificate {
 }
 
 // shortLifetime is a lifetime of certificates whose end a test awaits. A renewal on a busy machine takes a small part of it.
-const shortLifetime = 30 * time.Second
+const shortLifetime = time.Minute
 
 // TestCertificatesAreRenewedWhileRunning runs a region for longer than the lifetime of its certificates. The context of the start has ended.
 func TestCertificatesAreRenewedWhileRunning(t *testing.T) {

@@ -20,10 +20,13 @@ import (
 func TestTruncatedBodyIsAnError(t *testing.T) {
 	h := newEnvironment(t)
 	h.createGroup(t)
-	// slow is a server that waits for a body for two seconds.
-	slow := httptest.NewUnstartedServer(h.frontDoor)
-	slow.Config.ReadTimeout = 2 * time.Second
-	slow.StartTLS()
+	// slow is a server that stops waiting for a body when its request begins.
+	slow := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).SetReadDeadline(time.Now()); err != nil {
+			t.Error(err)
+		}
+		h.frontDoor.ServeHTTP(w, r)
+	}))
 	t.Cleanup(slow.Close)
 
 	group := "/subscriptions/" + subscription + "/resourcegroups/Group?api-version=2021-04-01"

@@ -65,7 +65,7 @@ func rollsBackUnready(t *testing.T, s *scenario) {
 	before := s.installed(t, good())
 	v := good()
 	v.Web, v.Store, v.Extra = "missing", "missing", "new"
-	s.readyWithin = 15 * time.Second
+	s.readyWithin = time.Minute
 	_, err := Install(t.Context(), s.release(t, v), s.options())
 	var unready *NotReadyError
 	if !errors.As(err, &unready) || unready.Within != s.readyWithin || len(unready.Objects) != 2 {
@@ -203,7 +203,7 @@ func continuesUpgrade(t *testing.T, s *scenario) {
 	v := good()
 	v.Web, v.Colour, v.Extra = "missing", "blue", "new"
 	s.interrupted(t, v)
-	s.readyWithin = 15 * time.Second
+	s.readyWithin = time.Minute
 	// The same content, which cannot become ready, is upgraded to and rolled back.
 	if _, err := Install(t.Context(), s.release(t, v), s.options()); err == nil || !strings.Contains(err.Error(), "rolled back to revision 1") {
 		t.Fatalf("got %v", err)
