@@ -262,7 +262,7 @@ func (r *region) work(ctx context.Context, connection *grpc.ClientConn) {
 	r.metrics = p.Metrics
 	r.mu.Unlock()
 	_ = backendapp.Work(ctx, p, r.db, connection, nil, backendapp.Options{
-		Replica: "backend-0", Records: r.records, Workers: 16, CascadeDeletions: 10, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+		Replica: "backend-0", Records: r.records, Workers: 16, CascadeDeletions: 10, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Minute,
 		Timing:    decision.Timing{Grace: 10 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 		Reconcile: reconcile.Options{MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second, PageSize: 7},
 	})

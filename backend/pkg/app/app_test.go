@@ -201,6 +201,7 @@ func TestOperationsEndDespiteCosmosFaults(t *testing.T) {
 func TestTwoReplicasShareSubscriptions(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
+	r.lease = time.Second
 	stopFirst := r.start("backend-0")
 	r.start("backend-1")
 	var operations []database.Key
@@ -351,7 +352,7 @@ func TestFailedClusterIsNotBilled(t *testing.T) {
 		t.Errorf("a cluster in state %s is billed: %+v, %v", cluster.ProvisioningState, billed, err)
 	}
 	stop()
-	r.start("backend-1")
+	r.start("backend-0")
 	r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
 	if billed, err := r.db.Billing(t.Context(), subscription, cluster.UID); err != nil || billed == nil {
 		t.Errorf("a cluster whose update has succeeded is not billed: %v", err)

@@ -34,7 +34,10 @@ const subscription = "00000000-0000-0000-0000-0000000000aa"
 // region is a Cosmos DB and a Cluster Service. Its methods write what a frontend writes.
 type region struct {
 	// resync is the interval of periodic resyncs; 0 means the default.
-	resync     time.Duration
+	resync time.Duration
+	// lease is the duration of leases. A process on a busy machine does not lose leases of a minute. Only a replica with another name waits for
+	// their end.
+	lease      time.Duration
 	t          testing.TB
 	db         *database.DB
 	cosmos     *databasetest.Server
@@ -56,7 +59,7 @@ func newRegion(t testing.TB) *region {
 	t.Helper()
 	db, cosmos := databasetest.New(t)
 	fleet, connection := newFleet(t)
-	return &region{t: t, db: db, cosmos: cosmos, fleet: fleet, connection: connection, records: audittest.New(t, "backend", 0), admin: intenttest.New(t)}
+	return &region{t: t, lease: time.Minute, db: db, cosmos: cosmos, fleet: fleet, connection: connection, records: audittest.New(t, "backend", 0), admin: intenttest.New(t)}
 }
 
 // start runs a backend until the test ends or stop is called.
@@ -94,7 +97,7 @@ func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, co
 
 func (r *region) workAs(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return app.Work(ctx, p, db, connection, r.admin.Verifier, app.Options{
-		Replica: replica, Records: r.records, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second, Resync: r.resync,
+		Replica: replica, Records: r.records, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: r.lease, Resync: r.resync,
 		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, MinBackoff: 50 * time.Millisecond, MaxBackoff: 200 * time.Millisecond},
 		Reconcile:    reconcile.Options{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, PageSize: 3},
 		Timing:       decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},

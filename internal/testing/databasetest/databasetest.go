@@ -95,7 +95,7 @@ func newServer(t testing.TB, options emulator.Options) *Server {
 			t.Errorf("stopping the Cosmos DB emulator: %v", err)
 		}
 	})
-	s.Options = database.Options{Endpoint: server.URL, Key: options.Key, RequestTimeout: 5 * time.Second, RetryBudget: 10 * time.Second}
+	s.Options = database.Options{Endpoint: server.URL, Key: options.Key, RequestTimeout: time.Minute, RetryBudget: time.Minute}
 	return s
 }
 
