@@ -32,6 +32,11 @@ func TestTraceContextReachesAgent(t *testing.T) {
 	running := start()
 	cs := r.source(server, "cluster-service")
 	cs.subscribe()
+	// A work that is published before the agent's first resync reaches the agent in that resync. After a work has passed through the server and
+	// the agent, the resync is complete.
+	first := newBundle(consumer, "first")
+	cs.must("create", first)
+	cs.untilApplied(first.ID, 1)
 	const parent = "b7ad6b7169203331"
 	b := newBundle(consumer, "one")
 	b.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-" + parent + "-01"
