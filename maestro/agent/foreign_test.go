@@ -48,6 +48,11 @@ func TestForeignFields(t *testing.T) {
 	const head = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"foreign","namespace":"default"},"spec":`
 	const spec = `{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
 	apply(workv1.DefaultFieldManager, head+spec)
+	defer func() { // the next run of the test has the same API server
+		if err := deployments.Delete(t.Context(), "foreign", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
 
 	ctx, stop := context.WithCancel(t.Context())
 	watched := newObjects(ctx, client, slog.New(slog.DiscardHandler), func([]string) {})

@@ -66,4 +66,8 @@ func TestAgentReportsMissingRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("the binding is removed", "appliedmanifestworks.work.open-cluster-management.io")
+	// The next run of the test has the same API server.
+	if err := roles.ClusterRoles().Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
