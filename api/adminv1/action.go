@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// The actions are the names of the routes that change something. The backend executes an admin operation by its action.
+// The names of the actions, which Actions declares. The backend executes an admin operation by its action.
 // The parameters of an action that Cluster Service executes are the request of Cluster Service's API in protobuf's JSON form,
 // without the actor.
 const (
@@ -83,20 +83,6 @@ func TokenSessionTarget(name string) string {
 
 // HasTokenSessions reports whether TokenSessionTarget returns the kind of a target.
 func HasTokenSessions(kind string) bool { return kind == TargetShard || kind == TargetServiceCluster }
-
-// Actions returns all actions. Admin has a route for each, and the backend executes each; tests of both services check it.
-func Actions() []string {
-	return []string{
-		ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionClusterForce, ActionClusterAccept,
-		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
-		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
-		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,
-		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke, ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardSessionRequest, ActionServiceClusterSessionRequest, ActionElevationEnd,
-		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
-		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
-		ActionQuotaSet, ActionEgressLinkSet, ActionEgressLinkDelete,
-	}
-}
 
 // PauseRequest pauses HyperShift's reconciliation of a cluster and its node pools.
 type PauseRequest struct {

@@ -35,21 +35,6 @@ func (c AccessClass) Includes(other AccessClass) bool {
 	return rank[other] > 0 && rank[c] >= rank[other]
 }
 
-// ClassOf returns the lowest class of an action; empty for an unknown action. Parameters may need a higher class: see Level.Class.
-func ClassOf(action string) AccessClass {
-	switch action {
-	case ActionClusterForce, ActionClusterAccept, ActionDeletionRelease, ActionDeletionForce, ActionUpgradeAcknowledge, ActionShardRegister,
-		ActionShardDeregister, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftDelete:
-		return Recover
-	case ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionDeletionRetry, ActionUpgradeStart, ActionUpgradePause,
-		ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradePolicyApply, ActionUpgradePolicyDelete, ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
-		ActionCredentialRevokeOne, ActionAccessSessionRequest, ActionShardSessionRequest, ActionServiceClusterSessionRequest, ActionShardUpdate, ActionShardDrain, ActionPlacementSet, ActionARMOperationRetry, ActionDriftReconcile, ActionQuotaSet,
-		ActionEgressLinkSet, ActionEgressLinkDelete:
-		return Operate
-	}
-	return ""
-}
-
 // ElevationRequest requests an elevation.
 type ElevationRequest struct {
 	Class AccessClass `json:"class"`

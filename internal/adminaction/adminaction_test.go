@@ -56,7 +56,8 @@ func operation(action string, parameters string) *database.AdminOperationDocumen
 func TestRequestOfEveryAction(t *testing.T) {
 	without := map[string]bool{adminv1.ActionNodePoolScale: true, adminv1.ActionARMOperationRetry: true, adminv1.ActionARMOperationCancel: true,
 		adminv1.ActionDriftReconcile: true, adminv1.ActionDriftDelete: true, adminv1.ActionShardSessionRequest: true, adminv1.ActionServiceClusterSessionRequest: true, adminv1.ActionQuotaSet: true, adminv1.ActionEgressLinkSet: true, adminv1.ActionEgressLinkDelete: true}
-	for _, action := range adminv1.Actions() {
+	for _, declared := range adminv1.Actions() {
+		action := declared.Name
 		parameters := `{}`
 		switch action {
 		case adminv1.ActionCredentialRequest, adminv1.ActionAccessSessionRequest:

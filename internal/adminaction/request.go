@@ -47,10 +47,11 @@ func RequestOf(o *database.AdminOperationDocument) (*Request, error) {
 	case adminv1.ActionCredentialRevoke:
 		return revocationRequest(o)
 	}
-	method, message := forwarded(o.Action)
-	if message == nil {
+	action := adminv1.FindAction(o.Action)
+	if action == nil || action.RPC == nil {
 		return nil, nil
 	}
+	message := action.RPC.New()
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(o.Parameters, message); err != nil {
 		return nil, InvalidParameters(err)
 	}
@@ -59,63 +60,12 @@ func RequestOf(o *database.AdminOperationDocument) (*Request, error) {
 		actor := &clusterservicev1.Actor{Name: ActorName(o), Reason: o.Actor.Reason, Ticket: o.Actor.Ticket}
 		message.ProtoReflect().Set(field, protoreflect.ValueOfMessage(actor.ProtoReflect()))
 	}
-	request := &Request{Method: method, Message: message}
+	request := &Request{Method: action.RPC.Method(), Message: message}
 	if field := fields.ByName("uid"); field != nil && !message.ProtoReflect().Has(field) {
 		message.ProtoReflect().Set(field, protoreflect.ValueOfString(o.OperationID))
 		request.OwnUID = true
 	}
 	return request, nil
-}
-
-// forwarded returns the method of an action whose parameters are a request of Cluster Service, and an empty request.
-func forwarded(action string) (method string, request proto.Message) {
-	switch action {
-	case adminv1.ActionClusterPause:
-		return clusterservicev1.ClusterService_PauseCluster_FullMethodName, &clusterservicev1.PauseClusterRequest{}
-	case adminv1.ActionClusterResume:
-		return clusterservicev1.ClusterService_ResumeCluster_FullMethodName, &clusterservicev1.ResumeClusterRequest{}
-	case adminv1.ActionClusterSetSize:
-		return clusterservicev1.ClusterService_SetClusterSize_FullMethodName, &clusterservicev1.SetClusterSizeRequest{}
-	case adminv1.ActionClusterRetry:
-		return clusterservicev1.ClusterService_RetryCluster_FullMethodName, &clusterservicev1.RetryClusterRequest{}
-	case adminv1.ActionClusterForce:
-		return clusterservicev1.ClusterService_ForceClusterStep_FullMethodName, &clusterservicev1.ForceClusterStepRequest{}
-	case adminv1.ActionClusterAccept:
-		return clusterservicev1.ClusterService_AcceptControlPlane_FullMethodName, &clusterservicev1.AcceptControlPlaneRequest{}
-	case adminv1.ActionDeletionRetry:
-		return clusterservicev1.ClusterService_RetryDeletion_FullMethodName, &clusterservicev1.RetryDeletionRequest{}
-	case adminv1.ActionDeletionRelease:
-		return clusterservicev1.ClusterService_ReleaseDeletionFinalizers_FullMethodName, &clusterservicev1.ReleaseDeletionFinalizersRequest{}
-	case adminv1.ActionDeletionForce:
-		return clusterservicev1.ClusterService_ForceDeletionStep_FullMethodName, &clusterservicev1.ForceDeletionStepRequest{}
-	case adminv1.ActionUpgradeStart:
-		return clusterservicev1.ClusterService_StartUpgrade_FullMethodName, &clusterservicev1.StartUpgradeRequest{}
-	case adminv1.ActionUpgradePause:
-		return clusterservicev1.ClusterService_PauseUpgrade_FullMethodName, &clusterservicev1.PauseUpgradeRequest{}
-	case adminv1.ActionUpgradeResume:
-		return clusterservicev1.ClusterService_ResumeUpgrade_FullMethodName, &clusterservicev1.ResumeUpgradeRequest{}
-	case adminv1.ActionUpgradeAbort:
-		return clusterservicev1.ClusterService_AbortUpgrade_FullMethodName, &clusterservicev1.AbortUpgradeRequest{}
-	case adminv1.ActionUpgradeAcknowledge:
-		return clusterservicev1.ClusterService_AcknowledgeUpgradeGate_FullMethodName, &clusterservicev1.AcknowledgeUpgradeGateRequest{}
-	case adminv1.ActionUpgradePolicyApply:
-		return clusterservicev1.ClusterService_ApplyUpgradePolicy_FullMethodName, &clusterservicev1.ApplyUpgradePolicyRequest{}
-	case adminv1.ActionUpgradePolicyDelete:
-		return clusterservicev1.ClusterService_DeleteUpgradePolicy_FullMethodName, &clusterservicev1.DeleteUpgradePolicyRequest{}
-	case adminv1.ActionShardUpdate:
-		return clusterservicev1.ClusterService_UpdateProvisionShard_FullMethodName, &clusterservicev1.UpdateProvisionShardRequest{}
-	case adminv1.ActionShardRegister:
-		return clusterservicev1.ClusterService_RegisterProvisionShard_FullMethodName, &clusterservicev1.RegisterProvisionShardRequest{}
-	case adminv1.ActionShardDrain:
-		return clusterservicev1.ClusterService_DrainProvisionShard_FullMethodName, &clusterservicev1.DrainProvisionShardRequest{}
-	case adminv1.ActionShardDeregister:
-		return clusterservicev1.ClusterService_DeregisterProvisionShard_FullMethodName, &clusterservicev1.DeregisterProvisionShardRequest{}
-	case adminv1.ActionPlacementSet:
-		return clusterservicev1.ClusterService_SetPlacementPolicy_FullMethodName, &clusterservicev1.SetPlacementPolicyRequest{}
-	case adminv1.ActionOrphanDelete:
-		return clusterservicev1.ClusterService_DeleteOrphan_FullMethodName, &clusterservicev1.DeleteOrphanRequest{}
-	}
-	return "", nil
 }
 
 func credentialRequest(o *database.AdminOperationDocument) (*Request, error) {

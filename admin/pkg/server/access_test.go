@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
-	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -34,16 +33,6 @@ func elevationOf(t *testing.T, answer *httptest.ResponseRecorder, status int) ad
 		t.Fatalf("%d, want %d: %s", answer.Code, status, answer.Body)
 	}
 	return e
-}
-
-// TestClassesHaveTheRolesOfTheirRoutes joins the classes of actions with the route table: an elevation for the class of an action
-// has the role of its route.
-func TestClassesHaveTheRolesOfTheirRoutes(t *testing.T) {
-	for _, route := range server.Routes() {
-		if route.Mutates && adminv1.ClassOf(route.Name).Role() != route.Role {
-			t.Errorf("%s requires the role %s and is of the class %q", route.Name, route.Role, adminv1.ClassOf(route.Name))
-		}
-	}
 }
 
 // TestConcurrentApprovalsHaveOneEffect lets ten engineers approve a request at the same time. One of them decides.

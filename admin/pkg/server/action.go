@@ -35,13 +35,6 @@ func (s *Server) clusterInPath(ctx context.Context, rq *request) (database.Admin
 	return target, nil
 }
 
-// placementTarget returns the cluster in the path and sets its UID in the request.
-func (s *Server) placementTarget(ctx context.Context, rq *request, r *clusterservicev1.SetPlacementPolicyRequest) (database.AdminTarget, error) {
-	target, err := s.clusterInPath(ctx, rq)
-	r.Uid = target.ClusterUID
-	return target, err
-}
-
 func (s *Server) pauseCluster(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.PauseRequest
 	if err := rq.decodeBody(&asked); err != nil {

@@ -214,7 +214,7 @@ func (f *accessFacts) add(line audit.Line) {
 	verb, kubernetes := strings.CutPrefix(r.Action, kubernetesVerb)
 	if !kubernetes {
 		id := r.Action + " " + cmp.Or(r.Operation, r.Request)
-		if !slices.Contains(adminv1.Actions(), r.Action) || f.counted[id] {
+		if adminv1.FindAction(r.Action) == nil || f.counted[id] {
 			return
 		}
 		f.counted[id] = true

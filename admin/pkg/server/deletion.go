@@ -9,21 +9,17 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
-	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-// stepTarget returns the cluster in the path. It rejects steps for which refusal returns a reason: those in ARM.
-func stepTarget[R interface {
-	proto.Message
-	GetClusterUid() string
-	GetStep() string
-}](s *Server, refusal func(kind string) string) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-	return func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-		if reason := refusal(deletion.ARMStepKind(r.GetStep())); reason != "" {
-			return database.AdminTarget{}, apierror.New(apierror.Conflict, "Step %s: %s", r.GetStep(), reason).WithTarget("step")
+// stepCheck rejects steps for which refusal returns a reason: those in ARM.
+func stepCheck(refusal func(kind string) string) requestCheck {
+	return func(_ context.Context, _ *request, r proto.Message) error {
+		step := r.(interface{ GetStep() string }).GetStep()
+		if reason := refusal(deletion.ARMStepKind(step)); reason != "" {
+			return apierror.New(apierror.Conflict, "Step %s: %s", step, reason).WithTarget("step")
 		}
-		return clusterTarget[R](s)(ctx, rq, r)
+		return nil
 	}
 }
 

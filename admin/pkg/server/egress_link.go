@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 
@@ -19,11 +18,6 @@ func (s *Server) egressLinkRoutes() []Route {
 	const links = adminv1.Root + "/egress-links"
 	return []Route{
 		readRoute(links, "egressLinks.list", "List the links of the egress gateway, with those that were removed within a day.", adminv1.EgressLinkList{}, s.listEgressLinks),
-		changeRoute(http.MethodPut, clusterPath+"/egress-links/{link}", adminv1.ActionEgressLinkSet,
-			"Assign a link of the egress gateway to a cluster, or replace the hosts of its link. {link} is the link ID of the private endpoint. A removed link is refused for another cluster for 15 minutes.",
-			adminv1.Operator, adminv1.SetEgressLinkRequest{}, s.setEgressLink),
-		changeRoute(http.MethodDelete, links+"/{link}", adminv1.ActionEgressLinkDelete,
-			"Remove a link of the egress gateway from its cluster. Its connections are closed. Delete the private endpoint afterwards.", adminv1.Operator, nil, s.deleteEgressLink),
 	}
 }
 

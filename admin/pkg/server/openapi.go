@@ -7,15 +7,13 @@ import (
 	"net/http"
 	"path"
 	"reflect"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
-
-var pathParameter = regexp.MustCompile(`\{([a-z]+)\}`)
 
 // Document returns the OpenAPI document of the routes, as indented JSON. It panics if a request or response has a type that
 // schema does not support.
@@ -53,11 +51,11 @@ func Document(routes []Route) []byte {
 	return out.Bytes()
 }
 
-// RouteTable returns the routes as a Markdown table.
+// RouteTable returns the routes as a Markdown table, by their paths.
 func RouteTable(routes []Route) string {
 	var table strings.Builder
 	table.WriteString("| route | name | role | purpose |\n|---|---|---|---|\n")
-	for _, r := range routes {
+	for _, r := range slices.SortedStableFunc(slices.Values(routes), func(a, b Route) int { return strings.Compare(a.Path, b.Path) }) {
 		role := string(r.Role)
 		if r.WithoutClaims != "" {
 			role += ", without its claims: " + r.WithoutClaims
@@ -76,8 +74,8 @@ type schemaWriter struct{ components map[string]any }
 
 func (w *schemaWriter) operation(r Route) map[string]any {
 	parameters := []any{}
-	for _, name := range pathParameter.FindAllStringSubmatch(r.Path, -1) {
-		parameters = append(parameters, map[string]any{"name": name[1], "in": "path", "required": true, "schema": map[string]any{"type": "string"}})
+	for _, name := range adminv1.Wildcards(r.Path) {
+		parameters = append(parameters, map[string]any{"name": name, "in": "path", "required": true, "schema": map[string]any{"type": "string"}})
 	}
 	for _, p := range r.Query {
 		parameters = append(parameters, map[string]any{"name": p.Name, "in": "query", "description": p.Description, "schema": map[string]any{"type": p.Type}})

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
@@ -16,12 +15,7 @@ import (
 // quotaRoutes returns the routes of the quotas of subscriptions.
 func (s *Server) quotaRoutes() []Route {
 	const path = adminv1.Root + "/subscriptions/{subscription}/quota"
-	set := changeRoute(http.MethodPut, path, adminv1.ActionQuotaSet, "Set how many clusters a subscription may have in the region, or reset it to the default. It changes no existing cluster.",
-		adminv1.Operator, adminv1.SetQuotaRequest{}, s.setQuota)
-	return []Route{
-		readRoute(path, "quotas.get", "Get the quota of a subscription and how much of it is used.", adminv1.Quota{}, s.getQuota),
-		set,
-	}
+	return []Route{readRoute(path, "quotas.get", "Get the quota of a subscription and how much of it is used.", adminv1.Quota{}, s.getQuota)}
 }
 
 // subscriptionInPath returns the registered subscription in the path.

@@ -45,19 +45,27 @@ func rpcRequest(rq *request, into proto.Message) error {
 	return nil
 }
 
-// forwarded returns the handler of an action whose parameters are a request of Cluster Service's API. resolve returns the object of
-// the action and sets it in the request.
-func forwarded[R proto.Message](s *Server, resolve func(ctx context.Context, rq *request, r R) (database.AdminTarget, error)) func(context.Context, *request) (any, error) {
+// requestCheck rejects a request of Cluster Service's API that admin does not forward.
+type requestCheck func(ctx context.Context, rq *request, r proto.Message) error
+
+// forwarded returns the handler of an action whose parameters are a request of Cluster Service's API. check may be nil.
+func (s *Server) forwarded(name string, check requestCheck) handler {
+	action := adminv1.FindAction(name)
 	return func(ctx context.Context, rq *request) (any, error) {
-		var none R
-		r := none.ProtoReflect().New().Interface().(R)
+		r := action.RPC.New()
 		if err := rpcRequest(rq, r); err != nil {
 			return nil, err
 		}
-		target, err := resolve(ctx, rq, r)
+		if check != nil {
+			if err := check(ctx, rq, r); err != nil {
+				return nil, err
+			}
+		}
+		target, err := s.targetInPath(ctx, rq, adminv1.Wildcards(action.Path)[0])
 		if err != nil {
 			return nil, err
 		}
+		setIdentity(r, target.ID)
 		content, err := protojson.Marshal(r)
 		if err != nil {
 			return nil, err
@@ -66,30 +74,26 @@ func forwarded[R proto.Message](s *Server, resolve func(ctx context.Context, rq 
 	}
 }
 
-// clusterTarget returns a resolver of the cluster in the path.
-func clusterTarget[R interface {
-	proto.Message
-	GetClusterUid() string
-}](s *Server) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-	return func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-		target, err := s.clusterInPath(ctx, rq)
-		setField(r, "cluster_uid", target.ClusterUID)
-		return target, err
+// targetKinds are the kinds of objects that have no cluster, by the wildcards of their paths.
+var targetKinds = map[string]string{"upgrade": "upgrade", "policy": "upgradePolicy", "shard": adminv1.TargetShard}
+
+// targetInPath returns the object that a wildcard of the path names.
+func (s *Server) targetInPath(ctx context.Context, rq *request, wildcard string) (database.AdminTarget, error) {
+	if wildcard == "cluster" {
+		return s.clusterInPath(ctx, rq)
 	}
+	return database.AdminTarget{Kind: targetKinds[wildcard], ID: rq.http.PathValue(wildcard)}, nil
 }
 
-// pathTarget returns a resolver of an object that a wildcard of the path names. It sets the field of the request to its name.
-func pathTarget[R proto.Message](kind, wildcard string, field protoreflect.Name) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-	return func(_ context.Context, rq *request, r R) (database.AdminTarget, error) {
-		id := rq.http.PathValue(wildcard)
-		setField(r, field, id)
-		return database.AdminTarget{Kind: kind, ID: id}, nil
-	}
-}
-
-func setField(r proto.Message, field protoreflect.Name, value string) {
+// setIdentity sets the object of a request of Cluster Service. The UID of a request that has the UID of a cluster, too, is that of the request.
+func setIdentity(r proto.Message, id string) {
 	message := r.ProtoReflect()
-	message.Set(message.Descriptor().Fields().ByName(field), protoreflect.ValueOfString(value))
+	for _, name := range []protoreflect.Name{"cluster_uid", "uid", "name"} {
+		if field := message.Descriptor().Fields().ByName(name); field != nil {
+			message.Set(field, protoreflect.ValueOfString(id))
+			return
+		}
+	}
 }
 
 // messageResponse returns the result of a call of Cluster Service as a response.

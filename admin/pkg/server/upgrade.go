@@ -3,11 +3,12 @@ package server
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
-	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
@@ -28,17 +29,16 @@ func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
 	return list, nil
 }
 
-// upgradeTarget returns the cluster in the path. A request that acknowledges gates requires an elevation of the class of
-// upgrades.acknowledge.
-func (s *Server) upgradeTarget(ctx context.Context, rq *request, r *clusterservicev1.StartUpgradeRequest) (database.AdminTarget, error) {
-	if len(r.GetAcknowledge()) > 0 {
-		elevation, err := s.elevationFor(ctx, rq, adminv1.ClassOf(adminv1.ActionUpgradeAcknowledge))
-		if err != nil {
-			return database.AdminTarget{}, err
-		}
+// checkAcknowledge requires an elevation of the class of upgrades.acknowledge for a request that acknowledges gates.
+func (s *Server) checkAcknowledge(ctx context.Context, rq *request, r proto.Message) error {
+	if len(r.(*clusterservicev1.StartUpgradeRequest).GetAcknowledge()) == 0 {
+		return nil
+	}
+	elevation, err := s.elevationFor(ctx, rq, adminv1.ClassOf(adminv1.ActionUpgradeAcknowledge))
+	if err == nil {
 		rq.elevation = elevation
 	}
-	return clusterTarget[*clusterservicev1.StartUpgradeRequest](s)(ctx, rq, r)
+	return err
 }
 
 func (s *Server) planUpgrade(ctx context.Context, rq *request) (any, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -21,38 +22,24 @@ import (
 // action executes an operation, with its effect once per operation ID, and returns the result to store.
 type action func(ctx context.Context, o *database.AdminOperationDocument) (result any, err error)
 
-// table maps the names of actions to their implementations.
+// table maps the names of actions to their implementations. An action of Cluster Service is forwarded, unless more is needed.
 func (e *Executor) table() map[string]action {
+	table := map[string]action{}
+	for _, a := range adminv1.Actions() {
+		if a.RPC != nil {
+			table[a.Name] = e.forward
+		}
+	}
+	maps.Copy(table, e.effects())
+	return table
+}
+
+// effects maps the names of actions to implementations that are not a call of Cluster Service alone.
+func (e *Executor) effects() map[string]action {
 	return map[string]action{
-		adminv1.ActionClusterPause:   forward(e.rpc.PauseCluster),
-		adminv1.ActionClusterResume:  forward(e.rpc.ResumeCluster),
-		adminv1.ActionClusterSetSize: forward(e.rpc.SetClusterSize),
-		adminv1.ActionClusterRetry:   forward(e.rpc.RetryCluster),
-		adminv1.ActionClusterForce:   forward(e.rpc.ForceClusterStep),
-		adminv1.ActionClusterAccept:  forward(e.rpc.AcceptControlPlane),
-
-		adminv1.ActionDeletionRetry:   e.retryDeletion,
-		adminv1.ActionDeletionRelease: forward(e.rpc.ReleaseDeletionFinalizers),
-		adminv1.ActionDeletionForce:   forward(e.rpc.ForceDeletionStep),
-
-		adminv1.ActionUpgradeStart:        forward(e.rpc.StartUpgrade),
-		adminv1.ActionUpgradePause:        forward(e.rpc.PauseUpgrade),
-		adminv1.ActionUpgradeResume:       forward(e.rpc.ResumeUpgrade),
-		adminv1.ActionUpgradeAbort:        forward(e.rpc.AbortUpgrade),
-		adminv1.ActionUpgradeAcknowledge:  forward(e.rpc.AcknowledgeUpgradeGate),
-		adminv1.ActionUpgradePolicyApply:  forward(e.rpc.ApplyUpgradePolicy),
-		adminv1.ActionUpgradePolicyDelete: forward(e.rpc.DeleteUpgradePolicy),
-
-		adminv1.ActionShardUpdate:     forward(e.rpc.UpdateProvisionShard),
-		adminv1.ActionShardRegister:   forward(e.rpc.RegisterProvisionShard),
-		adminv1.ActionShardDrain:      forward(e.rpc.DrainProvisionShard),
-		adminv1.ActionShardDeregister: forward(e.rpc.DeregisterProvisionShard),
-		adminv1.ActionPlacementSet:    forward(e.rpc.SetPlacementPolicy),
-		adminv1.ActionOrphanDelete:    forward(e.rpc.DeleteOrphan),
-
-		adminv1.ActionDriftReconcile: e.reconcile,
-		adminv1.ActionDriftDelete:    e.deleteDrift,
-
+		adminv1.ActionDeletionRetry:                e.retryDeletion,
+		adminv1.ActionDriftReconcile:               e.reconcile,
+		adminv1.ActionDriftDelete:                  e.deleteDrift,
 		adminv1.ActionCredentialRequest:            e.requestCredential,
 		adminv1.ActionCredentialRevoke:             e.revokeCredentials,
 		adminv1.ActionCredentialRevokeOne:          e.revokeCredential,
@@ -60,28 +47,27 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionShardSessionRequest:          e.completeTokenSession,
 		adminv1.ActionServiceClusterSessionRequest: e.completeTokenSession,
 		adminv1.ActionElevationEnd:                 e.endElevation,
-
-		adminv1.ActionNodePoolScale:      decoded(e.scale),
-		adminv1.ActionQuotaSet:           decoded(e.setQuota),
-		adminv1.ActionEgressLinkSet:      decoded(e.setEgressLink),
-		adminv1.ActionEgressLinkDelete:   e.deleteEgressLink,
-		adminv1.ActionARMOperationRetry:  e.retryARMOperation,
-		adminv1.ActionARMOperationCancel: e.cancelARMOperation,
+		adminv1.ActionNodePoolScale:                decoded(e.scale),
+		adminv1.ActionQuotaSet:                     decoded(e.setQuota),
+		adminv1.ActionEgressLinkSet:                decoded(e.setEgressLink),
+		adminv1.ActionEgressLinkDelete:             e.deleteEgressLink,
+		adminv1.ActionARMOperationRetry:            e.retryARMOperation,
+		adminv1.ActionARMOperationCancel:           e.cancelARMOperation,
 	}
 }
 
-// forward returns an action that sends the request of the operation to Cluster Service, with the engineer's intent.
-func forward[Q, A proto.Message](call func(ctx context.Context, request Q, options ...grpc.CallOption) (A, error)) action {
-	return func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-		response, err := send(ctx, o, call)
-		switch {
-		case err != nil && apierror.As(err).Reason == clusterservice.ReasonCallDone:
-			return nil, nil // an earlier attempt has succeeded, and its response was lost
-		case err != nil:
-			return nil, err
-		}
-		return adminv1.Message[A]{Of: response}, nil
+// forward sends the request of an operation to the method of its action, with the engineer's intent.
+func (e *Executor) forward(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
+	response, err := send(ctx, o, func(ctx context.Context, request proto.Message, _ ...grpc.CallOption) (proto.Message, error) {
+		return adminv1.FindAction(o.Action).RPC.Call(ctx, e.rpc, request)
+	})
+	switch {
+	case err != nil && apierror.As(err).Reason == clusterservice.ReasonCallDone:
+		return nil, nil // an earlier attempt has succeeded, and its response was lost
+	case err != nil:
+		return nil, err
 	}
+	return adminv1.Message[proto.Message]{Of: response}, nil
 }
 
 // send sends the request of an operation to Cluster Service.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -21,15 +23,15 @@ func (e *Executor) retryDeletion(ctx context.Context, o *database.AdminOperation
 		return nil, err
 	}
 	result := adminv1.DeletionRetryResult{ResourceIDs: rewritten}
-	response, err := forward(e.rpc.RetryDeletion)(ctx, o)
+	response, err := e.forward(ctx, o)
 	if err != nil {
 		if kind := apierror.KindOf(err); len(rewritten) > 0 && (kind == apierror.NotFound || kind == apierror.FailedPrecondition) {
 			return result, nil
 		}
 		return nil, err
 	}
-	if message, ok := response.(adminv1.Message[*clusterservicev1.RetryDeletionResponse]); ok {
-		result.Steps = message.Of.GetSteps()
+	if message, ok := response.(adminv1.Message[proto.Message]); ok {
+		result.Steps = message.Of.(*clusterservicev1.RetryDeletionResponse).GetSteps()
 	}
 	return result, nil
 }
