@@ -3,6 +3,7 @@ package adminv1
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,8 +14,8 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// Action declares an action that an SRE can request. Admin's routes and OpenAPI document, the signed intent, and the backend's calls of Cluster Service
-// are derived from it.
+// Action declares an action that an SRE can request. Admin's routes and OpenAPI document, the signed intent, the backend's calls of Cluster Service, and the
+// requests of hcpctl are derived from it.
 type Action struct {
 	// Name is the name of the action and of its route.
 	Name string
@@ -61,6 +62,20 @@ func Wildcards(path string) []string {
 		names = append(names, match[1])
 	}
 	return names
+}
+
+// Request returns the method, the path below Root and the content of a request of the action. values are those of the wildcards, in order. body is a value of the
+// type of Body, a message of Cluster Service, or nil.
+func (a *Action) Request(body any, values ...string) (method, path string, content any) {
+	path = wildcard.ReplaceAllStringFunc(a.Path, func(string) string {
+		value := values[0]
+		values = values[1:]
+		return url.PathEscape(value)
+	})
+	if message, ok := body.(proto.Message); ok {
+		body = Message[proto.Message]{message}
+	}
+	return a.Method, path, body
 }
 
 // Actions returns all actions.

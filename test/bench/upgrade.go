@@ -74,7 +74,7 @@ func measureUpgrades(ctx context.Context, region *local.Region, o options, repor
 		return err
 	}
 	began := time.Now()
-	operation, err := engineer.ApplyUpgradePolicy(ctx, policyName, &csv1.UpgradePolicySpec{MaxConcurrent: upgradesAtOnce})
+	operation, err := engineer.Act(ctx, adminv1.ActionUpgradePolicyApply, &csv1.ApplyUpgradePolicyRequest{Spec: &csv1.UpgradePolicySpec{MaxConcurrent: upgradesAtOnce}}, policyName)
 	if err != nil {
 		return err
 	}

@@ -265,7 +265,7 @@ func (h *adminFixture) setUp() map[string]string {
 	h.must(err)
 	_, signing, err := credential.EngineerRequest(me.ObjectID, adminv1.LevelAdmin)
 	h.must(err)
-	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{Level: adminv1.LevelAdmin, CertificateSigningRequest: string(signing)}))
+	issued := h.done(h.oncall.Act(ctx, adminv1.ActionCredentialRequest, adminv1.CredentialRequest{Level: adminv1.LevelAdmin, CertificateSigningRequest: string(signing)}, dump.Cluster.UID))
 	h.eventually("the credential is issued", func() error {
 		c, err := h.oncall.Credential(ctx, issued.ID)
 		if err == nil && c.Of.GetStatus().GetCertificate() == "" {
@@ -277,7 +277,7 @@ func (h *adminFixture) setUp() map[string]string {
 	h.must(err)
 	elevation, err = h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases need an upgrade", Ticket: "TEST-1", Duration: "30m"})
 	h.must(err)
-	upgrade := h.done(h.oncall.StartUpgrade(ctx, beta.UID, &csv1.StartUpgradeRequest{Version: "4.21.4", NotBefore: timestamppb.New(time.Now().Add(24 * time.Hour))}))
+	upgrade := h.done(h.oncall.Act(ctx, adminv1.ActionUpgradeStart, &csv1.StartUpgradeRequest{Version: "4.21.4", NotBefore: timestamppb.New(time.Now().Add(24 * time.Hour))}, beta.UID))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)
 	h.must(err)
 
@@ -458,7 +458,7 @@ func (h *adminFixture) tearDown() {
 	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"-")
 	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases are complete", Ticket: "TEST-1", Duration: "10m"})
 	h.must(err)
-	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
+	h.done(h.oncall.Act(ctx, adminv1.ActionShardUpdate, &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}, "mgmt-1"))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)
 	h.must(err)
 	for _, name := range []string{h.alpha, h.beta} {

@@ -71,7 +71,7 @@ func TestEngineerPausesCluster(t *testing.T) {
 		t.Errorf("an invalid version: %v", err)
 	}
 	pause := func(client *adminclient.Client) (*adminv1.Operation, error) {
-		return client.Act(ctx, id, "pause", adminv1.PauseRequest{Duration: "1h"})
+		return client.Act(ctx, adminv1.ActionClusterPause, adminv1.PauseRequest{Duration: "1h"}, id)
 	}
 	for who, client := range map[string]*adminclient.Client{"a reader": reader, "somebody who has not elevated": oncall} {
 		var refused *adminclient.Error
@@ -96,7 +96,7 @@ func TestEngineerPausesCluster(t *testing.T) {
 	mgmt := hosting(t, ctx, id)
 	active := `{.items[*].status.conditions[?(@.type=="ReconciliationActive")].status}`
 	mgmt.await(ctx, "hostedclusters", active, equals("False"))
-	if operation, err = oncall.Act(ctx, id, "resume", nil); err != nil {
+	if operation, err = oncall.Act(ctx, adminv1.ActionClusterResume, nil, id); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = oncall.Await(ctx, operation); err != nil {

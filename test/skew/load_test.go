@@ -199,7 +199,7 @@ func creator(c *customer.Customer) *actor {
 func sre(engineer *adminclient.Client, cluster string) *actor {
 	act := func(ctx context.Context, action string, body any) error {
 		var operation *adminv1.Operation
-		if err := repeat(ctx, func() (err error) { operation, err = engineer.Act(ctx, cluster, action, body); return err }); err != nil {
+		if err := repeat(ctx, func() (err error) { operation, err = engineer.Act(ctx, action, body, cluster); return err }); err != nil {
 			return fmt.Errorf("%s: %w", action, err)
 		}
 		if _, err := engineer.Await(ctx, operation); err != nil {
@@ -208,13 +208,13 @@ func sre(engineer *adminclient.Client, cluster string) *actor {
 		return nil
 	}
 	return &actor{name: "an SRE", round: func(ctx context.Context, _ int) error {
-		if err := act(ctx, "pause", adminv1.PauseRequest{Duration: "1h"}); err != nil {
+		if err := act(ctx, adminv1.ActionClusterPause, adminv1.PauseRequest{Duration: "1h"}); err != nil {
 			return err
 		}
 		if err := repeat(ctx, func() error { _, err := engineer.Explanation(ctx, cluster); return err }); err != nil {
 			return err
 		}
-		if err := act(ctx, "resume", nil); err != nil {
+		if err := act(ctx, adminv1.ActionClusterResume, nil); err != nil {
 			return err
 		}
 		return repeat(ctx, func() error { _, err := engineer.ClusterUpgrades(ctx, cluster); return err })

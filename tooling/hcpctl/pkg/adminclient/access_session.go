@@ -16,27 +16,9 @@ const sessionPoll = 200 * time.Millisecond
 
 func accessSessionPath(id string) string { return "/access-sessions/" + url.PathEscape(id) }
 
-// OpenAccessSession requests an access session for a cluster and waits until it is ready.
-func (c *Client) OpenAccessSession(ctx context.Context, cluster string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
-	operation, err := c.Act(ctx, cluster, "access-sessions", asked)
-	if err != nil {
-		return nil, err
-	}
-	return c.awaitSession(ctx, operation)
-}
-
-// OpenShardSession requests an access session for the management cluster of a provision shard, and waits until it is ready.
-func (c *Client) OpenShardSession(ctx context.Context, shard string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
-	operation, err := c.requestOperation(ctx, http.MethodPost, "/shards/"+url.PathEscape(shard)+"/access-sessions", asked)
-	if err != nil {
-		return nil, err
-	}
-	return c.awaitSession(ctx, operation)
-}
-
-// OpenServiceClusterSession requests an access session for the service cluster, and waits until it is ready.
-func (c *Client) OpenServiceClusterSession(ctx context.Context, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
-	operation, err := c.requestOperation(ctx, http.MethodPost, "/service-cluster/access-sessions", asked)
+// OpenSession requests an access session with one of the actions that request one, and waits until it is ready. values are those of the wildcards of its path.
+func (c *Client) OpenSession(ctx context.Context, action string, asked adminv1.AccessSessionRequest, values ...string) (*adminv1.AccessSession, error) {
+	operation, err := c.Act(ctx, action, asked, values...)
 	if err != nil {
 		return nil, err
 	}

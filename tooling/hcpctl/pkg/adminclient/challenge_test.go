@@ -90,7 +90,7 @@ func TestChallengedRequestIsRepeated(t *testing.T) {
 	if _, err := client.ApproveElevation(t.Context(), "e", "it is needed"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Act(t.Context(), "c", "pause", adminv1.DecisionRequest{Reason: "it is stuck"}); err != nil {
+	if _, err := client.Act(t.Context(), adminv1.ActionClusterPause, adminv1.DecisionRequest{Reason: "it is stuck"}, "c"); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"", claims}, s.issued); diff != "" {

@@ -46,28 +46,3 @@ func (c *Client) AzureOrphans(ctx context.Context) ([]*csv1.AzureOrphan, error) 
 	}
 	return adminv1.Contents(list.Items), nil
 }
-
-// RetryDeletion retries the pending deletion steps of a cluster.
-func (c *Client) RetryDeletion(ctx context.Context, cluster string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "deletion/retry", nil)
-}
-
-// ReleaseFinalizers releases finalizers that block a deletion step.
-func (c *Client) ReleaseFinalizers(ctx context.Context, cluster, step string, finalizers []string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "deletion/release", message(&csv1.ReleaseDeletionFinalizersRequest{Step: step, Finalizers: finalizers}))
-}
-
-// AcceptControlPlane accepts the new control plane of a cluster that lost its own. An empty uid accepts the current one.
-func (c *Client) AcceptControlPlane(ctx context.Context, cluster, uid string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "accept-control-plane", message(&csv1.AcceptControlPlaneRequest{ControlPlaneUid: uid}))
-}
-
-// ForceClusterStep stops waiting for a step of a cluster in creation.
-func (c *Client) ForceClusterStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "force", message(&csv1.ForceClusterStepRequest{Step: step}))
-}
-
-// ForceDeletionStep stops waiting for a deletion step.
-func (c *Client) ForceDeletionStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "deletion/force", message(&csv1.ForceDeletionStepRequest{Step: step}))
-}

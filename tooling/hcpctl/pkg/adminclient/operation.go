@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -28,11 +27,12 @@ const (
 // askAgain is the pause before an unanswered request is repeated.
 const askAgain = 500 * time.Millisecond
 
-// requestOperation requests an action. It repeats an unanswered request once with the same idempotency key, so that it creates one
-// operation.
-func (c *Client) requestOperation(ctx context.Context, method, path string, body any) (*adminv1.Operation, error) {
+// Act requests an action. values are those of the wildcards of its path, in order. The body may be nil. It repeats an unanswered request once with the same
+// idempotency key, so that it creates one operation.
+func (c *Client) Act(ctx context.Context, action string, body any, values ...string) (*adminv1.Operation, error) {
+	method, path, content := adminv1.FindAction(action).Request(body, values...)
 	operation := &adminv1.Operation{}
-	if err := c.sendTwice(ctx, method, path, uuid.NewString(), body, operation); err != nil {
+	if err := c.sendTwice(ctx, method, path, uuid.NewString(), content, operation); err != nil {
 		return nil, err
 	}
 	return operation, nil
@@ -46,31 +46,6 @@ func (c *Client) sendTwice(ctx context.Context, method, path, key string, body, 
 		err = c.send(ctx, method, path, nil, key, body, into)
 	}
 	return err
-}
-
-// Act requests an action on a cluster, for example pause. The body may be nil.
-func (c *Client) Act(ctx context.Context, cluster, action string, body any) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPost, clusterPath(cluster)+"/"+action, body)
-}
-
-// Scale sets the size of a node pool in the customer's place.
-func (c *Client) Scale(ctx context.Context, cluster, pool string, size adminv1.ScaleRequest) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "node-pools/"+url.PathEscape(pool)+"/scale", size)
-}
-
-// ActOnARMOperation requests the action retry or cancel on an ARM operation.
-func (c *Client) ActOnARMOperation(ctx context.Context, id, action string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPost, "/arm-operations/"+url.PathEscape(id)+"/"+action, nil)
-}
-
-// RevokeCredential revokes one credential of an SRE, and the others that were requested with its elevation.
-func (c *Client) RevokeCredential(ctx context.Context, cluster, uid string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPost, clusterPath(cluster)+"/credentials/"+url.PathEscape(uid)+"/revoke", nil)
-}
-
-// DeleteOrphan deletes an orphaned bundle.
-func (c *Client) DeleteOrphan(ctx context.Context, id string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodDelete, "/orphans/"+url.PathEscape(id), nil)
 }
 
 // Orphans returns the Maestro bundles that belong to no ManifestWork.
@@ -90,21 +65,6 @@ func (c *Client) Drift(ctx context.Context) (*adminv1.DriftList, error) {
 // Quota returns the quota of a subscription.
 func (c *Client) Quota(ctx context.Context, subscription string) (*adminv1.Quota, error) {
 	return get[adminv1.Quota](ctx, c, "/subscriptions/"+url.PathEscape(subscription)+"/quota", nil)
-}
-
-// SetQuota sets the quota of a subscription.
-func (c *Client) SetQuota(ctx context.Context, subscription string, request *adminv1.SetQuotaRequest) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPut, "/subscriptions/"+url.PathEscape(subscription)+"/quota", request)
-}
-
-// ReconcileDrift compares the region and sends lost resources to the fleet again.
-func (c *Client) ReconcileDrift(ctx context.Context) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPost, "/drift/reconcile", nil)
-}
-
-// DeleteDrift deletes a resource from the fleet that ARM does not have.
-func (c *Client) DeleteDrift(ctx context.Context, uid string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodDelete, "/drift/"+url.PathEscape(uid), nil)
 }
 
 // Bundles returns the Maestro bundles of a cluster.
@@ -210,9 +170,6 @@ func Result[M proto.Message](operation *adminv1.Operation) (M, error) {
 	}
 	return answer.Of, nil
 }
-
-// message wraps a request of Cluster Service as a body.
-func message[M proto.Message](request M) adminv1.Message[M] { return adminv1.Message[M]{Of: request} }
 
 // Effect returns the description of the effect in the result of an operation; empty if there is none.
 func Effect(operation *adminv1.Operation) string {

@@ -2,7 +2,6 @@ package adminclient
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -38,26 +37,6 @@ func (c *Client) DrainPlan(ctx context.Context, name string) (*csv1.DrainPlan, e
 	return plan.Of, nil
 }
 
-// RegisterShard registers a management cluster as a provision shard.
-func (c *Client) RegisterShard(ctx context.Context, name string, request *csv1.RegisterProvisionShardRequest) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPut, shardPath(name), message(request))
-}
-
-// UpdateShard updates a provision shard.
-func (c *Client) UpdateShard(ctx context.Context, name string, request *csv1.UpdateProvisionShardRequest) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPatch, shardPath(name), message(request))
-}
-
-// DrainShard cordons a shard permanently.
-func (c *Client) DrainShard(ctx context.Context, name string, acceptNoRoom bool) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPost, shardPath(name)+"/drain", message(&csv1.DrainProvisionShardRequest{AcceptNoRoom: acceptNoRoom}))
-}
-
-// DeregisterShard deregisters an empty shard.
-func (c *Client) DeregisterShard(ctx context.Context, name string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodDelete, shardPath(name), nil)
-}
-
 // Placement explains the placement of a cluster.
 func (c *Client) Placement(ctx context.Context, cluster string) (*csv1.PlacementExplanation, error) {
 	explained, err := get[adminv1.Message[*csv1.PlacementExplanation]](ctx, c, clusterPath(cluster)+"/placement", nil)
@@ -65,9 +44,4 @@ func (c *Client) Placement(ctx context.Context, cluster string) (*csv1.Placement
 		return nil, err
 	}
 	return explained.Of, nil
-}
-
-// SetPlacement sets the placement rules of a cluster; nil removes them.
-func (c *Client) SetPlacement(ctx context.Context, cluster string, policy *csv1.PlacementPolicy) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPut, clusterPath(cluster)+"/placement", message(&csv1.SetPlacementPolicyRequest{Policy: policy}))
 }

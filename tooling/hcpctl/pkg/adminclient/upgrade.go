@@ -2,7 +2,6 @@ package adminclient
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -53,21 +52,6 @@ func (c *Client) Upgrades(ctx context.Context, active bool) ([]*csv1.Upgrade, er
 	}
 }
 
-// StartUpgrade starts an upgrade. Its UID is the ID of the operation.
-func (c *Client) StartUpgrade(ctx context.Context, cluster string, request *csv1.StartUpgradeRequest) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "upgrades", message(request))
-}
-
-// ActOnUpgrade requests the action pause, resume or abort on an upgrade.
-func (c *Client) ActOnUpgrade(ctx context.Context, uid, action string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/"+action, nil)
-}
-
-// AcknowledgeGate acknowledges a gate of an upgrade.
-func (c *Client) AcknowledgeGate(ctx context.Context, uid, gate string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/acknowledge", message(&csv1.AcknowledgeUpgradeGateRequest{Gate: gate}))
-}
-
 func policyPath(name string) string { return "/upgrade-policies/" + url.PathEscape(name) }
 
 // UpgradePolicies returns all upgrade policies.
@@ -86,14 +70,4 @@ func (c *Client) UpgradePolicy(ctx context.Context, name string) (*csv1.UpgradeP
 		return nil, err
 	}
 	return policy.Of, nil
-}
-
-// ApplyUpgradePolicy creates or replaces a policy.
-func (c *Client) ApplyUpgradePolicy(ctx context.Context, name string, spec *csv1.UpgradePolicySpec) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodPut, policyPath(name), message(&csv1.ApplyUpgradePolicyRequest{Spec: spec}))
-}
-
-// DeleteUpgradePolicy deletes a policy.
-func (c *Client) DeleteUpgradePolicy(ctx context.Context, name string) (*adminv1.Operation, error) {
-	return c.requestOperation(ctx, http.MethodDelete, policyPath(name), nil)
 }

@@ -22,7 +22,7 @@ import (
 const sessionEndTimeout = 30 * time.Second
 
 func (e *environment) accessOpen() *cobra.Command {
-	return e.sessionCommand(named((*adminclient.Client).OpenAccessSession), func(args []string) (cluster string) { return args[0] }, 1, &cobra.Command{
+	return e.sessionCommand(adminv1.ActionAccessSessionRequest, func(args []string) (cluster string) { return args[0] }, &cobra.Command{
 		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: objectBeforeCommand(1), ValidArgsFunction: e.completeFleet,
 		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A
   hcpctl access open demo --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl exec -it POD -- sh`,
@@ -46,7 +46,7 @@ func (e *environment) managementCluster() *cobra.Command {
 }
 
 func (e *environment) managementClusterAccess() *cobra.Command {
-	return e.sessionCommand(named((*adminclient.Client).OpenShardSession), wholeRegion, 1, &cobra.Command{
+	return e.sessionCommand(adminv1.ActionShardSessionRequest, wholeRegion, &cobra.Command{
 		Use: "access SHARD [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a management cluster", Args: objectBeforeCommand(1),
 		Example: `  hcpctl mc access mgmt-1 --reason "works are not applied" --ticket INC-42 -- kubectl get hostedclusters -A
   hcpctl mc access mgmt-1 --mode admin --reason "an operator hangs" --ticket INC-42 -- kubectl -n hypershift delete pod POD`,
@@ -63,10 +63,7 @@ func (e *environment) serviceCluster() *cobra.Command {
 }
 
 func (e *environment) serviceClusterAccess() *cobra.Command {
-	open := func(client *adminclient.Client, ctx context.Context, _ []string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
-		return client.OpenServiceClusterSession(ctx, asked)
-	}
-	return e.sessionCommand(open, wholeRegion, 0, &cobra.Command{
+	return e.sessionCommand(adminv1.ActionServiceClusterSessionRequest, wholeRegion, &cobra.Command{
 		Use: "access [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of the service cluster", Args: objectBeforeCommand(0),
 		Example: `  hcpctl sc access --reason "the backend restarts" --ticket INC-42 -- kubectl -n backend get pods
   hcpctl sc access --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl -n backend delete pod POD`,
@@ -80,9 +77,10 @@ service cluster.`,
 // wholeRegion is the clusterOf of sessions that need an elevation for the whole region.
 func wholeRegion([]string) (cluster string) { return "" }
 
-// sessionCommand completes a command that opens a session for the object that its first arguments name. objectArgs is their number, 0 or 1. clusterOf returns the
+// sessionCommand completes a command that opens a session for the object in the path of an action, which its first arguments name. clusterOf returns the
 // cluster that the elevation is limited to; empty means the whole region.
-func (e *environment) sessionCommand(open openSession, clusterOf func(args []string) (cluster string), objectArgs int, c *cobra.Command) *cobra.Command {
+func (e *environment) sessionCommand(action string, clusterOf func(args []string) (cluster string), c *cobra.Command) *cobra.Command {
+	objectArgs := len(adminv1.Wildcards(adminv1.FindAction(action).Path))
 	var mode string
 	var target kubeconfigTarget
 	var duration time.Duration
@@ -106,7 +104,7 @@ func (e *environment) sessionCommand(open openSession, clusterOf func(args []str
 			return err
 		}
 		asked := adminv1.AccessSessionRequest{Mode: adminv1.AccessMode(mode), Duration: duration.String()}
-		err = e.withSession(c.Context(), client, open, args[:objectArgs], args[objectArgs:], target, asked)
+		err = e.withSession(c.Context(), client, action, args[:objectArgs], args[objectArgs:], target, asked)
 		switch {
 		case elevation == nil:
 		case err != nil || target.file == "":
@@ -136,21 +134,11 @@ func objectBeforeCommand(objects int) cobra.PositionalArgs {
 	}
 }
 
-// openSession requests a session for the object that arguments name, and waits until it is ready.
-type openSession func(client *adminclient.Client, ctx context.Context, object []string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error)
-
-// named returns an openSession for the object in the first argument.
-func named(open func(client *adminclient.Client, ctx context.Context, name string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error)) openSession {
-	return func(client *adminclient.Client, ctx context.Context, object []string, asked adminv1.AccessSessionRequest) (*adminv1.AccessSession, error) {
-		return open(client, ctx, object[0], asked)
-	}
-}
-
 // withSession opens a session for an object, and writes its kubeconfig to a file, or runs a command with it and ends the session.
-func (e *environment) withSession(ctx context.Context, client *adminclient.Client, open openSession, object, program []string, target kubeconfigTarget, asked adminv1.AccessSessionRequest) error {
+func (e *environment) withSession(ctx context.Context, client *adminclient.Client, action string, object, program []string, target kubeconfigTarget, asked adminv1.AccessSessionRequest) error {
 	opening, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	session, err := open(client, opening, object, asked)
+	session, err := client.OpenSession(opening, action, asked, object...)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,9 @@ import (
 // requestFunc sends the request of a command to admin.
 type requestFunc func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error)
 
+// bodyFunc returns the body of a request from the arguments of a command that are not in the path of the action.
+type bodyFunc func(args []string) any
+
 // justification is the reason and the ticket of an SRE. With both, the command creates an elevation for its request and ends it
 // when the operation has ended. Without them it uses an elevation that exists.
 type justification struct {
@@ -41,8 +44,8 @@ const (
 // withElevation calls do with an elevation of its own if a reason is given, else with the elevations that the caller has. It ends
 // its own elevation after do, unless do returns an operation that has not ended: that one is executed only while the elevation is
 // active.
-func (e *environment) withElevation(ctx context.Context, client *adminclient.Client, role adminv1.Role, why justification, do func(context.Context) (*adminv1.Operation, error)) (*adminv1.Operation, error) {
-	elevation, err := e.elevateFor(ctx, client, classFor(role), "", why, elevationDuration)
+func (e *environment) withElevation(ctx context.Context, client *adminclient.Client, class adminv1.AccessClass, why justification, do func(context.Context) (*adminv1.Operation, error)) (*adminv1.Operation, error) {
+	elevation, err := e.elevateFor(ctx, client, class, "", why, elevationDuration)
 	if err != nil {
 		return nil, err
 	}
@@ -108,14 +111,6 @@ func (e *environment) printWaitsForApproval(elevation *adminv1.Elevation) {
 		elevation.ID, elevation.RequestExpirationTime.Local().Format(time.TimeOnly), elevation.ID)
 }
 
-// classFor returns the class of the actions of a command that needs a role.
-func classFor(role adminv1.Role) adminv1.AccessClass {
-	if role == adminv1.BreakGlass {
-		return adminv1.Recover
-	}
-	return adminv1.Operate
-}
-
 // printElevationLasts prints until when an elevation lasts that the command does not end.
 func (e *environment) printElevationLasts(elevation *adminv1.Elevation) {
 	fmt.Fprintf(e.err, "your elevation %s lasts until %s; `hcpctl access end %s` ends it\n", elevation.ID, until(elevation), elevation.ID)
@@ -138,10 +133,10 @@ func (e *environment) endElevation(ctx context.Context, client *adminclient.Clie
 	}
 }
 
-// requestAction completes a command of an SRE that changes something: it sends the request to admin, waits for the operation
-// and prints its effect.
-func (e *environment) requestAction(c *cobra.Command, role adminv1.Role, ask requestFunc) *cobra.Command {
-	return e.requestAndShow(c, role, ask, func(operation *adminv1.Operation) error {
+// requestAction completes the command of an action: it sends the request to admin, waits for the operation and prints its effect. The first arguments of
+// the command are the values of the wildcards of the action's path. body may be nil.
+func (e *environment) requestAction(c *cobra.Command, action string, body bodyFunc) *cobra.Command {
+	return e.requestAndShow(c, action, body, func(operation *adminv1.Operation) error {
 		if text := adminclient.Effect(operation); text != "" {
 			_, err := fmt.Fprintln(e.out, text)
 			return err
@@ -157,8 +152,8 @@ func (e *environment) printDone(operation *adminv1.Operation) error {
 }
 
 // requestResult is requestAction for operations with a message of Cluster Service as the result, which show prints.
-func requestResult[M proto.Message](e *environment, c *cobra.Command, role adminv1.Role, ask requestFunc, show func(M) error) *cobra.Command {
-	return e.requestAndShow(c, role, ask, resultPrinter(e, show))
+func requestResult[M proto.Message](e *environment, c *cobra.Command, action string, body bodyFunc, show func(M) error) *cobra.Command {
+	return e.requestAndShow(c, action, body, resultPrinter(e, show))
 }
 
 // resultPrinter returns a function that decodes the result of an operation and prints it with show.
@@ -176,12 +171,23 @@ func resultPrinter[M proto.Message](e *environment, show func(M) error) func(*ad
 }
 
 // requestAndShow is requestAction for operations that show prints.
-func (e *environment) requestAndShow(c *cobra.Command, role adminv1.Role, ask requestFunc, show func(*adminv1.Operation) error) *cobra.Command {
-	return e.requestWithRole(c, func() adminv1.Role { return role }, ask, show)
+func (e *environment) requestAndShow(c *cobra.Command, action string, body bodyFunc, show func(*adminv1.Operation) error) *cobra.Command {
+	inPath := len(adminv1.Wildcards(adminv1.FindAction(action).Path))
+	return e.requestWith(c, classOf(action), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		if body == nil {
+			return client.Act(ctx, action, nil, args...)
+		}
+		return client.Act(ctx, action, body(args[inPath:]), args[:inPath]...)
+	}, show)
 }
 
-// requestWithRole is requestAndShow for commands that need a role that depends on their flags.
-func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role, ask requestFunc, show func(*adminv1.Operation) error) *cobra.Command {
+// classOf returns a function that returns the class of an action.
+func classOf(action string) func() adminv1.AccessClass {
+	return func() adminv1.AccessClass { return adminv1.ClassOf(action) }
+}
+
+// requestWith is requestAndShow for commands whose class depends on their flags, or whose request needs more than their arguments.
+func (e *environment) requestWith(c *cobra.Command, class func() adminv1.AccessClass, ask requestFunc, show func(*adminv1.Operation) error) *cobra.Command {
 	var noWait bool
 	var why justification
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -189,7 +195,7 @@ func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role
 		if err != nil {
 			return err
 		}
-		operation, err := e.withElevation(c.Context(), client, role(), why, func(ctx context.Context) (*adminv1.Operation, error) {
+		operation, err := e.withElevation(c.Context(), client, class(), why, func(ctx context.Context) (*adminv1.Operation, error) {
 			operation, err := ask(ctx, client, args)
 			if err != nil || noWait {
 				return operation, err
@@ -212,7 +218,7 @@ func (e *environment) requestWithRole(c *cobra.Command, role func() adminv1.Role
 	e.addOutputFlag(c)
 	e.addAdminFlags(c)
 	if !strings.Contains(c.Long, "requires the role") {
-		c.Long += fmt.Sprintf("\n\nIt requires the role %s: give --reason and --ticket, or run 'hcpctl access request --class %s' before.", role(), classFor(role()))
+		c.Long += fmt.Sprintf("\n\nIt requires the role %s: give --reason and --ticket, or run 'hcpctl access request --class %s' before.", class().Role(), class())
 	}
 	return c
 }

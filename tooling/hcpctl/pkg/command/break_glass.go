@@ -118,7 +118,7 @@ one cluster.`,
 // The revocation of the credentials of another engineer cancels requests that are not signed; they are repeated.
 func requestSigned(ctx context.Context, client *adminclient.Client, cluster string, asked adminv1.CredentialRequest) (*adminv1.Operation, *csv1.BreakGlassCredentialStatus, error) {
 	for attempt := 1; ; attempt++ {
-		operation, err := client.Act(ctx, cluster, "credentials", asked)
+		operation, err := client.Act(ctx, adminv1.ActionCredentialRequest, asked, cluster)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -171,17 +171,17 @@ func (e *environment) breakGlassRevoke() *cobra.Command {
 	var class, uid string
 	// show is set by the request.
 	var show func(operation *adminv1.Operation) error
-	c := e.requestAndShow(&cobra.Command{
+	c := e.requestWith(&cobra.Command{
 		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, or one of an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `Revoke all credentials of a class by replacing its signer, and wait until the API server of the cluster rejects them.
 
 With --credential, revoke one credential of an SRE and the others that were requested with its elevation. The credentials of other
 SREs continue to work. No further certificate is issued with the elevation, and the API server accepts the current one until it
 expires, at most 15 minutes after it was signed. Revoke the class if that is too late.`,
-	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	}, classOf(adminv1.ActionCredentialRevoke), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		if uid != "" {
 			show = e.printRevokedCredential
-			return client.RevokeCredential(ctx, args[0], uid)
+			return client.Act(ctx, adminv1.ActionCredentialRevokeOne, nil, args[0], uid)
 		}
 		show = func(operation *adminv1.Operation) error {
 			if err := awaitRevoked(ctx, client, args[0], operation.ID); err != nil {
@@ -190,7 +190,7 @@ expires, at most 15 minutes after it was signed. Revoke the class if that is too
 			_, err := fmt.Fprintf(e.out, "the API server rejects all previous certificates of class %s (revocation %s)\n", class, operation.ID)
 			return err
 		}
-		return client.Act(ctx, args[0], "credentials/revoke", adminv1.RevokeRequest{Class: class})
+		return client.Act(ctx, adminv1.ActionCredentialRevoke, adminv1.RevokeRequest{Class: class}, args[0])
 	}, func(operation *adminv1.Operation) error { return show(operation) })
 	c.Flags().StringVar(&class, "class", "sre", "`class` of the credentials: sre or customer")
 	oneOf(c, "class", "sre", "customer")

@@ -172,9 +172,7 @@ func stepDetails(s *csv1.DeletionStep) string {
 func (e *environment) deletionRetry() *cobra.Command {
 	return e.requestAndShow(&cobra.Command{
 		Use: "retry CLUSTER", Short: "Retry all pending deletion steps of a cluster immediately", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.RetryDeletion(ctx, args[0])
-	}, func(operation *adminv1.Operation) error {
+	}, adminv1.ActionDeletionRetry, nil, func(operation *adminv1.Operation) error {
 		var result adminv1.DeletionRetryResult
 		if err := json.Unmarshal(operation.Result, &result); err != nil {
 			return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
@@ -196,8 +194,8 @@ func (e *environment) deletionRelease() *cobra.Command {
 		Long: `Release finalizers whose controllers no longer exist. The Maestro agent of the management cluster removes them from the objects
 of the step and from all objects in deletion in the namespaces of the cluster; the step then continues automatically. Finalizers
 of controllers that run on every management cluster are rejected.`,
-	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.ReleaseFinalizers(ctx, args[0], args[1], args[2:])
+	}, adminv1.ActionDeletionRelease, func(args []string) any {
+		return &csv1.ReleaseDeletionFinalizersRequest{Step: args[0], Finalizers: args[1:]}
 	}, func(step *csv1.DeletionStep) error {
 		var finalizers []string
 		if done := step.GetActions(); len(done) > 0 {
@@ -214,9 +212,7 @@ func (e *environment) deletionForce() *cobra.Command {
 		Long: `Stop waiting for a stuck deletion step. Cluster Service records the objects that may be left behind
 and continues to delete them; see 'hcpctl deletion leftovers'.`, Args: cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeFleet,
-	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.ForceDeletionStep(ctx, args[0], args[1])
-	}, func(step *csv1.DeletionStep) error {
+	}, adminv1.ActionDeletionForce, func(args []string) any { return &csv1.ForceDeletionStepRequest{Step: args[0]} }, func(step *csv1.DeletionStep) error {
 		_, err := fmt.Fprintf(e.out, "step %s forced. %s\n", step.GetName(), step.GetForce().GetLeftBehind())
 		return err
 	})

@@ -87,22 +87,22 @@ func TestDeletion(t *testing.T) {
 	}
 	because := []string{"--reason", "its controller is gone", "--ticket", "INC-1"}
 	for _, tc := range []struct {
-		args []string
-		role adminv1.Role
-		want string
-		says string
+		args  []string
+		class adminv1.AccessClass
+		want  string
+		says  string
 	}{
-		{[]string{"retry", "mine"}, adminv1.Operator, `POST /clusters/mine/deletion/retry`, "retries the deletion of 11111111-1111-1111-1111-111111111111/demo/mine\nretried steps: hosted-cluster\n"},
-		{[]string{"release", "mine", "hosted-cluster", "gone.example.com/hook"}, adminv1.BreakGlass,
+		{[]string{"retry", "mine"}, adminv1.Operate, `POST /clusters/mine/deletion/retry`, "retries the deletion of 11111111-1111-1111-1111-111111111111/demo/mine\nretried steps: hosted-cluster\n"},
+		{[]string{"release", "mine", "hosted-cluster", "gone.example.com/hook"}, adminv1.Recover,
 			`POST /clusters/mine/deletion/release {"step":"hosted-cluster","finalizers":["gone.example.com/hook"]}`, "release of gone.example.com/hook requested"},
-		{[]string{"force", "mine", "hosted-cluster"}, adminv1.BreakGlass, `POST /clusters/mine/deletion/force {"step":"hosted-cluster"}`, "May be left: a HostedCluster."},
+		{[]string{"force", "mine", "hosted-cluster"}, adminv1.Recover, `POST /clusters/mine/deletion/force {"step":"hosted-cluster"}`, "May be left: a HostedCluster."},
 	} {
 		a.asked = nil
 		out, err := run(append(tc.args, because...)...)
 		if err != nil || !strings.Contains(out, tc.says) {
 			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
 		}
-		want := []string{"POST /elevations " + string(classFor(tc.role)) + ": its controller is gone (INC-1)", tc.want, "DELETE /elevations/e"}
+		want := []string{"POST /elevations " + string(tc.class) + ": its controller is gone (INC-1)", tc.want, "DELETE /elevations/e"}
 		if !slices.Equal(a.asked, want) {
 			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, a.asked, want)
 		}

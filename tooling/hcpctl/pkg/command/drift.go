@@ -73,9 +73,7 @@ func (e *environment) differenceTable(list *adminv1.DriftList) error {
 func (e *environment) driftReconcile() *cobra.Command {
 	return e.requestAndShow(&cobra.Command{
 		Use: "reconcile", Short: "Compare the region and send lost resources to the fleet again", Args: cobra.NoArgs,
-	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, _ []string) (*adminv1.Operation, error) {
-		return client.ReconcileDrift(ctx)
-	}, func(operation *adminv1.Operation) error {
+	}, adminv1.ActionDriftReconcile, nil, func(operation *adminv1.Operation) error {
 		var result adminv1.DriftResult
 		if err := json.Unmarshal(operation.Result, &result); err != nil {
 			return e.printDone(operation)
@@ -95,7 +93,5 @@ func (e *environment) driftReconcile() *cobra.Command {
 func (e *environment) driftDelete() *cobra.Command {
 	return e.requestAction(&cobra.Command{
 		Use: "delete UID", Short: "Delete a resource from the fleet that ARM does not have", Args: cobra.ExactArgs(1),
-	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.DeleteDrift(ctx, args[0])
-	})
+	}, adminv1.ActionDriftDelete, nil)
 }

@@ -26,9 +26,7 @@ func (e *environment) egressLinkSet() *cobra.Command {
 		Long: `Assign a link of the egress gateway to a cluster, or replace the hosts of its link. LINK is the link ID of the private endpoint.
 The hosts replace those that the link has; connections to hosts that are no longer permitted are closed. A link that was
 removed from another cluster is refused for 15 minutes.`,
-	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.SetEgressLink(ctx, args[0], args[1], request)
-	}, func(operation *adminv1.Operation) error {
+	}, adminv1.ActionEgressLinkSet, func([]string) any { return request }, func(operation *adminv1.Operation) error {
 		_, err := fmt.Fprintf(e.out, "the link is assigned to cluster %s\n", operation.Target.ID)
 		return err
 	})
@@ -40,9 +38,7 @@ func (e *environment) egressLinkDelete() *cobra.Command {
 	return e.requestAndShow(&cobra.Command{
 		Use: "delete LINK", Short: "Remove a link from its cluster", Args: cobra.ExactArgs(1),
 		Long: `Remove a link of the egress gateway from its cluster. The gateway closes its connections. Delete the private endpoint afterwards.`,
-	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.DeleteEgressLink(ctx, args[0])
-	}, func(operation *adminv1.Operation) error {
+	}, adminv1.ActionEgressLinkDelete, nil, func(operation *adminv1.Operation) error {
 		_, err := fmt.Fprintf(e.out, "the link %s is removed\n", operation.Target.ID)
 		return err
 	})

@@ -1,13 +1,11 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/spf13/cobra"
 )
@@ -62,12 +60,11 @@ the autoscaler, and ARM shows the change as an update of the node pool. The cust
 	c.MarkFlagsOneRequired("replicas", "max")
 	c.MarkFlagsMutuallyExclusive("replicas", "max")
 	c.MarkFlagsRequiredTogether("min", "max")
-	e.requestAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		size := adminv1.ScaleRequest{Replicas: &replicas}
+	e.requestAndShow(c, adminv1.ActionNodePoolScale, func([]string) any {
 		if flags.Changed("max") {
-			size = adminv1.ScaleRequest{AutoScaling: &hub.NodePoolAutoScaling{Min: low, Max: high}}
+			return adminv1.ScaleRequest{AutoScaling: &hub.NodePoolAutoScaling{Min: low, Max: high}}
 		}
-		return client.Scale(ctx, args[0], args[1], size)
+		return adminv1.ScaleRequest{Replicas: &replicas}
 	}, func(operation *adminv1.Operation) error {
 		var result adminv1.ScaleResult
 		if err := json.Unmarshal(operation.Result, &result); err != nil {

@@ -47,11 +47,11 @@ func (e *environment) quotaSet() *cobra.Command {
 		Long: `Set how many clusters a subscription may have in the region, or reset it to the default. A quota below the number of existing clusters
 deletes nothing; it prevents new clusters.`,
 	}
-	c = e.requestAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	c = e.requestAndShow(c, adminv1.ActionQuotaSet, func([]string) any {
 		if c.Flags().Changed("clusters") {
 			request.Clusters = &clusters
 		}
-		return client.SetQuota(ctx, args[0], request)
+		return request
 	}, func(operation *adminv1.Operation) error {
 		_, err := fmt.Fprintf(e.out, "the quota of subscription %s is set\n", operation.Target.ID)
 		return err

@@ -166,9 +166,7 @@ func (e *environment) shardRegister() *cobra.Command {
 		Use: "register NAME", Short: "Register a management cluster as a provision shard", Args: cobra.ExactArgs(1),
 		Long: `Register a management cluster as a provision shard. Its Maestro consumer must have the same name. The shard is cordoned until
 'hcpctl shard uncordon'.`,
-	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.RegisterShard(ctx, args[0], request)
-	}, e.printShard)
+	}, adminv1.ActionShardRegister, func([]string) any { return request }, e.printShard)
 	flags := c.Flags()
 	flags.Int32Var(&request.Capacity, "capacity", 0, "maximum number of `clusters`; required")
 	flags.StringSliceVar(&request.Zones, "zones", nil, "availability `zones` of the shard")
@@ -231,10 +229,10 @@ func (e *environment) shardSet() *cobra.Command {
 // updateShard returns a command that updates a shard and prints it.
 func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
-	return requestResult(e, c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	return requestResult(e, c, adminv1.ActionShardUpdate, func([]string) any {
 		request := &csv1.UpdateProvisionShardRequest{}
 		fill(c, request)
-		return client.UpdateShard(ctx, args[0], request)
+		return request
 	}, e.printShard)
 }
 
@@ -244,9 +242,7 @@ func (e *environment) shardDrain() *cobra.Command {
 		Use: "drain NAME", Short: "Cordon a provision shard permanently and plan where its clusters would go",
 		Long: `Cordon a provision shard permanently and plan where its clusters would go. No cluster is moved: hcpmesh cannot move clusters
 yet. They stay on the shard until they are deleted.`, Args: cobra.ExactArgs(1),
-	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.DrainShard(ctx, args[0], acceptNoRoom)
-	}, e.drainPlan)
+	}, adminv1.ActionShardDrain, func([]string) any { return &csv1.DrainProvisionShardRequest{AcceptNoRoom: acceptNoRoom} }, e.drainPlan)
 	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "cordon it even if no other shard accepts clusters")
 	return c
 }
@@ -294,10 +290,8 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 }
 
 func (e *environment) shardDeregister() *cobra.Command {
-	return requestResult(e, &cobra.Command{Use: "deregister NAME", Short: "Deregister an empty provision shard", Args: cobra.ExactArgs(1)}, adminv1.BreakGlass,
-		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-			return client.DeregisterShard(ctx, args[0])
-		}, e.printShard)
+	return requestResult(e, &cobra.Command{Use: "deregister NAME", Short: "Deregister an empty provision shard", Args: cobra.ExactArgs(1)},
+		adminv1.ActionShardDeregister, nil, e.printShard)
 }
 
 func (e *environment) shardExplain() *cobra.Command {
@@ -364,11 +358,11 @@ immediately; a placed cluster stays, and drain plans follow the new rules. The c
 			}
 			return nil
 		},
-	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	}, adminv1.ActionPlacementSet, func([]string) any {
 		if none {
-			return client.SetPlacement(ctx, args[0], nil)
+			return &csv1.SetPlacementPolicyRequest{}
 		}
-		return client.SetPlacement(ctx, args[0], policy)
+		return &csv1.SetPlacementPolicyRequest{Policy: policy}
 	}, e.placement)
 	flags := c.Flags()
 	flags.BoolVar(&none, "none", false, "remove the rules of the cluster")

@@ -76,28 +76,28 @@ func TestShard(t *testing.T) {
 
 	because := []string{"--reason", "kernel update", "--ticket", "CHG-7"}
 	for _, tc := range []struct {
-		args []string
-		role adminv1.Role
-		says string
-		want string
+		args  []string
+		class adminv1.AccessClass
+		says  string
+		want  string
 	}{
-		{[]string{"register", "mgmt-3", "--capacity", "7", "--zones", "1,2", "--labels", "stage=prod"}, adminv1.BreakGlass, "mgmt-2",
+		{[]string{"register", "mgmt-3", "--capacity", "7", "--zones", "1,2", "--labels", "stage=prod"}, adminv1.Recover, "mgmt-2",
 			`PUT /shards/mgmt-3 {"capacity":7,"zones":["1","2"],"labels":{"stage":"prod"}}`},
-		{[]string{"cordon", "mgmt-1", "--accept-no-room"}, adminv1.Operator, "mgmt-2", `PATCH /shards/mgmt-1 {"cordoned":true,"acceptNoRoom":true}`},
-		{[]string{"uncordon", "mgmt-1"}, adminv1.Operator, "mgmt-2", `PATCH /shards/mgmt-1 {"cordoned":false}`},
-		{[]string{"set", "mgmt-1", "--capacity", "0", "--zones", "", "--use-configured", "size-classes,labels"}, adminv1.Operator, "mgmt-2",
+		{[]string{"cordon", "mgmt-1", "--accept-no-room"}, adminv1.Operate, "mgmt-2", `PATCH /shards/mgmt-1 {"cordoned":true,"acceptNoRoom":true}`},
+		{[]string{"uncordon", "mgmt-1"}, adminv1.Operate, "mgmt-2", `PATCH /shards/mgmt-1 {"cordoned":false}`},
+		{[]string{"set", "mgmt-1", "--capacity", "0", "--zones", "", "--use-configured", "size-classes,labels"}, adminv1.Operate, "mgmt-2",
 			`PATCH /shards/mgmt-1 {"capacity":0,"zones":{},"useConfigured":["size_classes","labels"]}`},
-		{[]string{"drain", "mgmt-1"}, adminv1.Operator, "could not be moved to any other shard", `POST /shards/mgmt-1/drain {}`},
-		{[]string{"place", "mine", "--strategy", "pack", "--zones", "1,3", "--avoid", "mgmt-2"}, adminv1.Operator, "Mgmt-1 was chosen",
+		{[]string{"drain", "mgmt-1"}, adminv1.Operate, "could not be moved to any other shard", `POST /shards/mgmt-1/drain {}`},
+		{[]string{"place", "mine", "--strategy", "pack", "--zones", "1,3", "--avoid", "mgmt-2"}, adminv1.Operate, "Mgmt-1 was chosen",
 			`PUT /clusters/mine/placement {"policy":{"strategy":"PLACEMENT_STRATEGY_PACK","zones":["1","3"],"avoid":["mgmt-2"]}}`},
-		{[]string{"place", "mine", "--none"}, adminv1.Operator, "Mgmt-1 was chosen", `PUT /clusters/mine/placement {}`},
-		{[]string{"deregister", "mgmt-2"}, adminv1.BreakGlass, "succeeded", `DELETE /shards/mgmt-2`},
+		{[]string{"place", "mine", "--none"}, adminv1.Operate, "Mgmt-1 was chosen", `PUT /clusters/mine/placement {}`},
+		{[]string{"deregister", "mgmt-2"}, adminv1.Recover, "succeeded", `DELETE /shards/mgmt-2`},
 	} {
 		out, err := run(append(tc.args, because...)...)
 		if err != nil || !strings.Contains(out, tc.says) {
 			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
 		}
-		want := []string{"POST /elevations " + string(classFor(tc.role)) + ": kernel update (CHG-7)", tc.want, "DELETE /elevations/e"}
+		want := []string{"POST /elevations " + string(tc.class) + ": kernel update (CHG-7)", tc.want, "DELETE /elevations/e"}
 		if !slices.Equal(a.asked, want) {
 			t.Errorf("%v: admin was asked %q, want %q", tc.args, a.asked, want)
 		}

@@ -153,15 +153,15 @@ func (e *environment) upgradeStart() *cobra.Command {
 	c.Flags().StringVar(&notBefore, "not-before", "", "earliest start `time` of the control plane, RFC 3339")
 	c.Flags().StringArrayVar(&request.Acknowledge, "acknowledge", nil, "`gate` to acknowledge immediately; repeatable")
 	follow.add(c)
-	role := func() adminv1.Role {
+	class := func() adminv1.AccessClass {
 		if len(request.Acknowledge) > 0 {
-			return adminv1.BreakGlass
+			return adminv1.ClassOf(adminv1.ActionUpgradeAcknowledge)
 		}
-		return adminv1.Operator
+		return adminv1.ClassOf(adminv1.ActionUpgradeStart)
 	}
-	return e.requestWithRole(c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	return e.requestWith(c, class, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		request.Version, request.NodePools = args[1], followNames[follow]
-		return client.StartUpgrade(ctx, args[0], request)
+		return client.Act(ctx, adminv1.ActionUpgradeStart, request, args[0])
 	}, resultPrinter(e, e.printUpgrade))
 }
 
@@ -259,10 +259,10 @@ func (e *environment) upgradeList() *cobra.Command {
 	return c
 }
 
-// onUpgrade completes a command that acts on the upgrade in progress of a cluster.
-func (e *environment) onUpgrade(c *cobra.Command, role adminv1.Role, do func(ctx context.Context, client *adminclient.Client, uid string, args []string) (*adminv1.Operation, error)) *cobra.Command {
+// onUpgrade completes a command that acts on the upgrade in progress of a cluster. body may be nil.
+func (e *environment) onUpgrade(c *cobra.Command, action string, body bodyFunc) *cobra.Command {
 	c.ValidArgsFunction = e.completeFleet
-	return requestResult(e, c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	return e.requestWith(c, classOf(action), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		list, err := client.ClusterUpgrades(ctx, args[0])
 		if err != nil {
 			return nil, err
@@ -271,34 +271,27 @@ func (e *environment) onUpgrade(c *cobra.Command, role adminv1.Role, do func(ctx
 		if err != nil {
 			return nil, err
 		}
-		return do(ctx, client, u.GetUid(), args[1:])
-	}, e.printUpgrade)
-}
-
-// actOnUpgrade returns a command that requests an action on the upgrade in progress.
-func (e *environment) actOnUpgrade(action, short string) *cobra.Command {
-	return e.onUpgrade(&cobra.Command{Use: action + " CLUSTER", Short: short, Args: cobra.ExactArgs(1)}, adminv1.Operator,
-		func(ctx context.Context, client *adminclient.Client, uid string, _ []string) (*adminv1.Operation, error) {
-			return client.ActOnUpgrade(ctx, uid, action)
-		})
+		var content any
+		if body != nil {
+			content = body(args[1:])
+		}
+		return client.Act(ctx, action, content, u.GetUid())
+	}, resultPrinter(e, e.printUpgrade))
 }
 
 func (e *environment) upgradePause() *cobra.Command {
-	return e.actOnUpgrade("pause", "Pause an upgrade; started steps continue")
+	return e.onUpgrade(&cobra.Command{Use: "pause CLUSTER", Short: "Pause an upgrade; started steps continue", Args: cobra.ExactArgs(1)}, adminv1.ActionUpgradePause, nil)
 }
 
 func (e *environment) upgradeResume() *cobra.Command {
-	return e.actOnUpgrade("resume", "Resume a paused upgrade")
+	return e.onUpgrade(&cobra.Command{Use: "resume CLUSTER", Short: "Resume a paused upgrade", Args: cobra.ExactArgs(1)}, adminv1.ActionUpgradeResume, nil)
 }
 
 func (e *environment) upgradeAbort() *cobra.Command {
-	return e.actOnUpgrade("abort", "Abort an upgrade; rejected while the control plane rolls out")
+	return e.onUpgrade(&cobra.Command{Use: "abort CLUSTER", Short: "Abort an upgrade; rejected while the control plane rolls out", Args: cobra.ExactArgs(1)}, adminv1.ActionUpgradeAbort, nil)
 }
 
 func (e *environment) upgradeAck() *cobra.Command {
-	return e.onUpgrade(&cobra.Command{
-		Use: "ack CLUSTER GATE", Short: "Acknowledge a gate of an upgrade", Args: cobra.ExactArgs(2),
-	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, uid string, args []string) (*adminv1.Operation, error) {
-		return client.AcknowledgeGate(ctx, uid, args[0])
-	})
+	return e.onUpgrade(&cobra.Command{Use: "ack CLUSTER GATE", Short: "Acknowledge a gate of an upgrade", Args: cobra.ExactArgs(2)}, adminv1.ActionUpgradeAcknowledge,
+		func(args []string) any { return &csv1.AcknowledgeUpgradeGateRequest{Gate: args[0]} })
 }

@@ -146,7 +146,7 @@ func (e *environment) policyApply() *cobra.Command {
 			return nil
 		},
 	}
-	e.requestAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	e.requestWith(c, classOf(adminv1.ActionUpgradePolicyApply), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		if cluster != "" {
 			found, err := client.Cluster(ctx, cluster)
 			if err != nil {
@@ -154,7 +154,7 @@ func (e *environment) policyApply() *cobra.Command {
 			}
 			spec.ClusterUid = found.UID
 		}
-		return client.ApplyUpgradePolicy(ctx, args[0], spec)
+		return client.Act(ctx, adminv1.ActionUpgradePolicyApply, &csv1.ApplyUpgradePolicyRequest{Spec: spec}, args[0])
 	}, func(operation *adminv1.Operation) error {
 		_, err := fmt.Fprintf(e.out, "upgrade policy %s applied\n", operation.Target.ID)
 		return err
@@ -185,10 +185,8 @@ func parseWindow(text string) (*csv1.WeeklyWindow, error) {
 }
 
 func (e *environment) policyDelete() *cobra.Command {
-	return e.requestAndShow(&cobra.Command{Use: "delete NAME", Short: "Delete an upgrade policy; its upgrades in progress continue", Args: cobra.ExactArgs(1)}, adminv1.Operator,
-		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-			return client.DeleteUpgradePolicy(ctx, args[0])
-		}, func(operation *adminv1.Operation) error {
+	return e.requestAndShow(&cobra.Command{Use: "delete NAME", Short: "Delete an upgrade policy; its upgrades in progress continue", Args: cobra.ExactArgs(1)},
+		adminv1.ActionUpgradePolicyDelete, nil, func(operation *adminv1.Operation) error {
 			_, err := fmt.Fprintf(e.out, "upgrade policy %s deleted\n", operation.Target.ID)
 			return err
 		})

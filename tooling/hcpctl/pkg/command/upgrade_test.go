@@ -73,29 +73,29 @@ func TestUpgradeCommands(t *testing.T) {
 	}
 	because := []string{"--reason", "a fix for all", "--ticket", "CHG-8"}
 	for _, tc := range []struct {
-		args []string
-		role adminv1.Role
-		want string
-		says string
+		args  []string
+		class adminv1.AccessClass
+		want  string
+		says  string
 	}{
-		{[]string{"start", "mine", "4.21.4", "--node-pools", "unpinned"}, adminv1.Operator,
+		{[]string{"start", "mine", "4.21.4", "--node-pools", "unpinned"}, adminv1.Operate,
 			`POST /clusters/mine/upgrades {"version":"4.21.4","nodePools":"NODE_POOL_FOLLOW_UNPINNED"}`, "upgrade 5c1e to 4.21.4: waiting."},
-		{[]string{"start", "mine", "4.21.4", "--acknowledge", "minor-version", "--not-before", "2026-11-21T22:00:00Z"}, adminv1.BreakGlass,
+		{[]string{"start", "mine", "4.21.4", "--acknowledge", "minor-version", "--not-before", "2026-11-21T22:00:00Z"}, adminv1.Recover,
 			`POST /clusters/mine/upgrades {"version":"4.21.4","nodePools":"NODE_POOL_FOLLOW_NONE","notBefore":"2026-11-21T22:00:00Z","acknowledge":["minor-version"]}`, "5c1e"},
-		{[]string{"ack", "mine", "minor-version"}, adminv1.BreakGlass, `POST /upgrades/5c1e/acknowledge {"gate":"minor-version"}`, "upgrade 5c1e"},
-		{[]string{"pause", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/pause`, "succeeded"},
-		{[]string{"resume", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/resume`, "succeeded"},
-		{[]string{"policy", "apply", "patches", "--window", "sat,sun 01:00 240", "--max-concurrent", "50", "--minor", "4.21", "--cluster", "mine"}, adminv1.Operator,
+		{[]string{"ack", "mine", "minor-version"}, adminv1.Recover, `POST /upgrades/5c1e/acknowledge {"gate":"minor-version"}`, "upgrade 5c1e"},
+		{[]string{"pause", "mine"}, adminv1.Operate, `POST /upgrades/5c1e/pause`, "succeeded"},
+		{[]string{"resume", "mine"}, adminv1.Operate, `POST /upgrades/5c1e/resume`, "succeeded"},
+		{[]string{"policy", "apply", "patches", "--window", "sat,sun 01:00 240", "--max-concurrent", "50", "--minor", "4.21", "--cluster", "mine"}, adminv1.Operate,
 			`PUT /upgrade-policies/patches {"spec":{"clusterUid":"` + deletingUID + `","minorVersions":["4.21"],"schedule":{"weekly":[{"days":["SAT","SUN"],"start":"01:00","minutes":240}]},` +
 				`"maxConcurrent":50,"nodePools":"NODE_POOL_FOLLOW_NONE"}}`, "policy patches applied"},
-		{[]string{"policy", "delete", "patches"}, adminv1.Operator, `DELETE /upgrade-policies/patches`, "policy patches deleted"},
+		{[]string{"policy", "delete", "patches"}, adminv1.Operate, `DELETE /upgrade-policies/patches`, "policy patches deleted"},
 	} {
 		a.asked = nil
 		out, err := a.hcpctl(t, append(append([]string{"upgrade"}, tc.args...), because...)...)
 		if err != nil || !strings.Contains(out, tc.says) {
 			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
 		}
-		want := []string{"POST /elevations " + string(classFor(tc.role)) + ": a fix for all (CHG-8)", tc.want, "DELETE /elevations/e"}
+		want := []string{"POST /elevations " + string(tc.class) + ": a fix for all (CHG-8)", tc.want, "DELETE /elevations/e"}
 		if !slices.Equal(a.asked, want) {
 			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, a.asked, want)
 		}

@@ -115,7 +115,5 @@ every 6 hours, and reports what two searches at least an hour apart found. PROOF
 func (e *environment) orphanDelete() *cobra.Command {
 	return e.requestAction(&cobra.Command{
 		Use: "delete ID", Short: "Delete an orphaned bundle and its objects on the management cluster", Args: cobra.ExactArgs(1),
-	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.DeleteOrphan(ctx, args[0])
-	})
+	}, adminv1.ActionOrphanDelete, nil)
 }
