@@ -15,7 +15,7 @@ import (
 )
 
 // Action declares an action that an SRE can request. Admin's routes and OpenAPI document, the signed intent, the backend's calls of Cluster Service, and the
-// requests of hcpctl are derived from it.
+// requests of hcpctl and of the portal are derived from it.
 type Action struct {
 	// Name is the name of the action and of its route.
 	Name string

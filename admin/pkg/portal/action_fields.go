@@ -2,37 +2,13 @@ package portal
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
-
-// onCluster returns the request of an action on a cluster without parameters.
-func onCluster(path string) func(object, url.Values) (actionRequest, error) {
-	return func(o object, _ url.Values) (actionRequest, error) { return clusterRequest(o, path, nil), nil }
-}
-
-// onObject returns the request of an action without parameters: a method on a path below that of the object.
-func onObject(method, root, path string) func(object, url.Values) (actionRequest, error) {
-	return func(o object, _ url.Values) (actionRequest, error) {
-		return actionRequest{method, root + "/" + url.PathEscape(o.ID) + path, nil}, nil
-	}
-}
-
-// clusterRequest returns a POST to a path below a cluster.
-func clusterRequest(o object, path string, body any) actionRequest {
-	return actionRequest{http.MethodPost, "/clusters/" + url.PathEscape(o.ID) + path, body}
-}
-
-// message wraps a request of Cluster Service as a body.
-func message[M proto.Message](request M) adminv1.Message[M] { return adminv1.Message[M]{Of: request} }
 
 // text returns the value of a field without the spaces around it.
 func text(form url.Values, name string) string { return strings.TrimSpace(form.Get(name)) }

@@ -37,12 +37,6 @@ type field struct {
 	Choices []string
 }
 
-// actionRequest is a request of admin's API: the method, the path below adminv1.Root, and the body, which may be nil.
-type actionRequest struct {
-	method, path string
-	body         any
-}
-
 // action is an action that the portal offers.
 type action struct {
 	// Kind is the kind of the objects, and Path the last part of the path of the form.
@@ -55,10 +49,39 @@ type action struct {
 	Fields []field
 	// class returns the class of the action if it depends on the form; nil if it is that of the name.
 	class func(form url.Values) adminv1.AccessClass
-	// request returns the request of an action; an error names an invalid field.
-	request func(o object, form url.Values) (actionRequest, error)
+	// body returns the body of the request; an error names an invalid field. It is nil for an action without a body.
+	body func(o object, form url.Values) (any, error)
 	// preview reads what the action would do; nil if Effect states it completely.
 	preview func(v *view, o object, form url.Values) (preview, error)
+}
+
+// request returns the method, the path below adminv1.Root and the body of the request of an action. A value in the path is that of the field with the name
+// of the wildcard, or of the field name for a new object, or else identifies the object.
+func (a *action) request(o object, form url.Values) (method, path string, body any, err error) {
+	declared := adminv1.FindAction(a.Name)
+	var values []string
+	for _, wildcard := range adminv1.Wildcards(declared.Path) {
+		value := o.ID
+		switch {
+		case slices.ContainsFunc(a.Fields, func(f field) bool { return f.Name == wildcard }):
+			value, err = required(form, wildcard)
+		case wildcard == "cluster":
+			value = o.Cluster
+		case a.Kind == kindRegion:
+			value, err = required(form, "name")
+		}
+		if err != nil {
+			return "", "", nil, err
+		}
+		values = append(values, value)
+	}
+	if a.body != nil {
+		if body, err = a.body(o, form); err != nil {
+			return "", "", nil, err
+		}
+	}
+	method, path, body = declared.Request(body, values...)
+	return method, path, body, nil
 }
 
 // fieldError is an error of a field that the portal itself found.
@@ -287,7 +310,7 @@ func (p *Portal) act(w http.ResponseWriter, v *view, kind objectKind) {
 		form.Key = key
 	}
 	form.Values = values
-	request, err := form.Action.request(form.Object, values)
+	method, path, body, err := form.Action.request(form.Object, values)
 	if err != nil {
 		p.refuse(w, v, form, err)
 		return
@@ -308,7 +331,7 @@ func (p *Portal) act(w http.ResponseWriter, v *view, kind objectKind) {
 		}
 	}
 	var operation adminv1.Operation
-	if err := v.api.send(request.method, request.path, request.body, form.Key, &operation); err != nil {
+	if err := v.api.send(method, path, body, form.Key, &operation); err != nil {
 		p.refuse(w, v, form, err)
 		return
 	}

@@ -3,7 +3,6 @@ package portal
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -110,68 +109,61 @@ func upgradeActions() []action {
 				}
 				return adminv1.ClassOf(adminv1.ActionUpgradeStart)
 			},
-			request: upgradeRequest},
-		{Kind: kindUpgrade, Path: "pause", Name: adminv1.ActionUpgradePause, Title: "Pause upgrade", request: onObject(http.MethodPost, "/upgrades", "/pause"),
+			body: upgradeBody},
+		{Kind: kindUpgrade, Path: "pause", Name: adminv1.ActionUpgradePause, Title: "Pause upgrade",
 			Effect: "The upgrade starts no further step. A started step continues, because a rollout cannot be stopped."},
-		{Kind: kindUpgrade, Path: "resume", Name: adminv1.ActionUpgradeResume, Title: "Resume upgrade", request: onObject(http.MethodPost, "/upgrades", "/resume"),
+		{Kind: kindUpgrade, Path: "resume", Name: adminv1.ActionUpgradeResume, Title: "Resume upgrade",
 			Effect: "The upgrade continues with its next step when the gates of that are passed."},
-		{Kind: kindUpgrade, Path: "abort", Name: adminv1.ActionUpgradeAbort, Title: "Abort upgrade", request: onObject(http.MethodPost, "/upgrades", "/abort"),
+		{Kind: kindUpgrade, Path: "abort", Name: adminv1.ActionUpgradeAbort, Title: "Abort upgrade",
 			Effect: "The steps that have not started are aborted; completed steps stay. While the control plane rolls out a release, the request is rejected: pause the later steps instead. An operation of the customer that caused the upgrade fails."},
 		{Kind: kindUpgrade, Path: "acknowledge", Name: adminv1.ActionUpgradeAcknowledge, Title: "Acknowledge gate",
 			Effect: "The upgrade does not wait for this gate any more. If the gate reports a risk, the cluster takes the risk.",
 			Fields: []field{{Name: "gate", Label: "Gate", Help: "The name of the gate, for example minor-version.", Kind: fixedField}},
-			request: func(o object, form url.Values) (actionRequest, error) {
+			body: func(_ object, form url.Values) (any, error) {
 				gate, err := required(form, "gate")
-				return actionRequest{http.MethodPost, "/upgrades/" + url.PathEscape(o.ID) + "/acknowledge", message(&clusterservicev1.AcknowledgeUpgradeGateRequest{Gate: gate})}, err
+				return &clusterservicev1.AcknowledgeUpgradeGateRequest{Gate: gate}, err
 			}},
-		{Kind: kindRegion, Path: "apply-upgrade-policy", Name: adminv1.ActionUpgradePolicyApply, Title: "Create upgrade policy", Effect: effect, request: policyRequest,
+		{Kind: kindRegion, Path: "apply-upgrade-policy", Name: adminv1.ActionUpgradePolicyApply, Title: "Create upgrade policy", Effect: effect, body: policyBody,
 			Fields: append([]field{{Name: "name", Label: "Name", Help: "1 to 63 lower-case letters, digits and dashes."}}, policyFields...)},
-		{Kind: kindPolicy, Path: "apply", Name: adminv1.ActionUpgradePolicyApply, Title: "Change upgrade policy", Effect: effect, Fields: policyFields, request: policyRequest},
-		{Kind: kindPolicy, Path: "delete", Name: adminv1.ActionUpgradePolicyDelete, Title: "Delete upgrade policy", request: onObject(http.MethodDelete, "/upgrade-policies", ""),
+		{Kind: kindPolicy, Path: "apply", Name: adminv1.ActionUpgradePolicyApply, Title: "Change upgrade policy", Effect: effect, Fields: policyFields, body: policyBody},
+		{Kind: kindPolicy, Path: "delete", Name: adminv1.ActionUpgradePolicyDelete, Title: "Delete upgrade policy",
 			Effect: "The policy starts no further upgrade. Its upgrades in progress continue."},
 	}
 }
 
-// upgradeRequest returns the request that starts an upgrade.
-func upgradeRequest(o object, form url.Values) (actionRequest, error) {
+// upgradeBody returns the body of the request that starts an upgrade.
+func upgradeBody(_ object, form url.Values) (any, error) {
 	version, err := required(form, "version")
 	if err != nil {
-		return actionRequest{}, err
+		return nil, err
 	}
 	follow, known := nodePoolFollows[form.Get("nodePools")]
 	if !known {
-		return actionRequest{}, &fieldError{"nodePools", "Must be none, unpinned or all."}
+		return nil, &fieldError{"nodePools", "Must be none, unpinned or all."}
 	}
 	start := &clusterservicev1.StartUpgradeRequest{Version: version, NodePools: follow, Acknowledge: names(form, "acknowledge")}
 	if start.NotBefore, err = timestamp(form, "notBefore"); err != nil {
-		return actionRequest{}, err
+		return nil, err
 	}
-	return clusterRequest(o, "/upgrades", message(start)), nil
+	return start, nil
 }
 
-// policyRequest returns the request that creates or replaces an upgrade policy.
-func policyRequest(o object, form url.Values) (actionRequest, error) {
-	name := o.ID
-	if name == "" {
-		var err error
-		if name, err = required(form, "name"); err != nil {
-			return actionRequest{}, err
-		}
-	}
+// policyBody returns the body of the request that creates or replaces an upgrade policy.
+func policyBody(_ object, form url.Values) (any, error) {
 	follow, known := nodePoolFollows[form.Get("nodePools")]
 	if !known {
-		return actionRequest{}, &fieldError{"nodePools", "Must be none, unpinned or all."}
+		return nil, &fieldError{"nodePools", "Must be none, unpinned or all."}
 	}
 	most, err := requiredNumber(form, "maxConcurrent", 0, 1000)
 	if err != nil {
-		return actionRequest{}, err
+		return nil, err
 	}
 	spec := &clusterservicev1.UpgradePolicySpec{ClusterUid: text(form, "cluster"), ChannelGroups: names(form, "channelGroups"), MinorVersions: names(form, "minorVersions"),
 		ProvisionShards: names(form, "provisionShards"), MaxConcurrent: most, NodePools: follow, Paused: checked(form, "paused")}
 	if spec.Schedule, err = schedule(form); err != nil {
-		return actionRequest{}, err
+		return nil, err
 	}
-	return actionRequest{http.MethodPut, "/upgrade-policies/" + url.PathEscape(name), message(&clusterservicev1.ApplyUpgradePolicyRequest{Spec: spec})}, nil
+	return &clusterservicev1.ApplyUpgradePolicyRequest{Spec: spec}, nil
 }
 
 // minWindow and maxWindow are the limits of Cluster Service for the minutes of a maintenance window.
@@ -223,70 +215,67 @@ func shardActions() []action {
 		{Name: "labels", Label: "Labels", Help: "All labels, for example stage=prod, separated by commas.", Optional: true},
 	}
 	capacity := field{Name: "capacity", Label: "Capacity", Help: "The maximum number of clusters. A number below the current one moves no cluster.", Kind: numberField}
-	cordon := func(cordoned bool) func(object, url.Values) (actionRequest, error) {
-		return func(o object, form url.Values) (actionRequest, error) {
-			return updateShard(o, form, &clusterservicev1.UpdateProvisionShardRequest{Cordoned: proto.Bool(cordoned), AcceptNoRoom: checked(form, "acceptNoRoom")})
+	cordon := func(cordoned bool) func(object, url.Values) (any, error) {
+		return func(_ object, form url.Values) (any, error) {
+			return updateShard(form, &clusterservicev1.UpdateProvisionShardRequest{Cordoned: proto.Bool(cordoned), AcceptNoRoom: checked(form, "acceptNoRoom")})
 		}
 	}
 	return []action{
-		{Kind: kindShard, Path: "cordon", Name: adminv1.ActionShardUpdate, Title: "Cordon", preview: previewDrain, Fields: []field{noRoom, version}, request: cordon(true),
+		{Kind: kindShard, Path: "cordon", Name: adminv1.ActionShardUpdate, Title: "Cordon", preview: previewDrain, Fields: []field{noRoom, version}, body: cordon(true),
 			Effect: "No new cluster is placed on the shard. Its clusters stay and are reconciled. The plan shows whether other shards have room for them."},
-		{Kind: kindShard, Path: "uncordon", Name: adminv1.ActionShardUpdate, Title: "Uncordon", Fields: []field{version}, request: cordon(false),
+		{Kind: kindShard, Path: "uncordon", Name: adminv1.ActionShardUpdate, Title: "Uncordon", Fields: []field{version}, body: cordon(false),
 			Effect: "The shard accepts new clusters again, and a drain of it ends. Waiting clusters that it accepts are placed at once."},
 		{Kind: kindShard, Path: "drain", Name: adminv1.ActionShardDrain, Title: "Drain", preview: previewDrain, Fields: []field{noRoom},
 			Effect: "The shard is cordoned until an engineer uncordons it, and is shown as draining. No cluster is moved: clusters stay on it until they are deleted. The plan shows where they would fit.",
-			request: func(o object, form url.Values) (actionRequest, error) {
-				return actionRequest{http.MethodPost, "/shards/" + url.PathEscape(o.ID) + "/drain", message(&clusterservicev1.DrainProvisionShardRequest{AcceptNoRoom: checked(form, "acceptNoRoom")})}, nil
+			body: func(_ object, form url.Values) (any, error) {
+				return &clusterservicev1.DrainProvisionShardRequest{AcceptNoRoom: checked(form, "acceptNoRoom")}, nil
 			}},
-		{Kind: kindShard, Path: "set", Name: adminv1.ActionShardUpdate, Title: "Change settings", Fields: append([]field{capacity}, append(slices.Clone(settings), version)...), request: shardSettings,
+		{Kind: kindShard, Path: "set", Name: adminv1.ActionShardUpdate, Title: "Change settings", Fields: append([]field{capacity}, append(slices.Clone(settings), version)...), body: shardSettings,
 			Effect: "The changed settings override the shards file, also after restarts. They decide about new clusters; no cluster is moved."},
 		{Kind: kindShard, Path: "reset", Name: adminv1.ActionShardUpdate, Title: "Reset settings",
 			Effect: "These settings are those of the shards file again. They decide about new clusters; no cluster is moved.",
 			Fields: []field{{Name: "settings", Label: "Settings", Help: "Any of capacity, zones, size_classes, labels, separated by commas."}, version},
-			request: func(o object, form url.Values) (actionRequest, error) {
+			body: func(_ object, form url.Values) (any, error) {
 				if _, err := required(form, "settings"); err != nil {
-					return actionRequest{}, err
+					return nil, err
 				}
-				return updateShard(o, form, &clusterservicev1.UpdateProvisionShardRequest{UseConfigured: names(form, "settings")})
+				return updateShard(form, &clusterservicev1.UpdateProvisionShardRequest{UseConfigured: names(form, "settings")})
 			}},
-		{Kind: kindShard, Path: "deregister", Name: adminv1.ActionShardDeregister, Title: "Deregister", request: onObject(http.MethodDelete, "/shards", ""),
+		{Kind: kindShard, Path: "deregister", Name: adminv1.ActionShardDeregister, Title: "Deregister",
 			Effect: "The shard, which must be cordoned and hold no cluster, also none in deletion, is deregistered. It stays so even if the shards file lists it."},
 		{Kind: kindRegion, Path: "register-shard", Name: adminv1.ActionShardRegister, Title: "Register provision shard",
 			Effect: "The management cluster is registered under this name, which must be that of its Maestro consumer. The shard is cordoned until an engineer uncordons it.",
 			Fields: append([]field{{Name: "name", Label: "Name", Help: "Lower-case letters, digits and hyphens, at most 63."}, {Name: "capacity", Label: "Capacity", Help: "The maximum number of clusters.", Kind: numberField}}, settings...),
-			request: func(_ object, form url.Values) (actionRequest, error) {
-				name, err := required(form, "name")
-				if err != nil {
-					return actionRequest{}, err
-				}
+			body: func(_ object, form url.Values) (any, error) {
+				var err error
 				register := &clusterservicev1.RegisterProvisionShardRequest{Zones: names(form, "zones"), SizeClasses: names(form, "sizeClasses")}
 				if register.Capacity, err = requiredNumber(form, "capacity", 0, maxCapacity); err != nil {
-					return actionRequest{}, err
+					return nil, err
 				}
 				if register.Labels, err = labels(form, "labels"); err != nil {
-					return actionRequest{}, err
+					return nil, err
 				}
-				return actionRequest{http.MethodPut, "/shards/" + url.PathEscape(name), message(register)}, nil
+				return register, nil
 			}},
 	}
 }
 
-// updateShard returns the request of a change of a shard. It is based on the version of the form, so that a change in the meantime is not undone.
-func updateShard(o object, form url.Values, update *clusterservicev1.UpdateProvisionShardRequest) (actionRequest, error) {
+// updateShard returns the body of the request of a change of a shard. It is based on the version of the form, so that a change in the meantime is not undone.
+func updateShard(form url.Values, update *clusterservicev1.UpdateProvisionShardRequest) (any, error) {
 	if version := text(form, "version"); version != "" {
 		if _, err := fmt.Sscan(version, &update.ExpectedVersion); err != nil {
-			return actionRequest{}, &fieldError{"version", "The version of the form is not a number. Load the page again."}
+			return nil, &fieldError{"version", "The version of the form is not a number. Load the page again."}
 		}
 	}
-	return actionRequest{http.MethodPatch, "/shards/" + url.PathEscape(o.ID), message(update)}, nil
+	return update, nil
 }
 
-// shardSettings returns the request that changes the settings in which the form differs from the shard.
-func shardSettings(o object, form url.Values) (actionRequest, error) {
+// shardSettings returns the body of the request that changes the settings in which the form differs from the shard.
+func shardSettings(o object, form url.Values) (any, error) {
 	update := &clusterservicev1.UpdateProvisionShardRequest{}
 	capacity, err := requiredNumber(form, "capacity", 0, maxCapacity)
 	if err != nil {
-		return actionRequest{}, err
+		return nil, err
 	}
 	if capacity != o.Shard.GetCapacity() {
 		update.Capacity = &capacity
@@ -299,15 +288,15 @@ func shardSettings(o object, form url.Values) (actionRequest, error) {
 	}
 	set, err := labels(form, "labels")
 	if err != nil {
-		return actionRequest{}, err
+		return nil, err
 	}
 	if !maps.Equal(set, o.Shard.GetLabels()) {
 		update.Labels = &clusterservicev1.Labels{Values: set}
 	}
 	if update.Capacity == nil && update.Zones == nil && update.SizeClasses == nil && update.Labels == nil {
-		return actionRequest{}, &fieldError{"capacity", "Nothing was changed."}
+		return nil, &fieldError{"capacity", "Nothing was changed."}
 	}
-	return updateShard(o, form, update)
+	return updateShard(form, update)
 }
 
 // maxQuota is the limit of admin for the clusters of a subscription.
@@ -317,25 +306,22 @@ const maxQuota = 5000
 func regionActions() []action {
 	return []action{
 		{Kind: kindRegion, Path: "reconcile-drift", Name: adminv1.ActionDriftReconcile, Title: "Compare and repair",
-			Effect: "The backend compares ARM's documents of the region with the fleet at once, and sends resources and deletions that the fleet has lost again. Differences that an engineer must decide are only counted.",
-			request: func(object, url.Values) (actionRequest, error) {
-				return actionRequest{http.MethodPost, "/drift/reconcile", nil}, nil
-			}},
-		{Kind: kindDrift, Path: "delete", Name: adminv1.ActionDriftDelete, Title: "Delete from the fleet", request: onObject(http.MethodDelete, "/drift", ""),
+			Effect: "The backend compares ARM's documents of the region with the fleet at once, and sends resources and deletions that the fleet has lost again. Differences that an engineer must decide are only counted."},
+		{Kind: kindDrift, Path: "delete", Name: adminv1.ActionDriftDelete, Title: "Delete from the fleet",
 			Effect: "The resource, which ARM does not have, is deleted from the fleet: a cluster with its control plane and nodes. There is no proof that a customer deleted it. This cannot be undone."},
-		{Kind: kindOrphan, Path: "delete", Name: adminv1.ActionOrphanDelete, Title: "Delete orphan", request: onObject(http.MethodDelete, "/orphans", ""),
+		{Kind: kindOrphan, Path: "delete", Name: adminv1.ActionOrphanDelete, Title: "Delete orphan",
 			Effect: "Maestro deletes the bundle, and the agent deletes its objects from the management cluster. If they belong to a running control plane, that ends. This cannot be undone."},
 		{Kind: kindSubscription, Path: "set-quota", Name: adminv1.ActionQuotaSet, Title: "Set quota",
 			Effect: "The subscription may have this number of clusters in the region. Existing clusters stay, also if it has more.",
 			Fields: []field{{Name: "clusters", Label: "Clusters", Help: "0 to 5000. Empty resets it to the default of the region.", Kind: numberField, Optional: true}},
-			request: func(o object, form url.Values) (actionRequest, error) {
+			body: func(_ object, form url.Values) (any, error) {
 				clusters, err := number(form, "clusters", 0, maxQuota)
 				quota := adminv1.SetQuotaRequest{UseDefault: clusters == nil}
 				if clusters != nil {
 					count := int(*clusters)
 					quota.Clusters = &count
 				}
-				return actionRequest{http.MethodPut, "/subscriptions/" + url.PathEscape(o.ID) + "/quota", quota}, err
+				return quota, err
 			}},
 	}
 }

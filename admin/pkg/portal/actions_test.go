@@ -59,19 +59,19 @@ func TestEachChangeOfTheAPIIsOffered(t *testing.T) {
 		if a.Kind == kindRegion {
 			sent = object{}
 		}
-		request, err := a.request(sent, form)
+		method, path, body, err := a.request(sent, form)
 		if err != nil {
 			t.Errorf("%s/%s: %v", a.Kind, a.Path, err)
 			continue
 		}
-		content, err := json.Marshal(request.body)
+		content, err := json.Marshal(body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		recorder := httptest.NewRecorder()
-		routes.ServeHTTP(recorder, httptest.NewRequest(request.method, adminv1.Root+request.path, strings.NewReader(string(content))))
+		routes.ServeHTTP(recorder, httptest.NewRequest(method, adminv1.Root+path, strings.NewReader(string(content))))
 		if got := recorder.Header().Get("Route"); got != a.Name {
-			t.Errorf("%s/%s requests %s %s, the route %q, want %q", a.Kind, a.Path, request.method, request.path, got, a.Name)
+			t.Errorf("%s/%s requests %s %s, the route %q, want %q", a.Kind, a.Path, method, path, got, a.Name)
 		}
 		if !slices.ContainsFunc(objectKinds(), func(k objectKind) bool { return k.Path == a.Kind }) {
 			t.Errorf("%s/%s: there is no such kind of objects", a.Kind, a.Path)
@@ -279,8 +279,9 @@ func TestShardChangesAreBasedOnTheForm(t *testing.T) {
 		"nothing":      {form("capacity", "60"), "Nothing was changed."},
 		"wrong labels": {form("labels", "prod"), `"prod" is not name=value.`},
 	} {
-		request, err := shardSettings(o, tc.form)
-		content, marshalErr := json.Marshal(request.body)
+		set := action{Kind: kindShard, Name: adminv1.ActionShardUpdate, body: shardSettings}
+		_, _, body, err := set.request(o, tc.form)
+		content, marshalErr := json.Marshal(body)
 		if marshalErr != nil {
 			t.Fatal(marshalErr)
 		}
