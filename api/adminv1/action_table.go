@@ -99,6 +99,66 @@ func ClassOf(action string) AccessClass {
 	return ""
 }
 
+// The names of the actions, which Actions declares. The backend executes an admin operation by its action.
+// The parameters of an action that Cluster Service executes are the request of Cluster Service's API in protobuf's JSON form,
+// without the actor.
+const (
+	ActionClusterPause   = "clusters.pause"
+	ActionClusterResume  = "clusters.resume"
+	ActionClusterSetSize = "clusters.setSize"
+	ActionClusterRetry   = "clusters.retry"
+	ActionClusterForce   = "clusters.force"
+	ActionClusterAccept  = "clusters.acceptControlPlane"
+
+	ActionDeletionRetry   = "deletions.retry"
+	ActionDeletionRelease = "deletions.release"
+	ActionDeletionForce   = "deletions.force"
+
+	ActionUpgradeStart        = "upgrades.start"
+	ActionUpgradePause        = "upgrades.pause"
+	ActionUpgradeResume       = "upgrades.resume"
+	ActionUpgradeAbort        = "upgrades.abort"
+	ActionUpgradeAcknowledge  = "upgrades.acknowledge"
+	ActionUpgradePolicyApply  = "upgradePolicies.apply"
+	ActionUpgradePolicyDelete = "upgradePolicies.delete"
+
+	ActionNodePoolScale = "nodePools.scale"
+
+	ActionCredentialRequest = "credentials.request"
+	ActionCredentialRevoke  = "credentials.revoke"
+	// ActionCredentialRevokeOne revokes one credential, and the others of its elevation.
+	ActionCredentialRevokeOne = "credentials.revokeOne"
+	// ActionAccessSessionRequest requests the credential of an access session.
+	ActionAccessSessionRequest = "accessSessions.request"
+	// ActionShardSessionRequest requests an access session for the management cluster of a provision shard.
+	ActionShardSessionRequest = "shardSessions.request"
+	// ActionServiceClusterSessionRequest requests an access session for the service cluster.
+	ActionServiceClusterSessionRequest = "serviceClusterSessions.request"
+	// ActionElevationEnd revokes the credentials of one cluster, or ends the sessions for one management cluster or for the service cluster, that were
+	// requested with an elevation that was ended. Each of them has an operation. It needs no active elevation.
+	ActionElevationEnd = "elevations.end"
+
+	ActionShardUpdate     = "shards.update"
+	ActionShardRegister   = "shards.register"
+	ActionShardDrain      = "shards.drain"
+	ActionShardDeregister = "shards.deregister"
+
+	ActionPlacementSet = "placement.set"
+
+	ActionARMOperationRetry  = "armOperations.retry"
+	ActionARMOperationCancel = "armOperations.cancel"
+
+	ActionOrphanDelete = "orphans.delete"
+
+	ActionDriftReconcile = "drift.reconcile"
+	ActionDriftDelete    = "drift.delete"
+
+	ActionQuotaSet = "quotas.set"
+
+	ActionEgressLinkSet    = "egressLinks.set"
+	ActionEgressLinkDelete = "egressLinks.delete"
+)
+
 const post, put, patch, del = http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
 
 var actions = []Action{

@@ -2,12 +2,6 @@ package adminv1
 
 import "time"
 
-// The actions on links of the egress gateway.
-const (
-	ActionEgressLinkSet    = "egressLinks.set"
-	ActionEgressLinkDelete = "egressLinks.delete"
-)
-
 // EgressLink assigns a private endpoint of the egress gateway to a cluster.
 type EgressLink struct {
 	// LinkID is the link ID of the private endpoint, in decimal form.

@@ -2,9 +2,6 @@ package adminv1
 
 import "time"
 
-// ActionQuotaSet sets the quota of a subscription.
-const ActionQuotaSet = "quotas.set"
-
 // Quota is the quota of a subscription in the region.
 type Quota struct {
 	SubscriptionID string `json:"subscriptionId"`
