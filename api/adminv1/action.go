@@ -5,6 +5,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 // TargetShard is the kind of the target of an action on a provision shard or its management cluster.
@@ -107,6 +108,8 @@ type RevokeRequest struct {
 // BundleList lists the Maestro bundles of a cluster.
 type BundleList struct {
 	Items []Bundle `json:"items"`
+	// Ignored are malformed bundles of Maestro. They are not in Items.
+	Ignored wire.Ignored `json:"ignored,omitzero"`
 }
 
 // ShardList lists the provision shards.
@@ -137,4 +140,6 @@ type Orphan struct {
 // OrphanList lists the orphans of a region.
 type OrphanList struct {
 	Items []Orphan `json:"items"`
+	// Ignored are malformed bundles of Maestro. They are not in Items, also if they are orphans.
+	Ignored wire.Ignored `json:"ignored,omitzero"`
 }

@@ -3,6 +3,8 @@ package adminv1
 import (
 	"strconv"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 // The keys of AlertList.Unavailable.
@@ -22,8 +24,12 @@ type AlertList struct {
 	// More is true if more alerts fire than the listed 1000.
 	More bool `json:"more,omitempty"`
 	// Silences are those that have not expired, the one that ends first at the beginning.
-	Silences    []Silence         `json:"silences,omitzero"`
-	Unavailable map[string]string `json:"unavailable,omitempty"`
+	Silences []Silence `json:"silences,omitzero"`
+	// MoreSilences is true if Alertmanager has more silences than the listed 1000, which end first.
+	MoreSilences bool `json:"moreSilences,omitempty"`
+	// IgnoredSilences are malformed silences of Alertmanager. They are not in Silences.
+	IgnoredSilences wire.Ignored      `json:"ignoredSilences,omitzero"`
+	Unavailable     map[string]string `json:"unavailable,omitempty"`
 }
 
 // Alert is a firing alert.

@@ -6,6 +6,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 // The layers of a dump.
@@ -157,6 +158,8 @@ type FleetLayer struct {
 // MaestroLayer is the part of a dump from Maestro.
 type MaestroLayer struct {
 	Bundles []Bundle `json:"bundles"`
+	// Ignored are malformed bundles. They are not in Bundles.
+	Ignored wire.Ignored `json:"ignored,omitzero"`
 }
 
 // Bundle is a Maestro resource bundle: manifests for a management cluster and the status that its agent reported.

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tink-crypto/tink-go/v2/jwt"
 
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
 )
@@ -266,16 +268,16 @@ func usableKeys(content []byte) (*keys, error) {
 		}
 		return parseKeys(content)
 	}
-	var ignored []error
-	for n, key := range published.Keys {
-		if _, err := parse(key); err != nil {
-			ignored = append(ignored, fmt.Errorf("keys[%d]: %w", n, err))
-			continue
+	var ignored wire.Ignored
+	wire.Elements("keys", "kid", slices.All(published.Keys), func(_ int, key json.RawMessage) error {
+		_, err := parse(key)
+		if err == nil {
+			usable.Keys = append(usable.Keys, key)
 		}
-		usable.Keys = append(usable.Keys, key)
-	}
+		return err
+	}, ignored.Add)
 	if len(usable.Keys) == 0 {
-		return nil, errors.Join(append([]error{errors.New("no usable key is published")}, ignored...)...)
+		return nil, errors.Join(errors.New("no usable key is published"), ignored.Err())
 	}
 	return parse(usable.Keys...)
 }

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 // The sizes of the modulus of an RSA key in bytes: 2048 to 8192 bits.
@@ -23,18 +26,18 @@ func RSAKeys(content []byte) (keys map[string]*rsa.PublicKey, ignored []string, 
 		return nil, nil, errors.New("the issuer's keys are not a JSON Web Key Set")
 	}
 	keys = map[string]*rsa.PublicKey{}
-	for n, raw := range set.Keys {
+	wire.Elements("keys", "kid", slices.All(set.Keys), func(_ int, raw json.RawMessage) error {
 		id, key, err := rsaKey(raw)
-		if err == nil && key != nil && keys[id] != nil {
-			err = errors.New("another key has the same kid")
-		}
 		switch {
 		case err != nil:
-			ignored = append(ignored, fmt.Sprintf("keys[%d] %q: %v", n, id, err))
+			return err
+		case key != nil && keys[id] != nil:
+			return errors.New("another key has the same kid")
 		case key != nil:
 			keys[id] = key
 		}
-	}
+		return nil
+	}, func(reason func() string) { ignored = append(ignored, reason()) })
 	if len(keys) == 0 {
 		return nil, ignored, fmt.Errorf("the issuer publishes no usable RSA signing key; unusable ones: %q", ignored)
 	}

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 // Graph is an update graph of the Cincinnati protocol (GET …/v1/graph): the releases of one channel and architecture as nodes,
@@ -145,42 +147,26 @@ func ParseGraph(text []byte) (g *Graph, ignored []string, err error) {
 	if err := json.Unmarshal(text, &parts); err != nil {
 		return nil, nil, fmt.Errorf("read an update graph: %w", err)
 	}
-	ignore := func(list string, i int, err error) {
-		ignored = append(ignored, fmt.Sprintf("%s[%d]: %v", list, i, err))
-	}
-	g = &Graph{Version: parts.Version}
-	for i, part := range parts.Nodes {
-		var n Node
-		err := json.Unmarshal(part, &n)
-		if err == nil && n.Version == "" {
-			err = errors.New("it has no version")
+	ignore := func(reason func() string) { ignored = append(ignored, reason()) }
+	g = &Graph{Version: parts.Version, Nodes: make([]Node, len(parts.Nodes))} // edges have indexes of nodes
+	wire.Elements("nodes", "version", slices.All(parts.Nodes), func(i int, n Node) error {
+		if n.Version == "" {
+			return errors.New("it has no version")
 		}
-		if err != nil {
-			ignore("nodes", i, err)
-			n = Node{} // edges have indexes of nodes
-		}
-		g.Nodes = append(g.Nodes, n)
-	}
-	for i, part := range parts.Edges {
-		var e []int
-		err := json.Unmarshal(part, &e)
-		if err == nil && (len(e) != 2 || min(e[0], e[1]) < 0 || max(e[0], e[1]) >= len(g.Nodes)) {
-			err = errors.New("it does not refer to two nodes that exist")
-		}
-		if err != nil {
-			ignore("edges", i, err)
-			continue
+		g.Nodes[i] = n
+		return nil
+	}, ignore)
+	wire.Elements("edges", "", slices.All(parts.Edges), func(_ int, e []int) error {
+		if len(e) != 2 || min(e[0], e[1]) < 0 || max(e[0], e[1]) >= len(g.Nodes) {
+			return errors.New("it does not refer to two nodes that exist")
 		}
 		g.Edges = append(g.Edges, [2]int(e))
-	}
-	for i, part := range parts.ConditionalEdges {
-		var c ConditionalEdge
-		if err := json.Unmarshal(part, &c); err != nil {
-			ignore("conditionalEdges", i, err)
-			continue
-		}
+		return nil
+	}, ignore)
+	wire.Elements("conditionalEdges", "", slices.All(parts.ConditionalEdges), func(_ int, c ConditionalEdge) error {
 		g.ConditionalEdges = append(g.ConditionalEdges, c)
-	}
+		return nil
+	}, ignore)
 	return g, ignored, nil
 }
 

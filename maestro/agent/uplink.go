@@ -203,10 +203,13 @@ func (u *uplink) receiveSpec(evt *cloudevents.Event) {
 
 // respondToStatusResync reports the works whose status differs from the one that the server has.
 func (u *uplink) respondToStatusResync(evt *cloudevents.Event) {
-	hashes, err := event.DecodeStatusResync(evt)
+	hashes, ignored, err := event.DecodeStatusResync(evt)
 	if err != nil {
 		u.log.Error("invalid status resync dropped", logkey.Error, err)
 		return
+	}
+	if err := ignored.Err(); err != nil {
+		u.log.Error("elements of a status resync are malformed; the others apply", logkey.Count, ignored.Count, logkey.Error, err)
 	}
 	for _, work := range u.works.list() {
 		known, listed := hashes[string(work.UID)]

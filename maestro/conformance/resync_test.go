@@ -3,8 +3,14 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -182,4 +188,38 @@ func TestStatusResync(t *testing.T) {
 	all.resync(nil)
 	all.untilApplied(same.ID, 1)
 	all.until(changed.ID, "reported as changed", func(st statusEvent) bool { return st.is("Changed") })
+}
+
+// A malformed element of a resync hides no others: the agent gets the works that it does not list, and the source the statuses that differ and the names of
+// the malformed elements.
+func TestMalformedElementsOfResyncs(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	s, consumer, agent, cs := r.withFakeAgent()
+	held, lacking := newBundle(consumer, "x"), newBundle(consumer, "x")
+	for _, b := range []bundle{held, lacking} {
+		cs.must("create", b)
+		agent.until("spec.create_request", b.ID, 1)
+		agent.report(b.ID, 1, 1, "Applied")
+		cs.untilApplied(b.ID, 1)
+	}
+	agent.send("agentevents", "spec.resync_request", map[string]any{"originalsource": ""}, map[string]any{"resourceVersions": []any{
+		7, map[string]any{"resourceID": held.ID, "resourceVersion": 1}, map[string]any{"resourceID": "a\x00"}, map[string]any{"resourceID": held.ID + "x", "resourceVersion": "1"}}})
+	agent.until("spec.create_request", lacking.ID, 2)
+	if n := len(agent.events("spec.create_request", held.ID)); n != 1 {
+		t.Errorf("the agent received the work that it listed %d times", n)
+	}
+
+	again := r.source(s, "cluster-service")
+	again.subscribe()
+	evt := cloudevents.NewEvent()
+	evt.SetID(uuid.NewString())
+	evt.SetSource(again.name)
+	evt.SetType(eventPrefix + "status.resync_request")
+	evt.SetExtension("clustername", "")
+	_ = evt.SetData(cloudevents.ApplicationJSON, map[string]any{"statusHashes": []any{map[string]any{"resourceID": held.ID, "statusHash": "old"}, map[string]any{"resourceID": "broken", "statusHash": 1}}})
+	if _, err := again.send(&evt); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), `statusHashes[1] "broken"`) {
+		t.Errorf("a malformed element: %v", err)
+	}
+	again.untilApplied(held.ID, 1)
 }

@@ -376,8 +376,8 @@ func (h *adminFixture) orphan() string {
 	h.must(err)
 	h.eventually("admin lists the orphan", func() error {
 		orphans, err := h.oncall.Orphans(h.t.Context())
-		if err == nil && (len(orphans) != 1 || orphans[0].ID != id) {
-			err = fmt.Errorf("admin lists %d orphans", len(orphans))
+		if err == nil && (len(orphans.Items) != 1 || orphans.Items[0].ID != id) {
+			err = fmt.Errorf("admin lists %d orphans", len(orphans.Items))
 		}
 		return err
 	})

@@ -73,7 +73,7 @@ func TestFiringAlertsAndSilences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := silences.List(t.Context())
+	list, _, _, err := silences.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].ID != id || list[0].State != adminv1.SilenceActive || list[0].Comment != "mgmt-1 is rebuilt (CHG-7)" {
 		t.Fatalf("the silences are %v, %v", list, err)
 	}
@@ -84,7 +84,7 @@ func TestFiringAlertsAndSilences(t *testing.T) {
 	if err := silences.End(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	if list, err := silences.List(t.Context()); err != nil || len(list) > 0 {
+	if list, _, _, err := silences.List(t.Context()); err != nil || len(list) > 0 {
 		t.Errorf("after the end: %v, %v", list, err)
 	}
 	if got, err := silences.Get(t.Context(), id); err != nil || got.State != adminv1.SilenceExpired {

@@ -284,8 +284,8 @@ func checkLost(t *testing.T, ctx context.Context, c *customer.Customer, reader *
 	})
 	eventually.Before(ctx, t, "a work is replaced", func() error {
 		bundles, err := reader.Bundles(ctx, id)
-		if err == nil && !slices.ContainsFunc(bundles, func(b adminv1.Bundle) bool { return b.Drift == "Replaced" }) {
-			err = fmt.Errorf("the bundles are %+v", bundles)
+		if err == nil && !slices.ContainsFunc(bundles.Items, func(b adminv1.Bundle) bool { return b.Drift == "Replaced" }) {
+			err = fmt.Errorf("the bundles are %+v", bundles.Items)
 		}
 		return err
 	})

@@ -2,8 +2,10 @@ package alerts
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,14 +98,14 @@ func TestSilencesOfAlertmanager(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted.ID, wanted.State = id, adminv1.SilenceActive
-	list, err := silences.List(ctx)
+	list, _, _, err := silences.List(ctx)
 	if diff := cmp.Diff([]adminv1.Silence{wanted}, list); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if err := silences.End(ctx, id); err != nil {
 		t.Error(err)
 	}
-	if list, err := silences.List(ctx); err != nil || list == nil || len(list) > 0 {
+	if list, _, _, err := silences.List(ctx); err != nil || list == nil || len(list) > 0 {
 		t.Errorf("after the end: %v, %v", list, err)
 	}
 	if got, err := silences.Get(ctx, id); err != nil || got.State != adminv1.SilenceExpired {
@@ -114,6 +116,26 @@ func TestSilencesOfAlertmanager(t *testing.T) {
 	}
 	if _, err := silences.Create(ctx, adminv1.Silence{EndTime: wanted.EndTime}); apierror.KindOf(err) != apierror.Unavailable {
 		t.Errorf("a silence of everything: %v", err)
+	}
+}
+
+// TestMalformedSilenceHidesNoOther checks that malformed silences are named, and that those that end first are listed of more than a list has.
+func TestMalformedSilenceHidesNoOther(t *testing.T) {
+	const count = 2500
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `[{"id":"no state"},{"id":"no time","status":{"state":"active"},"endsAt":"tomorrow"},7`)
+		for i := range count {
+			fmt.Fprintf(w, `,{"id":"%04d","status":{"state":"active"},"endsAt":%q}`, i, minute(count-i).Format(time.RFC3339))
+		}
+		fmt.Fprint(w, `,{"id":"ended","status":{"state":"expired"}},{"id":"","status":{"state":"active"}}]`)
+	}))
+	defer server.Close()
+	list, more, ignored, err := NewSilences(server.URL, server.Client().Transport).List(t.Context())
+	if err != nil || len(list) != maxSilences || !more || list[0].ID != "2499" || list[999].ID != "1500" {
+		t.Errorf("%d silences, more %v: %v", len(list), more, err)
+	}
+	if ignored.Count != 4 || !strings.HasPrefix(ignored.Reasons[0], `silences[0] "no state": `) || !strings.HasPrefix(ignored.Reasons[1], `silences[1] "no time": `) {
+		t.Errorf("malformed: %v", ignored)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -50,29 +52,63 @@ type matcher struct {
 	IsEqual *bool  `json:"isEqual,omitempty"`
 }
 
-// List returns the silences that have not expired, those that end first at the beginning.
-func (s *Silences) List(ctx context.Context) ([]adminv1.Silence, error) {
-	var stored []silence
-	if err := s.do(ctx, http.MethodGet, "/silences", nil, &stored); err != nil {
-		return nil, err
-	}
-	list := []adminv1.Silence{}
-	for _, v := range stored {
-		if shown := v.response(); shown.State != adminv1.SilenceExpired {
-			list = append(list, shown)
+// The limits of a list: silences that List returns, and bytes of one that is read.
+const (
+	maxSilences = 1000
+	maxSilence  = 1 << 20
+)
+
+// List returns the silences that have not expired, those that end first at the beginning. more is true if there are more than 1000. It leaves out malformed
+// silences, which ignored has.
+func (s *Silences) List(ctx context.Context) (list []adminv1.Silence, more bool, ignored wire.Ignored, err error) {
+	list = []adminv1.Silence{}
+	shorten := func() {
+		slices.SortStableFunc(list, func(a, b adminv1.Silence) int {
+			return cmp.Or(a.EndTime.Compare(b.EndTime), cmp.Compare(a.ID, b.ID))
+		})
+		if len(list) > maxSilences {
+			list, more = list[:maxSilences], true
 		}
 	}
-	slices.SortStableFunc(list, func(a, b adminv1.Silence) int {
-		return cmp.Or(a.EndTime.Compare(b.EndTime), cmp.Compare(a.ID, b.ID))
+	ignored, err = s.Each(ctx, func(one adminv1.Silence) {
+		if list = append(list, one); len(list) == 2*maxSilences {
+			shorten()
+		}
 	})
-	return list, nil
+	if err != nil {
+		return nil, false, wire.Ignored{}, err
+	}
+	shorten()
+	return list, more, ignored, nil
+}
+
+// Each calls use with each silence that has not expired, and returns the malformed silences. It holds one silence at a time.
+func (s *Silences) Each(ctx context.Context, use func(adminv1.Silence)) (ignored wire.Ignored, err error) {
+	err = s.do(ctx, http.MethodGet, "/silences", nil, func(body io.Reader) error {
+		stored, failure := wire.Stream(body, "", maxSilence)
+		wire.Elements("silences", "id", stored, func(_ int, v silence) error {
+			shown, err := v.response()
+			if err == nil && shown.State != adminv1.SilenceExpired {
+				use(shown)
+			}
+			return err
+		}, ignored.Add)
+		return failure()
+	})
+	return ignored, err
 }
 
 // Get returns a silence, also an expired one.
 func (s *Silences) Get(ctx context.Context, id string) (adminv1.Silence, error) {
 	var stored silence
-	err := s.do(ctx, http.MethodGet, "/silence/"+url.PathEscape(id), nil, &stored)
-	return stored.response(), err
+	if err := s.do(ctx, http.MethodGet, "/silence/"+url.PathEscape(id), nil, decode(&stored)); err != nil {
+		return adminv1.Silence{}, err
+	}
+	shown, err := stored.response()
+	if err != nil {
+		return adminv1.Silence{}, unanswered(fmt.Errorf("silence %s: %w", id, err))
+	}
+	return shown, nil
 }
 
 // Create stores a silence and returns its ID. All matchers are equalities.
@@ -85,7 +121,7 @@ func (s *Silences) Create(ctx context.Context, wanted adminv1.Silence) (id strin
 	var created struct {
 		SilenceID string `json:"silenceID"`
 	}
-	if err := s.do(ctx, http.MethodPost, "/silences", body, &created); err != nil {
+	if err := s.do(ctx, http.MethodPost, "/silences", body, decode(&created)); err != nil {
 		return "", err
 	}
 	if created.SilenceID == "" {
@@ -103,8 +139,13 @@ func unanswered(cause error) error {
 	return apierror.New(apierror.Unavailable, "Alertmanager did not answer.").WithCause(cause)
 }
 
-// do sends a request and reads the response.
-func (s *Silences) do(ctx context.Context, method, path string, body, into any) error {
+// decode returns a function that decodes a response.
+func decode(into any) func(io.Reader) error {
+	return func(body io.Reader) error { return json.NewDecoder(io.LimitReader(body, maxSilence)).Decode(into) }
+}
+
+// do sends a request and reads the response with read, which may be nil.
+func (s *Silences) do(ctx context.Context, method, path string, body any, read func(io.Reader) error) error {
 	var content io.Reader
 	if body != nil {
 		encoded, err := json.Marshal(body)
@@ -130,24 +171,25 @@ func (s *Silences) do(ctx context.Context, method, path string, body, into any) 
 		return apierror.New(apierror.NotFound, "Alertmanager has no such silence.")
 	case response.StatusCode >= http.StatusBadRequest:
 		return unanswered(fmt.Errorf("%s %s: %s", method, path, response.Status))
-	case into == nil:
+	case read == nil:
 		return nil
 	}
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+	if err := read(response.Body); err != nil {
 		return unanswered(fmt.Errorf("%s %s: %w", method, path, err))
 	}
 	return nil
 }
 
-func (v silence) response() adminv1.Silence {
-	shown := adminv1.Silence{ID: v.ID, State: adminv1.SilenceExpired, Matchers: []adminv1.SilenceMatcher{}, StartTime: v.StartsAt.UTC(), EndTime: v.EndsAt.UTC(), CreatedBy: v.CreatedBy, Comment: v.Comment}
-	if v.Status != nil {
-		shown.State = v.Status.State
+// response returns the silence in the form of admin, or an error if it has no ID or no state.
+func (v silence) response() (adminv1.Silence, error) {
+	if v.ID == "" || v.Status == nil || v.Status.State == "" {
+		return adminv1.Silence{}, errors.New("the silence has no ID or no state")
 	}
+	shown := adminv1.Silence{ID: v.ID, State: v.Status.State, Matchers: []adminv1.SilenceMatcher{}, StartTime: v.StartsAt.UTC(), EndTime: v.EndsAt.UTC(), CreatedBy: v.CreatedBy, Comment: v.Comment}
 	for _, m := range v.Matchers {
 		shown.Matchers = append(shown.Matchers, adminv1.SilenceMatcher{Name: m.Name, Value: m.Value, Regex: m.IsRegex, Negative: m.IsEqual != nil && !*m.IsEqual})
 	}
-	return shown
+	return shown, nil
 }
 
 // MarkSilenced sets which active silences match the alerts.

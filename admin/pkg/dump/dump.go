@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -32,8 +33,8 @@ const pageSize = 500
 
 // BundleReader reads bundles from Maestro.
 type BundleReader interface {
-	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error)
-	EachPage(ctx context.Context, take func([]maestro.Bundle) error) error
+	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, wire.Ignored, error)
+	EachPage(ctx context.Context, take func([]adminv1.Orphan) error) (wire.Ignored, error)
 }
 
 // Collector collects dumps. It is safe for concurrent use.
@@ -65,7 +66,7 @@ func (t *Collector) Collect(ctx context.Context, cluster adminv1.Cluster) *admin
 				unavailable(adminv1.LayerMaestro, err)
 				return
 			}
-			dump.Maestro = &adminv1.MaestroLayer{Bundles: layer}
+			dump.Maestro = &adminv1.MaestroLayer{Bundles: layer.Items, Ignored: layer.Ignored}
 		})
 		both.Go(func() {
 			layer, err := t.fleetLayer(ctx, cluster.UID)
@@ -155,7 +156,7 @@ func (t *Collector) Works(ctx context.Context, uid string) ([]*clusterservicev1.
 }
 
 // Bundles returns the Maestro bundles of a cluster without secrets, in the order of its works.
-func (t *Collector) Bundles(ctx context.Context, uid string) ([]adminv1.Bundle, error) {
+func (t *Collector) Bundles(ctx context.Context, uid string) (*adminv1.BundleList, error) {
 	works, err := t.Works(ctx, uid)
 	if err != nil {
 		return nil, err
@@ -163,13 +164,13 @@ func (t *Collector) Bundles(ctx context.Context, uid string) ([]adminv1.Bundle, 
 	return t.bundles(ctx, works)
 }
 
-func (t *Collector) bundles(ctx context.Context, works []*clusterservicev1.Work) ([]adminv1.Bundle, error) {
+func (t *Collector) bundles(ctx context.Context, works []*clusterservicev1.Work) (*adminv1.BundleList, error) {
 	names, order := map[string]string{}, []string{}
 	for _, w := range works {
 		names[w.GetId()] = w.GetName()
 		order = append(order, w.GetId())
 	}
-	found, err := t.maestro.Bundles(ctx, order)
+	found, ignored, err := t.maestro.Bundles(ctx, order)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (t *Collector) bundles(ctx context.Context, works []*clusterservicev1.Work)
 		bundles = append(bundles, bundle)
 	}
 	slices.SortFunc(bundles, func(a, b adminv1.Bundle) int { return slices.Index(order, a.ID) - slices.Index(order, b.ID) })
-	return bundles, nil
+	return &adminv1.BundleList{Items: bundles, Ignored: ignored}, nil
 }
 
 // maxFleetCalls limits the concurrent calls of Cluster Service for one dump.

@@ -5,26 +5,27 @@ package maestro
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// The limits of one request: IDs, bundles per page, bytes of the response, and duration.
+// The limits of one request: IDs, bundles per page, bytes of a bundle, and duration. Maestro refuses bundles of more than 500 KiB.
 const (
-	maxIDs   = 50
-	pageSize = 200
-	maxBytes = 64 << 20
-	timeout  = 10 * time.Second
+	maxIDs    = 50
+	pageSize  = 200
+	maxBundle = 4 << 20
+	timeout   = 10 * time.Second
 )
 
 // source is Maestro's name for Cluster Service.
@@ -43,19 +44,18 @@ type Bundle struct {
 	Status       json.RawMessage   `json:"status"`
 }
 
-// ClusterID returns the cluster ID in the labels of the bundle; empty if there is none.
-func (b *Bundle) ClusterID() string {
+// Summary returns the bundle as a possible orphan, with the cluster ID in its labels and without its content.
+func (b *Bundle) Summary() adminv1.Orphan {
 	var metadata struct {
 		Labels map[string]string `json:"labels"`
 	}
-	if json.Unmarshal(b.Metadata, &metadata) != nil {
-		return ""
-	}
-	return metadata.Labels[managementcluster.LabelClusterID]
+	_ = json.Unmarshal(b.Metadata, &metadata) // a bundle need not have labels
+	return adminv1.Orphan{ID: b.ID, Consumer: b.ConsumerName, Version: b.Version, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, DeletedAt: b.DeletedAt,
+		ClusterID: metadata.Labels[managementcluster.LabelClusterID], Objects: b.objects()}
 }
 
-// Objects returns the objects in the bundle, for example HostedCluster ocm-local-…/name.
-func (b *Bundle) Objects() []string {
+// objects returns the objects in the bundle, for example HostedCluster ocm-local-…/name.
+func (b *Bundle) objects() []string {
 	objects := []string{}
 	for _, manifest := range b.Manifests {
 		var object struct {
@@ -92,62 +92,62 @@ func New(base string, identity mesh.Transport) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Bundles returns the bundles with the given IDs, which are UUIDs, in no order. Unknown IDs are left out.
-func (c *Client) Bundles(ctx context.Context, ids []string) ([]Bundle, error) {
-	var all []Bundle
+// Bundles returns the bundles with the given IDs, which are UUIDs, in no order. Unknown IDs are left out, and so are malformed bundles, which ignored has.
+func (c *Client) Bundles(ctx context.Context, ids []string) (all []Bundle, ignored wire.Ignored, err error) {
 	for len(ids) > 0 {
 		some := ids[:min(maxIDs, len(ids))]
 		ids = ids[len(some):]
-		found, err := c.list(ctx, url.Values{"search": {"id in ('" + strings.Join(some, "','") + "')"}, "size": {strconv.Itoa(len(some))}})
+		_, err := c.list(ctx, url.Values{"search": {"id in ('" + strings.Join(some, "','") + "')"}, "size": {strconv.Itoa(len(some))}},
+			func(b Bundle) { all = append(all, b) }, &ignored)
 		if err != nil {
-			return nil, err
+			return nil, wire.Ignored{}, err
 		}
-		all = append(all, found.Items...)
 	}
-	return all, nil
+	return all, ignored, nil
 }
 
-// EachPage calls visit with each page of the bundles of Cluster Service on all management clusters, ordered by ID. It does not hold
-// all bundles in memory. It returns the first error of visit.
-func (c *Client) EachPage(ctx context.Context, visit func([]Bundle) error) error {
+// EachPage calls visit with the summaries of each page of the bundles of Cluster Service on all management clusters, ordered by ID. It holds one page, and the
+// content of one bundle. It leaves out malformed bundles, which ignored has. It returns the first error of visit.
+func (c *Client) EachPage(ctx context.Context, visit func([]adminv1.Orphan) error) (ignored wire.Ignored, err error) {
 	for number := 1; ; number++ {
-		found, err := c.list(ctx, url.Values{"search": {"source = '" + source + "'"}, "orderBy": {"id"}, "page": {strconv.Itoa(number)}, "size": {strconv.Itoa(pageSize)}})
+		page := make([]adminv1.Orphan, 0, pageSize)
+		read, err := c.list(ctx, url.Values{"search": {"source = '" + source + "'"}, "orderBy": {"id"}, "page": {strconv.Itoa(number)}, "size": {strconv.Itoa(pageSize)}},
+			func(b Bundle) { page = append(page, b.Summary()) }, &ignored)
 		if err != nil {
-			return err
+			return ignored, err
 		}
-		if err := visit(found.Items); err != nil || len(found.Items) < pageSize {
-			return err
+		if err := visit(page); err != nil || read < pageSize {
+			return ignored, err
 		}
 	}
 }
 
-// page is a list response.
-type page struct {
-	Items []Bundle `json:"items"`
-}
-
-func (c *Client) list(ctx context.Context, query url.Values) (*page, error) {
+// list calls use with each bundle of a list, and adds the malformed ones to ignored. It returns the number of both.
+func (c *Client) list(ctx context.Context, query url.Values, use func(Bundle), ignored *wire.Ignored) (read int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+maestroapi.RESTPath+"/resource-bundles?"+query.Encode(), nil)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, apierror.New(apierror.Unavailable, "Maestro cannot be reached.").WithCause(err)
+		return 0, apierror.New(apierror.Unavailable, "Maestro cannot be reached.").WithCause(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
-	switch {
-	case err != nil:
-		return nil, apierror.New(apierror.Unavailable, "Maestro's response is incomplete.").WithCause(err)
-	case len(content) > maxBytes:
-		return nil, fmt.Errorf("maestro's list of resource bundles is larger than %d bytes", maxBytes)
-	case response.StatusCode != http.StatusOK:
-		return nil, apierror.New(apierror.Unavailable, "Maestro responded with status %d.", response.StatusCode)
+	if response.StatusCode != http.StatusOK {
+		return 0, apierror.New(apierror.Unavailable, "Maestro responded with status %d.", response.StatusCode)
 	}
-	found := &page{}
-	if err := json.Unmarshal(content, found); err != nil {
-		return nil, fmt.Errorf("reading Maestro's list of resource bundles: %w", err)
+	before := ignored.Count
+	items, failure := wire.Stream(response.Body, "items", maxBundle)
+	wire.Elements("items", "id", items, func(_ int, b Bundle) error {
+		if b.ID == "" {
+			return errors.New("the bundle has no ID")
+		}
+		read++
+		use(b)
+		return nil
+	}, ignored.Add)
+	if err := failure(); err != nil {
+		return 0, apierror.New(apierror.Unavailable, "Maestro's list of bundles cannot be read.").WithCause(err)
 	}
-	return found, nil
+	return read + ignored.Count - before, nil
 }

@@ -9,16 +9,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// serve returns a client of a simulated Maestro with a number of bundles. It counts the requested pages.
-func serve(t *testing.T, bundles int, pages *atomic.Int32) *maestro.Client {
+// serve returns a client of a simulated Maestro with a number of bundles, some of them malformed. It counts the requested pages.
+func serve(t *testing.T, bundles int, pages *atomic.Int32, malformed ...int) *maestro.Client {
 	t.Helper()
 	authority, err := mesh.OpenAuthority(t.TempDir(), "local")
 	if err != nil {
@@ -51,7 +54,11 @@ func serve(t *testing.T, bundles int, pages *atomic.Int32) *maestro.Client {
 			}
 			items := []map[string]any{}
 			for i := (page - 1) * size; i < min(page*size, bundles); i++ {
-				items = append(items, map[string]any{"id": fmt.Sprint(i)})
+				item := map[string]any{"id": fmt.Sprint(i)}
+				if slices.Contains(malformed, i) {
+					item["version"] = "1"
+				}
+				items = append(items, item)
 			}
 			_ = json.NewEncoder(w).Encode(map[string]any{"items": items})
 		}),
@@ -71,7 +78,7 @@ func TestEachPageReadsEachBundleOnce(t *testing.T) {
 		var pages atomic.Int32
 		seen := 0
 		client := serve(t, bundles, &pages)
-		err := client.EachPage(t.Context(), func(page []maestro.Bundle) error {
+		_, err := client.EachPage(t.Context(), func(page []adminv1.Orphan) error {
 			for _, b := range page {
 				if b.ID != fmt.Sprint(seen) {
 					t.Fatalf("bundle %s came as number %d", b.ID, seen)
@@ -86,7 +93,20 @@ func TestEachPageReadsEachBundleOnce(t *testing.T) {
 	}
 	var pages atomic.Int32
 	enough := errors.New("enough")
-	if err := serve(t, 1000, &pages).EachPage(t.Context(), func([]maestro.Bundle) error { return enough }); !errors.Is(err, enough) || pages.Load() != 1 {
+	if _, err := serve(t, 1000, &pages).EachPage(t.Context(), func([]adminv1.Orphan) error { return enough }); !errors.Is(err, enough) || pages.Load() != 1 {
 		t.Errorf("after %d pages: %v", pages.Load(), err)
+	}
+}
+
+// TestMalformedBundleHidesNoOther checks that the bundles beside malformed ones and the pages after them are read, and that the malformed ones are named.
+func TestMalformedBundleHidesNoOther(t *testing.T) {
+	var pages atomic.Int32
+	seen := 0
+	ignored, err := serve(t, 450, &pages, 3, 199, 200, 449).EachPage(t.Context(), func(page []adminv1.Orphan) error {
+		seen += len(page)
+		return nil
+	})
+	if err != nil || seen != 446 || pages.Load() != 3 || ignored.Count != 4 || !strings.HasPrefix(ignored.Reasons[1], `items[199] "199": `) {
+		t.Errorf("%d bundles in %d pages, without %v: %v", seen, pages.Load(), ignored, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
 const testSilence = "1a7e5c3b-8d2f-4b69-a0c4-5e6f7a8b9c05"
@@ -44,6 +45,7 @@ func TestUnknownAlertsAreStated(t *testing.T) {
 		"no Prometheus":       {adminv1.AlertList{Silences: []adminv1.Silence{}, Unavailable: map[string]string{"alerts": "its flag --prometheus-url is not set"}}, []string{"It is unknown which alerts fire", "--prometheus-url", noSilence}, []string{none}},
 		"no Alertmanager":     {adminv1.AlertList{Alerts: []adminv1.Alert{}, Unavailable: map[string]string{"silences": "its flag --alertmanager-url is not set"}}, []string{none, "--alertmanager-url"}, []string{noSilence}},
 		"an empty response":   {struct{}{}, []string{"It is unknown which alerts fire"}, []string{none, noSilence}},
+		"malformed silences":  {adminv1.AlertList{Alerts: []adminv1.Alert{}, Silences: []adminv1.Silence{{ID: testSilence}}, MoreSilences: true, IgnoredSilences: wire.Ignored{Count: 1, Reasons: []string{"silences[1]"}}}, []string{"malformed elements (1): silences[1]", "Only the first 1 silences are listed."}, nil},
 		"there are even more": {adminv1.AlertList{Alerts: []adminv1.Alert{{Name: "A"}}, More: true}, []string{"Only the first 1 alerts are listed."}, []string{none}},
 	} {
 		h.api.responses["/alerts"] = tc.list

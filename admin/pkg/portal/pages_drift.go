@@ -46,7 +46,7 @@ func (p *Portal) orphans(w http.ResponseWriter, v *view) {
 		p.fail(w, v.request, v, err)
 		return
 	}
-	v.render(w, http.StatusOK, "orphans", page{Title: "Orphans", Section: "/drift", Body: list.Items})
+	v.render(w, http.StatusOK, "orphans", page{Title: "Orphans", Section: "/drift", Body: list})
 }
 
 // azureOrphans lists the resources in Azure that belong to no cluster.
@@ -85,7 +85,7 @@ func (p *Portal) leftovers(w http.ResponseWriter, v *view) {
 // worksView is the content of the works of a cluster.
 type worksView struct {
 	clusterFrame
-	Works []adminv1.Bundle
+	adminv1.BundleList
 }
 
 // works shows the Maestro bundles of a cluster with their status. Reading them is audited.
@@ -95,7 +95,7 @@ func (p *Portal) works(w http.ResponseWriter, v *view) {
 	if !found {
 		return
 	}
-	v.render(w, http.StatusOK, "works", clusterPage(cluster, "Works", worksView{clusterFrame: frame(cluster, "/works"), Works: list.Items}))
+	v.render(w, http.StatusOK, "works", clusterPage(cluster, "Works", worksView{clusterFrame: frame(cluster, "/works"), BundleList: list}))
 }
 
 // appliedState returns how the management cluster differs from a bundle, or else the status of the condition Applied that the agent reported.

@@ -237,7 +237,7 @@ func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
 	}
 	id := rq.http.PathValue("bundle")
 	var found *adminv1.Orphan
-	err := s.orphans(ctx, func(orphan adminv1.Orphan) error {
+	_, err := s.orphans(ctx, func(orphan adminv1.Orphan) error {
 		if orphan.ID != id {
 			return nil
 		}

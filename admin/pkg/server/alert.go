@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (s *Server) listAlerts(ctx context.Context, _ *request) (any, error) {
 		firingErr = apierror.New(apierror.FailedPrecondition, noPrometheus)
 	}
 	if s.Silences != nil {
-		all.Go(func() { list.Silences, silencesErr = s.Silences.List(ctx) })
+		all.Go(func() { list.Silences, list.MoreSilences, list.IgnoredSilences, silencesErr = s.Silences.List(ctx) })
 	} else {
 		silencesErr = apierror.New(apierror.FailedPrecondition, noAlertmanager)
 	}
@@ -185,19 +186,16 @@ func (s *Server) previousSilence(ctx context.Context, id, mark string) (*adminv1
 	if id == "" {
 		return nil, nil
 	}
-	list, err := s.Silences.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, silence := range list {
+	var before *adminv1.Silence
+	var conflict error
+	_, err := s.Silences.Each(ctx, func(silence adminv1.Silence) {
 		if strings.HasSuffix(silence.Comment, mark) {
-			return &silence, nil
+			before = &silence
+		} else if strings.Contains(silence.Comment, "["+id+" ") {
+			conflict = apierror.New(apierror.Conflict, "The key was used for another request, which created the silence %s.", silence.ID).WithTarget(adminv1.IdempotencyKey)
 		}
-		if strings.Contains(silence.Comment, "["+id+" ") {
-			return nil, apierror.New(apierror.Conflict, "The key was used for another request, which created the silence %s.", silence.ID).WithTarget(adminv1.IdempotencyKey)
-		}
-	}
-	return nil, nil
+	})
+	return before, cmp.Or(err, conflict)
 }
 
 // endSilence ends a silence before its time. Ending an expired one has no effect.

@@ -21,6 +21,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
@@ -120,6 +121,26 @@ func (h *harness) get(t *testing.T, engineer, path string, into any) (int, strin
 		}
 	}
 	return response.StatusCode, string(content)
+}
+
+// TestMalformedBundlesAreNamed checks that the lists and the dump name the malformed bundles beside the others.
+func TestMalformedBundlesAreNamed(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.populate(t)
+	h.works.bundles, h.works.ignored = []maestro.Bundle{{ID: "orphan"}}, wire.Ignored{Count: 1, Reasons: []string{"items[1]"}}
+	var orphans adminv1.OrphanList
+	if _, body := h.get(t, "reader", "/orphans", &orphans); len(orphans.Items) != 1 || orphans.Ignored.Count != 1 {
+		t.Errorf("orphans: %s", body)
+	}
+	var works adminv1.BundleList
+	if _, body := h.get(t, "reader", "/clusters/"+uid+"/works", &works); works.Ignored.Count != 1 {
+		t.Errorf("works: %s", body)
+	}
+	var dumped adminv1.Dump
+	if _, body := h.get(t, "reader", "/clusters/"+uid+"/dump", &dumped); dumped.Maestro == nil || dumped.Maestro.Ignored.Count != 1 {
+		t.Errorf("dump: %s", body)
+	}
 }
 
 func TestFind(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/history"
@@ -423,19 +424,20 @@ func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksReques
 // works simulates Maestro with the bundles of the test. It is unavailable while down is true.
 type works struct {
 	bundles []maestro.Bundle
+	ignored wire.Ignored
 	down    bool
 	// fail returns the error of all requests for bundles; may be nil.
 	fail func(ctx context.Context) error
 }
 
-func (w *works) Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error) {
+func (w *works) Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, wire.Ignored, error) {
 	if w.fail != nil {
 		if err := w.fail(ctx); err != nil {
-			return nil, err
+			return nil, wire.Ignored{}, err
 		}
 	}
 	if w.down {
-		return nil, apierror.New(apierror.Unavailable, "Maestro cannot be reached.").WithCause(errors.New("refused"))
+		return nil, wire.Ignored{}, apierror.New(apierror.Unavailable, "Maestro cannot be reached.").WithCause(errors.New("refused"))
 	}
 	var found []maestro.Bundle
 	for _, b := range w.bundles {
@@ -445,17 +447,17 @@ func (w *works) Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, er
 			}
 		}
 	}
-	return found, nil
+	return found, w.ignored, nil
 }
 
-func (w *works) EachPage(_ context.Context, take func([]maestro.Bundle) error) error {
+func (w *works) EachPage(_ context.Context, visit func([]adminv1.Orphan) error) (wire.Ignored, error) {
 	if w.down {
-		return apierror.New(apierror.Unavailable, "Maestro cannot be reached.")
+		return wire.Ignored{}, apierror.New(apierror.Unavailable, "Maestro cannot be reached.")
 	}
 	for _, b := range w.bundles {
-		if err := take([]maestro.Bundle{b}); err != nil {
-			return err
+		if err := visit([]adminv1.Orphan{b.Summary()}); err != nil {
+			return w.ignored, err
 		}
 	}
-	return take(nil)
+	return w.ignored, visit(nil)
 }

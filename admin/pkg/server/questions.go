@@ -21,7 +21,7 @@ func Questions(db *database.DB, fleet clusterservicev1.ClusterServiceClient, bun
 			return apierror.FromGRPC(err)
 		},
 		MaestroServer: func(ctx context.Context) error {
-			_, err := bundles.Bundles(ctx, []string{uuid.Nil.String()})
+			_, _, err := bundles.Bundles(ctx, []string{uuid.Nil.String()})
 			return err
 		},
 	}

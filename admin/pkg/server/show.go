@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
-	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -34,12 +34,12 @@ func (s *Server) listBundles(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	bundles, err := s.collector.Bundles(ctx, target.ClusterUID)
+	list, err := s.collector.Bundles(ctx, target.ClusterUID)
 	if err != nil {
 		return nil, err
 	}
-	s.addDrift(ctx, target.ClusterUID, bundles)
-	return adminv1.BundleList{Items: bundles}, nil
+	s.addDrift(ctx, target.ClusterUID, list.Items)
+	return list, nil
 }
 
 func (s *Server) listNodePools(ctx context.Context, rq *request) (any, error) {
@@ -165,17 +165,18 @@ func (s *Server) armOperation(ctx context.Context, rq *request) (*database.Item[
 
 func (s *Server) listOrphans(ctx context.Context, _ *request) (any, error) {
 	list := adminv1.OrphanList{Items: []adminv1.Orphan{}}
-	err := s.orphans(ctx, func(orphan adminv1.Orphan) error {
+	ignored, err := s.orphans(ctx, func(orphan adminv1.Orphan) error {
 		list.Items = append(list.Items, orphan)
 		return nil
 	})
+	list.Ignored = ignored
 	return list, err
 }
 
 // orphans calls each for the Maestro bundles of Cluster Service that belong to no work, until each returns an error. It reads
-// Maestro first: a work exists before its bundle, so a bundle without a work never has one.
-func (s *Server) orphans(ctx context.Context, each func(adminv1.Orphan) error) error {
-	return s.Maestro.EachPage(ctx, func(bundles []maestro.Bundle) error {
+// Maestro first: a work exists before its bundle, so a bundle without a work never has one. It returns the malformed bundles, which may be orphans.
+func (s *Server) orphans(ctx context.Context, each func(adminv1.Orphan) error) (wire.Ignored, error) {
+	return s.Maestro.EachPage(ctx, func(bundles []adminv1.Orphan) error {
 		if len(bundles) == 0 {
 			return nil // an empty list of IDs would match all works
 		}
@@ -195,11 +196,7 @@ func (s *Server) orphans(ctx context.Context, each func(adminv1.Orphan) error) e
 			if known[b.ID] {
 				continue
 			}
-			err := each(adminv1.Orphan{
-				ID: b.ID, Consumer: b.ConsumerName, Version: b.Version, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, DeletedAt: b.DeletedAt,
-				ClusterID: b.ClusterID(), Objects: b.Objects(),
-			})
-			if err != nil {
+			if err := each(b); err != nil {
 				return err
 			}
 		}

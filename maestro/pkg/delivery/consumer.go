@@ -57,14 +57,19 @@ type consumer struct {
 	// acknowledged is the ID of the last acknowledged spec resync. Only the inbox loop uses it.
 	acknowledged string
 	// parts is the list of a spec resync that arrives in several events. Only the inbox loop uses it.
-	parts struct {
-		id  string
-		of  int64
-		got map[int64]bool
-		// bytes is the size of the received parts.
-		bytes int64
-		held  map[string]int64
-	}
+	parts parts
+}
+
+// parts are the received parts of a list of works.
+type parts struct {
+	id  string
+	of  int64
+	got map[int64]bool
+	// bytes is the size of the received parts.
+	bytes int64
+	held  map[string]int64
+	// malformed reports that a part has malformed elements.
+	malformed bool
 }
 
 // newConsumer returns a consumer that queues events. The caller must start it.

@@ -132,7 +132,11 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 		c.dispatcher.HandleInvalid(c.name, err)
 		return
 	}
-	held, err := c.joinParts(request, sizeOf(evt))
+	if err := request.Ignored.Err(); err != nil {
+		c.dispatcher.metrics.invalid.Add(float64(request.Ignored.Count))
+		c.log.ErrorContext(ctx, "elements of the agent's list of works are malformed; the others apply", logkey.Count, request.Ignored.Count, logkey.Error, err)
+	}
+	held, malformed, err := c.joinParts(request, sizeOf(evt))
 	if err != nil {
 		c.dispatcher.HandleInvalid(c.name, err)
 		return
@@ -149,7 +153,7 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 	c.dispatcher.metrics.resyncs.Inc()
 	var diff *store.Difference
 	ok := c.retryWhileUnavailable(ctx, "comparing the works of the agent", func() (err error) {
-		diff, err = c.dispatcher.o.Store.CompareHeld(ctx, c.name, held, len(held) == 0)
+		diff, err = c.dispatcher.o.Store.CompareHeld(ctx, c.name, held, len(held) == 0 && !malformed)
 		return err
 	})
 	if !ok {
@@ -184,27 +188,29 @@ func (c *consumer) acknowledgeResync(ctx context.Context, request *cloudevents.E
 	c.acknowledged = id
 }
 
-// joinParts returns the whole list once all its parts have arrived, and nil before. size is that of the event. It forgets an
-// incomplete list when the next one begins, and one that is larger than inboxBytes.
-func (c *consumer) joinParts(r *event.SpecResyncRequest, size int64) (map[string]int64, error) {
+// joinParts returns the whole list once all its parts have arrived, and nil before. size is that of the event. malformed reports that the agent has
+// works which the list does not have, because their elements are malformed. It forgets an incomplete list when the next one begins, and one that is
+// larger than inboxBytes.
+func (c *consumer) joinParts(r *event.SpecResyncRequest, size int64) (held map[string]int64, malformed bool, err error) {
 	if r.Parts == 1 {
-		return r.Held, nil
+		return r.Held, r.Ignored.Count > 0, nil
 	}
 	if c.parts.id != r.ID || c.parts.of != r.Parts {
-		c.parts.id, c.parts.of, c.parts.bytes, c.parts.got, c.parts.held = r.ID, r.Parts, 0, map[int64]bool{}, map[string]int64{}
+		c.parts = parts{id: r.ID, of: r.Parts, got: map[int64]bool{}, held: map[string]int64{}}
 	}
 	if c.parts.bytes += size; c.parts.bytes > inboxBytes {
-		c.parts.id, c.parts.held, c.parts.got = "", nil, nil
-		return nil, fmt.Errorf("the parts of the spec resync %q have more than %d bytes", r.ID, inboxBytes)
+		c.parts = parts{}
+		return nil, false, fmt.Errorf("the parts of the spec resync %q have more than %d bytes", r.ID, inboxBytes)
 	}
 	c.parts.got[r.Part] = true
+	c.parts.malformed = c.parts.malformed || r.Ignored.Count > 0
 	maps.Copy(c.parts.held, r.Held)
 	if int64(len(c.parts.got)) < r.Parts {
-		return nil, nil
+		return nil, false, nil
 	}
-	whole := c.parts.held
-	c.parts.id, c.parts.held, c.parts.got = "", nil, nil
-	return whole, nil
+	whole := c.parts
+	c.parts = parts{}
+	return whole.held, whole.malformed, nil
 }
 
 // repeatDeletion tells the agent to delete a work whose deletion it had confirmed. If that fails, the next report repeats it.

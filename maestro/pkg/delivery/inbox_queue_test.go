@@ -86,16 +86,16 @@ func TestEndlessResyncIsForgotten(t *testing.T) {
 	c := floodedConsumer()
 	refused := false
 	for i := 0; !refused && i < 100; i++ {
-		_, err := c.joinParts(&event.SpecResyncRequest{ID: "endless", Part: 1, Parts: 2, Held: map[string]int64{fmt.Sprint(i): 1}}, 500<<10)
+		_, _, err := c.joinParts(&event.SpecResyncRequest{ID: "endless", Part: 1, Parts: 2, Held: map[string]int64{fmt.Sprint(i): 1}}, 500<<10)
 		refused = err != nil
 	}
 	if !refused || c.parts.held != nil {
 		t.Errorf("a list that never ends is kept with %d works", len(c.parts.held))
 	}
-	if held, err := c.joinParts(&event.SpecResyncRequest{ID: "next", Part: 1, Parts: 2, Held: map[string]int64{"a": 1}}, 100); held != nil || err != nil {
+	if held, _, err := c.joinParts(&event.SpecResyncRequest{ID: "next", Part: 1, Parts: 2, Held: map[string]int64{"a": 1}}, 100); held != nil || err != nil {
 		t.Fatalf("the first part of the next list: %v, %v", held, err)
 	}
-	if held, err := c.joinParts(&event.SpecResyncRequest{ID: "next", Part: 2, Parts: 2, Held: map[string]int64{"b": 2}}, 100); len(held) != 2 || err != nil {
+	if held, _, err := c.joinParts(&event.SpecResyncRequest{ID: "next", Part: 2, Parts: 2, Held: map[string]int64{"b": 2}}, 100); len(held) != 2 || err != nil {
 		t.Errorf("the next list: %v, %v", held, err)
 	}
 }

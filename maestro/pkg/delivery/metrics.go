@@ -28,7 +28,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		sent:     vec(prometheus.CounterOpts{Name: "maestro_deliveries_sent_total", Help: "Events sent to agents."}, []string{"action"}),
 		reports:  vec(prometheus.CounterOpts{Name: "maestro_statuses_total", Help: "Statuses received from agents, by outcome."}, []string{"outcome"}),
 		parked:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_parked_total", Help: "Deliveries that cannot be sent."}),
-		invalid:  counter(prometheus.CounterOpts{Name: "maestro_invalid_messages_total", Help: "Invalid messages of agents."}),
+		invalid:  counter(prometheus.CounterOpts{Name: "maestro_invalid_messages_total", Help: "Invalid messages of agents, and malformed elements of their lists of works."}),
 		dropped:  vec(prometheus.CounterOpts{Name: "maestro_agent_events_missed_total", Help: "Agent events dropped, by exceeded limit: the number or bytes of waiting events of the agent, or the size of one event."}, []string{"limit"}),
 		resyncs:  counter(prometheus.CounterOpts{Name: "maestro_spec_resyncs_total", Help: "Spec resyncs requested by agents."}),
 		resent:   counter(prometheus.CounterOpts{Name: "maestro_deliveries_resent_total", Help: "Deliveries sent again for lack of a confirmation."}),

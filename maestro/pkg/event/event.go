@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
@@ -22,6 +24,7 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/types"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -238,11 +241,12 @@ type SpecResyncRequest struct {
 	ID string
 	// Part is from 1 to Parts.
 	Part, Parts int64
-	// Held contains the version of each work by resource ID.
-	Held map[string]int64
+	// Held contains the version of each work by resource ID. Ignored are the malformed elements of the list.
+	Held    map[string]int64
+	Ignored wire.Ignored
 }
 
-// DecodeSpecResync decodes the list of an agent's works.
+// DecodeSpecResync decodes the list of an agent's works. A malformed element of the list hides no others.
 func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	ext := extensions(evt)
 	r := &SpecResyncRequest{
@@ -258,27 +262,51 @@ func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	if ext.err != nil {
 		return nil, ext.err
 	}
-	var list payload.ResourceVersionList
-	if err := json.Unmarshal(evt.Data(), &list); err != nil { // the error of package payload has the data, which may be long
+	var list struct { // of package payload, whose errors have the data, which may be long
+		Versions []json.RawMessage `json:"resourceVersions"`
+	}
+	if err := json.Unmarshal(evt.Data(), &list); err != nil {
 		return nil, resource.Errorf(maestroapi.ReasonMalformed, "data of the spec resync: %v", err)
 	}
-	for _, v := range list.Versions {
+	wire.Elements("resourceVersions", "resourceID", slices.All(list.Versions), func(_ int, v payload.ResourceVersion) error {
+		if err := checkListed(v.ResourceID); err != nil {
+			return err
+		}
 		r.Held[v.ResourceID] = v.ResourceVersion
-	}
+		return nil
+	}, r.Ignored.Add)
 	return r, nil
 }
 
-// DecodeStatusResync returns the status hashes of a status resync by resource ID. An empty list requests all statuses.
-func DecodeStatusResync(evt *cloudevents.Event) (map[string]string, error) {
-	var list payload.ResourceStatusHashList
+// DecodeStatusResync returns the status hashes of a status resync by resource ID. A list without elements requests all statuses: if malformed elements are
+// all that it has, it returns an error. A malformed element hides no others.
+func DecodeStatusResync(evt *cloudevents.Event) (hashes map[string]string, ignored wire.Ignored, err error) {
+	var list struct {
+		Hashes []json.RawMessage `json:"statusHashes"`
+	}
 	if err := json.Unmarshal(evt.Data(), &list); err != nil {
-		return nil, resource.Errorf(maestroapi.ReasonMalformed, "data of the status resync: %v", err)
+		return nil, ignored, resource.Errorf(maestroapi.ReasonMalformed, "data of the status resync: %v", err)
 	}
-	hashes := make(map[string]string, len(list.Hashes))
-	for _, h := range list.Hashes {
+	hashes = make(map[string]string, len(list.Hashes))
+	wire.Elements("statusHashes", "resourceID", slices.All(list.Hashes), func(_ int, h payload.ResourceStatusHash) error {
+		if err := checkListed(h.ResourceID, h.StatusHash); err != nil {
+			return err
+		}
 		hashes[h.ResourceID] = h.StatusHash
+		return nil
+	}, ignored.Add)
+	if len(hashes) == 0 && ignored.Count > 0 {
+		return nil, ignored, resource.Errorf(maestroapi.ReasonMalformed, "data of the status resync: %v", ignored.Err())
 	}
-	return hashes, nil
+	return hashes, ignored, nil
+}
+
+// checkListed returns an error for an element without an ID, or with a zero byte, which PostgreSQL does not accept.
+func checkListed(id string, others ...string) error {
+	if id == "" || strings.Contains(id+strings.Join(others, ""), "\x00") {
+		return errors.New("it has no resourceID, or a zero byte")
+	}
+	return nil
 }
 
 // EncodeStatusResync returns the event that requests from an agent the statuses with other hashes. It rejects an empty list,

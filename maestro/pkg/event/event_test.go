@@ -91,6 +91,30 @@ func TestLargeResyncIsSplit(t *testing.T) {
 	}
 }
 
+// TestMalformedElementsOfResyncs checks that malformed elements of both lists of resyncs are named and hide no others, and that a status resync that has
+// only malformed elements does not request all statuses.
+func TestMalformedElementsOfResyncs(t *testing.T) {
+	evt := cloudevents.NewEvent()
+	evt.SetExtension("clustername", "mgmt-1")
+	for elements, want := range map[string]struct{ used, ignored int }{
+		`{"resourceID":"a"},{"resourceID":"b"}`: {2, 0},
+		``:                                      {0, 0},
+		`{"resourceID":"a"},{"resourceID":7},{"resourceID":"b"}`:                     {2, 1},
+		`1,{"resourceID":"a"},{},null,{"resourceID":"\u0000"}`:                       {1, 4},
+		`{"resourceID":"a","resourceVersion":"1","statusHash":1},{"resourceID":"b"}`: {1, 1},
+		`"a"`: {0, 1},
+	} {
+		_ = evt.SetData(cloudevents.ApplicationJSON, []byte(`{"resourceVersions":[`+elements+`],"statusHashes":[`+elements+`]}`))
+		if r, err := DecodeSpecResync(&evt); err != nil || len(r.Held) != want.used || r.Ignored.Count != want.ignored {
+			t.Errorf("%s: %v, %v", elements, r, err)
+		}
+		hashes, ignored, err := DecodeStatusResync(&evt)
+		if len(hashes) != want.used || ignored.Count != want.ignored || (err != nil) != (want.used == 0 && want.ignored > 0) {
+			t.Errorf("%s: %v, %v, %v", elements, hashes, ignored, err)
+		}
+	}
+}
+
 // FuzzDecode checks that decoding any input returns a value or an error, and that a decoded value can be encoded again.
 func FuzzDecode(f *testing.F) {
 	seed := func(kind, data string) {
@@ -138,7 +162,7 @@ func FuzzDecode(f *testing.F) {
 			_, _ = DecodeSpecResync(&evt)
 			_ = AcknowledgeResync(&evt, "maestro")
 		case StatusResync:
-			_, _ = DecodeStatusResync(&evt)
+			_, _, _ = DecodeStatusResync(&evt)
 		}
 	})
 }

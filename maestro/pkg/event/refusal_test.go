@@ -40,12 +40,19 @@ func eachDecoder(tb testing.TB, compare func(name string, accepted []byte, refus
 		decode func(*cloudevents.Event) error
 	}{
 		"status": {status, func(evt *cloudevents.Event) error { _, err := DecodeStatus(evt); return err }},
-		"resync": {resyncs[0], func(evt *cloudevents.Event) error { _, err := DecodeSpecResync(evt); return err }},
+		"resync": {resyncs[0], func(evt *cloudevents.Event) error {
+			r, err := DecodeSpecResync(evt)
+			if err == nil {
+				err = r.Ignored.Err()
+			}
+			return err
+		}},
 	} {
 		refused := refusalcost.Texts(maxData)
 		delete(refused, "same field") // events of agents may have a field twice: nothing but the last value is used
 		delete(refused, "same name at the end")
-		maps.Copy(refused, map[string][]byte{"wrong type": []byte(`{"conditions":1,"resourceVersions":[` + strings.Repeat(`{"resourceID":"a","resourceVersion":1},`, 1000) + `1]}`)})
+		maps.Copy(refused, map[string][]byte{"wrong type": []byte(`{"conditions":1,"resourceVersions":[` + strings.Repeat(`{"resourceID":"a","resourceVersion":1},`, 1000) + `1]}`),
+			"malformed elements": []byte(`{"conditions":1,"resourceVersions":[` + strings.Repeat(`{"resourceID":"00000000-0000-0000-0000-000000000000","resourceVersion":"1"},`, 1000) + `1]}`)})
 		compare(name, tc.event.Data(), refused, func(content []byte) error {
 			evt := *tc.event
 			evt.DataEncoded = content

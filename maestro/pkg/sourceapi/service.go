@@ -105,9 +105,12 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 		return err
 	}
 	if action == event.StatusResync {
-		hashes, err := event.DecodeStatusResync(evt)
+		hashes, ignored, err := event.DecodeStatusResync(evt)
 		if err == nil {
 			err = s.resync(ctx, evt.Source(), hashes)
+		}
+		if malformed := ignored.Err(); err == nil && malformed != nil {
+			err = resource.Errorf(maestroapi.ReasonMalformed, "the statuses are sent, but %v", malformed)
 		}
 		return err
 	}
@@ -212,26 +215,18 @@ func (s *Service) absent(id, source, consumer string, version int64) (*resource.
 	return r, err
 }
 
+// resyncPage is the number of statuses of a resync that are read at a time.
+const resyncPage = 500
+
 // resync sends the statuses that differ from those that the source lists, or all if it lists none. For a listed resource that
 // does not exist it sends a status with the condition Deleted.
 func (s *Service) resync(ctx context.Context, source string, listed map[string]string) error {
-	known, err := s.o.Store.HashesBySource(ctx, source)
-	if err != nil {
-		return err
-	}
-	var differing []string
-	for id, hash := range known {
-		if old, ok := listed[id]; len(listed) == 0 || ok && old != hash {
-			differing = append(differing, id)
+	for after := ""; ; {
+		ids, err := s.o.Store.Differing(ctx, source, listed, after, resyncPage)
+		if err != nil || len(ids) == 0 {
+			return err
 		}
-	}
-	for id := range listed {
-		if _, ok := known[id]; !ok {
-			differing = append(differing, id)
-		}
-	}
-	for page := 500; len(differing) > 0; differing = differing[min(page, len(differing)):] {
-		ids := differing[:min(page, len(differing))]
+		after = ids[len(ids)-1]
 		found, err := s.o.Store.Load(ctx, ids)
 		if err != nil {
 			return err
@@ -256,7 +251,6 @@ func (s *Service) resync(ctx context.Context, source string, listed map[string]s
 		}
 		s.o.Hub.Resend(ctx, send)
 	}
-	return nil
 }
 
 // Subscribe sends statuses until the subscriber disconnects or does not keep up.

@@ -250,16 +250,25 @@ func (s *Store) PruneTombstones(ctx context.Context, retention time.Duration, li
 	return tag.RowsAffected(), wrap(err, "deleting old tombstones")
 }
 
-// HashesBySource returns the status hash of each resource of a source by ID.
-func (s *Store) HashesBySource(ctx context.Context, source string) (map[string]string, error) {
-	rows, err := s.pool.Query(ctx, `select id, status_hash from resources where source = $1 and status_hash is not null`, source)
-	if err != nil {
-		return nil, fmt.Errorf("listing the statuses of source %s: %w", source, err)
+// Differing returns the next IDs after another one, at most limit and in their order, of the resources of a source whose status differs from the listed one; or, without a list,
+// of those with a status. It also returns listed IDs of which the source has no resource with a status. There are no more if it returns none.
+func (s *Store) Differing(ctx context.Context, source string, listed map[string]string, after string, limit int) ([]string, error) {
+	query, args := `select id from resources where source = $1 and status_hash is not null and id > $2 order by id limit $3`, []any{source, after, limit}
+	if len(listed) > 0 {
+		ids, hashes := make([]string, 0, len(listed)), make([]string, 0, len(listed))
+		for id, hash := range listed {
+			ids, hashes = append(ids, id), append(hashes, hash)
+		}
+		query = `select l.id from unnest($4::text[], $5::text[]) as l (id, hash) left join resources r on r.id = l.id and r.source = $1
+			where l.id > $2 and r.status_hash is distinct from l.hash order by l.id limit $3`
+		args = append(args, ids, hashes)
 	}
-	hashes := map[string]string{}
-	var id, hash string
-	_, err = pgx.ForEachRow(rows, []any{&id, &hash}, func() error { hashes[id] = hash; return nil })
-	return hashes, wrap(err, "listing the statuses of source %s", source)
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return nil, wrap(err, "listing the statuses of source %s", source)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return ids, wrap(err, "listing the statuses of source %s", source)
 }
 
 func nullable(raw json.RawMessage) any {

@@ -141,3 +141,35 @@ func TestUnconfirmedDeliveriesDoNotStopResync(t *testing.T) {
 	o.send(Resync, 2, 0)
 	o.wantDue(Resync, "c", "a", "b")
 }
+
+// TestDiffering checks which statuses a resync of a source sends, read in pages of two.
+func TestDiffering(t *testing.T) {
+	o := newOutbox(t)
+	o.create("a", "b", "c", "d", "e", "silent")
+	o.confirm("a", "b", "c", "d", "e")
+	for name, tc := range map[string]struct {
+		source string
+		listed map[string]string
+		want   []string
+	}{
+		"no list":          {"cluster-service", nil, []string{"a", "b", "c", "d", "e"}},
+		"another source":   {"other", nil, nil},
+		"equal":            {"cluster-service", map[string]string{"a": "a", "b": "b"}, nil},
+		"unequal, unknown": {"cluster-service", map[string]string{"a": "a", "b": "old", "d": "", "silent": "", "unknown": "x", "z": ""}, []string{"b", "d", "silent", "unknown", "z"}},
+		"of another":       {"other", map[string]string{"a": "a"}, []string{"a"}},
+	} {
+		var got []string
+		for after := ""; ; after = got[len(got)-1] {
+			page, err := o.Differing(t.Context(), tc.source, tc.listed, after, 2)
+			if err != nil || len(page) > 2 {
+				t.Fatal(page, err)
+			}
+			if got = append(got, page...); len(page) == 0 {
+				break
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}

@@ -49,12 +49,8 @@ func (c *Client) sendTwice(ctx context.Context, method, path, key string, body, 
 }
 
 // Orphans returns the Maestro bundles that belong to no ManifestWork.
-func (c *Client) Orphans(ctx context.Context) ([]adminv1.Orphan, error) {
-	list, err := get[adminv1.OrphanList](ctx, c, "/orphans", nil)
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+func (c *Client) Orphans(ctx context.Context) (*adminv1.OrphanList, error) {
+	return get[adminv1.OrphanList](ctx, c, "/orphans", nil)
 }
 
 // Drift returns the differences between ARM's documents and the fleet.
@@ -68,12 +64,8 @@ func (c *Client) Quota(ctx context.Context, subscription string) (*adminv1.Quota
 }
 
 // Bundles returns the Maestro bundles of a cluster.
-func (c *Client) Bundles(ctx context.Context, cluster string) ([]adminv1.Bundle, error) {
-	list, err := get[adminv1.BundleList](ctx, c, clusterPath(cluster)+"/works", nil)
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+func (c *Client) Bundles(ctx context.Context, cluster string) (*adminv1.BundleList, error) {
+	return get[adminv1.BundleList](ctx, c, clusterPath(cluster)+"/works", nil)
 }
 
 // Credentials returns the break-glass credentials of a cluster, without their certificates, and the revocations.

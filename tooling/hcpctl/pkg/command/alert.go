@@ -49,6 +49,10 @@ func (e *environment) alertTables(list *adminv1.AlertList) error {
 			return err
 		}
 	}
+	e.warnIgnored("silences", list.IgnoredSilences.Err())
+	if list.MoreSilences {
+		fmt.Fprintf(e.err, "warning: only the first %d silences are listed\n", len(list.Silences))
+	}
 	switch {
 	case list.Silences == nil:
 		_, err := fmt.Fprintf(e.err, "warning: the silences are unknown: %s\n", list.Unavailable[adminv1.UnavailableSilences])

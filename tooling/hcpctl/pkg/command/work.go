@@ -22,13 +22,14 @@ func (e *environment) workList() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
 		Use: "list CLUSTER", Short: "List the Maestro bundles of a cluster with their status", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		bundles, err := client.Bundles(ctx, args[0])
+		list, err := client.Bundles(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return e.printAs(bundles, func() error {
+		e.warnIgnored("works", list.Ignored.Err())
+		return e.printAs(list.Items, func() error {
 			var rows [][]string
-			for _, b := range bundles {
+			for _, b := range list.Items {
 				rows = append(rows, []string{b.Name, b.Consumer, fmt.Sprint(b.Version), applied(b), formatAge(b.UpdatedAt), b.ID})
 			}
 			return display.Table(e.out, []string{"NAME", "SHARD", "VERSION", "APPLIED", "UPDATED", "ID"}, rows)
@@ -36,6 +37,13 @@ func (e *environment) workList() *cobra.Command {
 	})
 	e.addOutputFlag(c)
 	return c
+}
+
+// warnIgnored prints which elements of a list are malformed and therefore not listed.
+func (e *environment) warnIgnored(list string, ignored error) {
+	if ignored != nil {
+		fmt.Fprintf(e.err, "warning: the list of %s is not complete: %v\n", list, ignored)
+	}
 }
 
 // applied returns the status of the Applied condition that the agent reported. If the management cluster differs from the work all
@@ -69,13 +77,14 @@ func (e *environment) orphan() *cobra.Command {
 func (e *environment) orphanList() *cobra.Command {
 	c := e.readCommand(&cobra.Command{Use: "list", Short: "List Maestro bundles that belong to no ManifestWork", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			orphans, err := client.Orphans(ctx)
+			list, err := client.Orphans(ctx)
 			if err != nil {
 				return err
 			}
-			return e.printAs(orphans, func() error {
+			e.warnIgnored("orphans", list.Ignored.Err())
+			return e.printAs(list.Items, func() error {
 				var rows [][]string
-				for _, o := range orphans {
+				for _, o := range list.Items {
 					rows = append(rows, []string{o.ID, o.Consumer, o.ClusterID, formatAge(o.UpdatedAt), strings.Join(o.Objects, ", ")})
 				}
 				return display.Table(e.out, []string{"ID", "SHARD", "CLUSTER ID", "UPDATED", "OBJECTS"}, rows)
