@@ -36,6 +36,20 @@ const (
 	StateSigning                = "Signing"
 	StateAwaitingRestart        = "AwaitingRestart"
 
+	StateReconciliationFailing = "ReconciliationFailing"
+	StateEncryptionKeyRotation = "EncryptionKeyRotation"
+
+	// States of the layer NodePool.
+	StateUnsupportedVersionSkew = "UnsupportedVersionSkew"
+	StateInvalidReleaseImage    = "InvalidReleaseImage"
+	StateAutoscaling            = "Autoscaling"
+	StateAutoRepair             = "AutoRepair"
+	StateUpdatingVersion        = "UpdatingVersion"
+	StateReplacingNodes         = "ReplacingNodes"
+	StateNodesUnhealthy         = "NodesUnhealthy"
+	StateScalingDown            = "ScalingDown"
+	StateWaitingForNodes        = "WaitingForNodes"
+
 	// States of the layer Upgrade.
 	StateAwaitingAcknowledgement = "AwaitingAcknowledgement"
 	StatePaused                  = "Paused"
@@ -43,10 +57,11 @@ const (
 	StateNodePools               = "NodePools"
 
 	// States of several layers.
-	StateWaiting = "Waiting"
-	StateReady   = "Ready"
-	StateRefused = "Refused"
-	StateRemoved = "Removed"
+	StateWaiting     = "Waiting"
+	StateReconciling = "Reconciling"
+	StateReady       = "Ready"
+	StateRefused     = "Refused"
+	StateRemoved     = "Removed"
 )
 
 // The kinds of drift of a work: how the layers below Cluster Service differ from it.

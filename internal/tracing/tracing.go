@@ -108,10 +108,13 @@ func (t *Tracing) Start(ctx context.Context, name string, options ...trace.SpanS
 // Shutdown sends the waiting spans until ctx ends.
 func (t *Tracing) Shutdown(ctx context.Context) error { return t.shutdown(ctx) }
 
-// Flush is Shutdown at the end of a process, when ctx has ended. It waits for at most the given time; spans that are not sent by
+// flushTimeout bounds the sending of the last spans of a process.
+const flushTimeout = 5 * time.Second
+
+// Flush is Shutdown at the end of a process, when ctx has ended. It waits for at most 5 seconds; spans that are not sent by
 // then are lost.
-func (t *Tracing) Flush(ctx context.Context, within time.Duration) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+func (t *Tracing) Flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	_ = t.shutdown(ctx)
 }

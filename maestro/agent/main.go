@@ -19,9 +19,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
-// flushTimeout bounds the sending of the last spans.
-const flushTimeout = 5 * time.Second
-
 type options struct {
 	process                   process.Options
 	tracing                   tracing.Options
@@ -81,7 +78,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	defer traces.Flush(ctx, flushTimeout)
+	defer traces.Flush(ctx)
 	a, err := New(Options{
 		Consumer: o.consumer, SourceID: o.sourceID, MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, Cluster: cluster,
 		SecretKeys: keys, CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll, Heartbeat: o.heartbeat,

@@ -193,16 +193,16 @@ var waits = map[[2]string]wait{
 		awaits: "HyperShift's first report about its control plane", responsible: adminv1.PartyService, usual: 5 * time.Minute,
 		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
 	},
-	{layerNodePool, "WaitingForNodes"}: {
+	{layerNodePool, layerprogress.StateWaitingForNodes}: {
 		awaits: "its nodes", evidence: nodes, responsible: adminv1.PartyAzure, usual: 20 * time.Minute,
 		likelyCause:   "The usual causes are the customer's quota, a subnet without free addresses, and machines that cannot reach the control plane.",
 		overdueAction: "check the machines on {shard}", command: watch,
 	},
-	{layerControlPlane, "Reconciling"}: {
+	{layerControlPlane, layerprogress.StateReconciling}: {
 		awaits: "HyperShift to act on the desired state on {shard}", responsible: adminv1.PartyService, usual: 2 * time.Minute,
 		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
 	},
-	{layerControlPlane, "ReconciliationFailing"}: {
+	{layerControlPlane, layerprogress.StateReconciliationFailing}: {
 		awaits: "HyperShift to apply the desired state on {shard}", reporter: hyperShift, responsible: adminv1.PartyService, usual: 5 * time.Minute,
 		overdueAction: "remove the cause that HyperShift reports", outcome: hyperShiftRetry,
 	},
@@ -211,34 +211,34 @@ var waits = map[[2]string]wait{
 		action:  "check the key, its version and the access policy of the key vault; keep the previous version enabled meanwhile",
 		outcome: "HyperShift keeps retrying, and the update then completes automatically.",
 	},
-	{layerControlPlane, "EncryptionKeyRotation"}: keyRotation,
-	{layerNodePool, "Reconciling"}: {
+	{layerControlPlane, layerprogress.StateEncryptionKeyRotation}: keyRotation,
+	{layerNodePool, layerprogress.StateReconciling}: {
 		awaits: "HyperShift to act on the desired state on {shard}", responsible: adminv1.PartyService, usual: 2 * time.Minute,
 		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
 	},
-	{layerNodePool, "Autoscaling"}: {
+	{layerNodePool, layerprogress.StateAutoscaling}: {
 		awaits: "HyperShift to act on the change", evidence: entryMessage, responsible: adminv1.PartyService, usual: 5 * time.Minute, overdueAction: checkOperator,
 	},
-	{layerNodePool, "AutoRepair"}: {
+	{layerNodePool, layerprogress.StateAutoRepair}: {
 		awaits: "HyperShift to act on the change", evidence: entryMessage, responsible: adminv1.PartyService, usual: 5 * time.Minute, overdueAction: checkOperator,
 	},
-	{layerNodePool, "UnsupportedVersionSkew"}: {
+	{layerNodePool, layerprogress.StateUnsupportedVersionSkew}: {
 		awaits: "its control plane to run a version that its nodes may follow", reporter: hyperShift, responsible: adminv1.PartySRE,
 		action: "upgrade the control plane first, and find out how the versions diverged",
 	},
-	{layerNodePool, "InvalidReleaseImage"}: {
+	{layerNodePool, layerprogress.StateInvalidReleaseImage}: {
 		awaits: "a release that HyperShift can use", reporter: hyperShift, responsible: adminv1.PartySRE,
 		action: "find out why {shard} cannot look up the release: the image, the pull secret, or the registry", command: mustGather,
 	},
-	{layerNodePool, "ReplacingNodes"}: {
+	{layerNodePool, layerprogress.StateReplacingNodes}: {
 		awaits: "its nodes to be replaced", reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 2 * time.Hour,
 		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
 	},
-	{layerNodePool, "ScalingDown"}: {
+	{layerNodePool, layerprogress.StateScalingDown}: {
 		awaits: "surplus nodes to be removed", reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 30 * time.Minute,
 		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
 	},
-	{layerNodePool, "NodesUnhealthy"}: {
+	{layerNodePool, layerprogress.StateNodesUnhealthy}: {
 		awaits: "its nodes to report again", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action:  "check the machines and their network; auto-repair replaces them, unless more than two are unhealthy",
 		outcome: "A node that reports again needs no further action.",
@@ -265,7 +265,7 @@ var waits = map[[2]string]wait{
 		awaits: "its node pools to follow the upgrade of its control plane", evidence: entryMessage, responsible: adminv1.PartyService, usual: 6 * time.Hour,
 		overdueAction: "find the node pool that makes no progress", command: upgradeStatus,
 	},
-	{layerNodePool, "UpdatingVersion"}: {
+	{layerNodePool, layerprogress.StateUpdatingVersion}: {
 		awaits: "its nodes to be replaced by nodes of the new version", reporter: hyperShift, evidence: nodes, responsible: adminv1.PartyService, usual: 2 * time.Hour,
 		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
 	},
@@ -424,7 +424,7 @@ func awaitedSecrets(s *subject) []adminv1.Sentence {
 // nodes returns how many nodes exist, and what HyperShift reports about machines and nodes.
 func nodes(s *subject) []adminv1.Sentence {
 	var sentences []adminv1.Sentence
-	if entry := s.awaited(); entry.GetState() == "WaitingForNodes" {
+	if entry := s.awaited(); entry.GetState() == layerprogress.StateWaitingForNodes {
 		sentences = append(sentences, sentence(adminv1.SentenceReport, entry.GetMessage()))
 	}
 	for _, name := range []string{"AllMachinesReady", "AllNodesHealthy", "Ready"} {

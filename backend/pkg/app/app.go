@@ -42,9 +42,6 @@ import (
 // schemaRetry is the pause before prepareDatabase tries again.
 const schemaRetry = time.Second
 
-// flushTimeout bounds the sending of the last spans.
-const flushTimeout = 3 * time.Second
-
 // Run connects to Cosmos DB and Cluster Service and works until ctx ends.
 func Run(ctx context.Context, p *process.Process, options Options) error {
 	transport, err := options.Mesh.Load(mesh.Backend)
@@ -55,7 +52,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if options.traces, err = tracing.New(ctx, p.Name, options.Tracing, p.Metrics); err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	defer options.traces.Flush(ctx, flushTimeout)
+	defer options.traces.Flush(ctx)
 	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport, options.traces.DialOption())
 	if err != nil {
 		return err

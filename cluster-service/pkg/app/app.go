@@ -78,7 +78,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	defer traces.Flush(ctx, shutdownPeriod)
+	defer traces.Flush(ctx)
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)

@@ -7,6 +7,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -22,9 +23,9 @@ func clusterPending(spec *csv1.ClusterSpec, seen *feedback.Observed) pending {
 	reconciled := seen.Condition(feedback.ReconciliationSucceeded)
 	switch {
 	case !seen.ActedUpon():
-		return pending{"Reconciling", "Waiting for HyperShift to act on the desired state."}
+		return pending{layerprogress.StateReconciling, "Waiting for HyperShift to act on the desired state."}
 	case reconciled.Status == "False":
-		return pending{"ReconciliationFailing", reconciled.Message}
+		return pending{layerprogress.StateReconciliationFailing, reconciled.Message}
 	}
 	if key := spec.GetEtcd().GetKmsKey(); key != nil {
 		return keyPending(key, seen)
@@ -43,7 +44,7 @@ func keyPending(key *csv1.KmsKey, seen *feedback.Observed) pending {
 	case encrypted.Status == "False":
 		return pending{encrypted.Reason, encrypted.Message + "."}
 	case seen.EncryptionKey != "" && seen.EncryptionKey != key.GetKeyVersion():
-		return pending{"EncryptionKeyRotation", fmt.Sprintf("Waiting for the rotation from key version %s to %s.", seen.EncryptionKey, key.GetKeyVersion())}
+		return pending{layerprogress.StateEncryptionKeyRotation, fmt.Sprintf("Waiting for the rotation from key version %s to %s.", seen.EncryptionKey, key.GetKeyVersion())}
 	}
 	return pending{}
 }
@@ -83,16 +84,16 @@ func poolPending(spec *csv1.NodePoolSpec, seen *feedback.Observed) pending {
 	autoscaling, repair := seen.Condition(feedback.AutoscalingEnabled), seen.Condition(feedback.AutorepairEnabled)
 	switch {
 	case !seen.ActedUpon():
-		return pending{"Reconciling", "Waiting for HyperShift to act on the desired state."}
+		return pending{layerprogress.StateReconciling, "Waiting for HyperShift to act on the desired state."}
 	case skew.Status == "False":
-		return pending{"UnsupportedVersionSkew", skew.Message}
+		return pending{layerprogress.StateUnsupportedVersionSkew, skew.Message}
 	case image.Status == "False":
-		return pending{"InvalidReleaseImage", image.Message}
+		return pending{layerprogress.StateInvalidReleaseImage, image.Message}
 	case autoscaling.Status != "" && (autoscaling.Status == "True") != autoscales(spec):
-		return pending{"Autoscaling", "Waiting for HyperShift to switch autoscaling " + onOff(autoscales(spec)) + "."}
+		return pending{layerprogress.StateAutoscaling, "Waiting for HyperShift to switch autoscaling " + onOff(autoscales(spec)) + "."}
 	// HyperShift reports that the repair is on when the first node has fetched its configuration.
 	case repair.Status != "" && (repair.Status == "True") != spec.GetAutoRepair() && (seen.Replicas > 0 || !spec.GetAutoRepair()):
-		return pending{"AutoRepair", "Waiting for HyperShift to switch the repair of nodes " + onOff(spec.GetAutoRepair()) + "."}
+		return pending{layerprogress.StateAutoRepair, "Waiting for HyperShift to switch the repair of nodes " + onOff(spec.GetAutoRepair()) + "."}
 	}
 	return pending{}
 }
@@ -135,19 +136,19 @@ func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready,
 	case !awaited.none():
 		return at(awaited.state, "%s", awaited.message)
 	case seen.Condition(feedback.UpdatingVersion).Status == "True" && len(seen.NodeVersions) > 0:
-		return at("UpdatingVersion", "%s; %s", versionsOf(seen.NodeVersions, p.Release.Version), nodes)
+		return at(layerprogress.StateUpdatingVersion, "%s; %s", versionsOf(seen.NodeVersions, p.Release.Version), nodes)
 	case seen.Condition(feedback.UpdatingVersion).Status == "True":
-		return at("UpdatingVersion", "%s", seen.Condition(feedback.UpdatingVersion).Message)
+		return at(layerprogress.StateUpdatingVersion, "%s", seen.Condition(feedback.UpdatingVersion).Message)
 	case seen.Condition(feedback.UpdatingTemplate).Status == "True" || seen.Condition(feedback.UpdatingConfig).Status == "True":
-		return at("ReplacingNodes", "Nodes are replaced one by one because their machine template or configuration changed; %s", nodes)
+		return at(layerprogress.StateReplacingNodes, "Nodes are replaced one by one because their machine template or configuration changed; %s", nodes)
 	case settled && healthy.Status == "False" && !onlyStarting(healthy) && most > 0:
-		return at("NodesUnhealthy", "%s %s", nodes, healthy.Message)
+		return at(layerprogress.StateNodesUnhealthy, "%s %s", nodes, healthy.Message)
 	case ready:
-		return at("Ready", "%d nodes are ready.", seen.Replicas)
+		return at(layerprogress.StateReady, "%d nodes are ready.", seen.Replicas)
 	case seen.Replicas > most:
-		return at("ScalingDown", "%s Surplus nodes are drained before they are removed.", nodes)
+		return at(layerprogress.StateScalingDown, "%s Surplus nodes are drained before they are removed.", nodes)
 	}
-	return at("WaitingForNodes", "%s", nodes)
+	return at(layerprogress.StateWaitingForNodes, "%s", nodes)
 }
 
 // versionsOf returns how many nodes run the desired version, as text.

@@ -12,34 +12,36 @@ import (
 func (t *ClusterAggregate) TraceOf(w *Work) string {
 	if w.Kind == NodePoolWork {
 		if p := t.Pool(w.OwnerUID); p != nil {
-			return p.traceInProgress()
+			return p.request().trace()
 		}
 	}
-	return t.Cluster.traceInProgress()
-}
-
-// inProgress reports whether the last request for the cluster is not complete.
-func (c *Cluster) inProgress() bool {
-	return c.Deleting() || c.Status.GetObservedGeneration() < c.Generation
-}
-
-func (c *Cluster) traceInProgress() string {
-	if c == nil || !c.inProgress() {
+	if t.Cluster == nil {
 		return ""
 	}
-	return c.Trace
+	return t.Cluster.request().trace()
 }
 
-// inProgress reports whether the last request for the node pool is not complete.
-func (p *NodePool) inProgress() bool {
-	return p.Deleting() || p.Status.GetObservedGeneration() < p.Generation
+// request is the last request for a resource. inProgress reports whether it is not complete.
+type request struct {
+	reference  string
+	inProgress bool
+	progress   []*csv1.LayerProgress
 }
 
-func (p *NodePool) traceInProgress() string {
-	if !p.inProgress() {
+func (c *Cluster) request() request {
+	return request{c.Trace, c.Deleting() || c.Status.GetObservedGeneration() < c.Generation, c.Status.GetProgress()}
+}
+
+func (p *NodePool) request() request {
+	return request{p.Trace, p.Deleting() || p.Status.GetObservedGeneration() < p.Generation, p.Status.GetProgress()}
+}
+
+// trace returns the reference of the trace of a request in progress, and else an empty text.
+func (r request) trace() string {
+	if !r.inProgress {
 		return ""
 	}
-	return p.Trace
+	return r.reference
 }
 
 // Wait is a time for which a request waited for one state of one layer.
@@ -55,22 +57,23 @@ type Wait struct {
 // that a trace shows where the time of a request goes with every runtime of control planes.
 func EndedWaits(before, after *ClusterAggregate, now time.Time) []Wait {
 	var waits []Wait
-	add := func(trace, clusterUID, resourceID string, before, after []*csv1.LayerProgress, ended bool) {
+	add := func(clusterUID, resourceID string, before, after request) {
+		trace := before.trace()
 		if trace == "" {
 			return
 		}
-		awaited, begin := awaitedSince(before)
-		next, _ := awaitedSince(after)
-		if awaited != nil && (ended || next.GetLayer() != awaited.GetLayer() || next.GetState() != awaited.GetState()) {
+		awaited, begin := awaitedSince(before.progress)
+		next, _ := awaitedSince(after.progress)
+		if awaited != nil && (!after.inProgress || next.GetLayer() != awaited.GetLayer() || next.GetState() != awaited.GetState()) {
 			waits = append(waits, Wait{Trace: trace, ClusterUID: clusterUID, ResourceID: resourceID, Layer: awaited.GetLayer(), State: awaited.GetState(), Begin: begin, End: now})
 		}
 	}
 	if c := before.Cluster; c != nil && after.Cluster != nil {
-		add(c.traceInProgress(), c.UID, c.ResourceID, c.Status.GetProgress(), after.Cluster.Status.GetProgress(), !after.Cluster.inProgress())
+		add(c.UID, c.ResourceID, c.request(), after.Cluster.request())
 	}
 	for _, p := range before.Pools {
 		if next := after.Pool(p.UID); next != nil {
-			add(p.traceInProgress(), p.ClusterUID, p.ResourceID, p.Status.GetProgress(), next.Status.GetProgress(), !next.inProgress())
+			add(p.ClusterUID, p.ResourceID, p.request(), next.request())
 		}
 	}
 	return waits

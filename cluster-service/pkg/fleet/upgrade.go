@@ -8,6 +8,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/experiment"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
@@ -388,8 +389,8 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool was returned to version "+p.Release.Version+".")
 	case poolArrived(p, work):
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_COMPLETED, "The node pool runs "+p.Release.Version+".")
-	case work.Observed.Condition("UpdatingVersion").Status == "True":
-		s.Message = work.Observed.Condition("UpdatingVersion").Message
+	case work.Observed.Condition(feedback.UpdatingVersion).Status == "True":
+		s.Message = work.Observed.Condition(feedback.UpdatingVersion).Message
 	default:
 		s.Message = "Waiting for the node pool to start the rollout of release " + s.GetToVersion() + "."
 	}
@@ -398,7 +399,7 @@ func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.Upgr
 // poolArrived reports whether all nodes of a pool run its release.
 func poolArrived(p *NodePool, work *Work) bool {
 	seen := &work.Observed
-	return work.Applied() && seen.Condition("UpdatingVersion").Status != "True" &&
+	return work.Applied() && seen.Condition(feedback.UpdatingVersion).Status != "True" &&
 		(seen.Version == p.Release.Version || seen.Replicas == 0 && seen.Image == p.Release.Image)
 }
 

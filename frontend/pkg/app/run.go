@@ -75,7 +75,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	defer traces.Flush(ctx, shutdownTimeout)
+	defer traces.Flush(ctx)
 	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, transport, traces.DialOption())
 	if err != nil {
 		return err

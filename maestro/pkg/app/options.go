@@ -94,9 +94,6 @@ func (o *Options) consumerNames() []string {
 	return strings.Split(o.consumers, ",")
 }
 
-// flushTimeout bounds the sending of the last spans.
-const flushTimeout = 5 * time.Second
-
 // Run runs a replica of the server until ctx ends.
 func Run(ctx context.Context, p *process.Process, o *Options) error {
 	transport, err := o.mesh.Load(mesh.MaestroServer)
@@ -140,7 +137,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	defer traces.Flush(ctx, flushTimeout)
+	defer traces.Flush(ctx)
 	s, err := New(ctx, Config{
 		DatabaseURL: url, DatabaseAuthentication: authentication, AwaitMigration: !o.migrate, MaxConnections: int32(o.maxConnections),
 		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID, Consumers: o.consumerNames(),
