@@ -1,7 +1,9 @@
 package render_test
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -131,7 +134,12 @@ func TestRealAPIServerAcceptsManifests(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			aggregate.Cluster.Spec.Api.AuthorizedCidrs = []string{"203.0.113.0/24"}
+			// As many ranges as the frontend accepts leave no room for those of the region.
+			r.Config.InternalAPICIDRs = []string{"10.11.0.0/16", "10.12.0.0/16"}
+			aggregate.Cluster.Spec.Api.AuthorizedCidrs = nil
+			for i := range 500 {
+				aggregate.Cluster.Spec.Api.AuthorizedCidrs = append(aggregate.Cluster.Spec.Api.AuthorizedCidrs, fmt.Sprintf("203.0.%d.%d/32", i/256, i%256))
+			}
 			aggregate.Cluster.Spec.Autoscaling.MaxNodesTotal = 7
 			aggregate.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 5}
 			aggregate.Pools[0].Spec.Taints = nil
@@ -144,6 +152,9 @@ func TestRealAPIServerAcceptsManifests(t *testing.T) {
 			object, err := hostedClusters.Get(ctx, clusterName, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if allowed, _, err := unstructured.NestedStringSlice(object.Object, "spec", "networking", "apiServer", "allowedCIDRBlocks"); err != nil || !slices.Equal(allowed, aggregate.Cluster.Spec.Api.AuthorizedCidrs) {
+				t.Errorf("%d ranges may reach the API, want those of the customer: %v", len(allowed), err)
 			}
 			if object.GetAnnotations()["hypershift.openshift.io/HasBeenAvailable"] != "true" || len(object.GetFinalizers()) != 1 {
 				t.Error("an update removed fields that HyperShift owns")

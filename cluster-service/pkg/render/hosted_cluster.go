@@ -170,13 +170,14 @@ func (r *Renderer) networking(spec *csv1.ClusterSpec) (hyperv1.ClusterNetworking
 		ClusterNetwork: []hyperv1.ClusterNetworkEntry{{CIDR: parse("pod_cidr", n.GetPodCidr()), HostPrefix: n.GetHostPrefix()}},
 		ServiceNetwork: []hyperv1.ServiceNetworkEntry{{CIDR: parse("service_cidr", n.GetServiceCidr())}},
 	}
-	// Without a customer's list every address may reach the API, and the field is not set.
+	// Without a customer's list every address may reach the API, and the field is not set. The CRD accepts as many blocks as the frontend accepts of a
+	// customer: the region's ranges use what the customer's list leaves.
 	if allowed := spec.GetApi().GetAuthorizedCidrs(); len(allowed) > 0 {
 		networking.APIServer = &hyperv1.APIServerNetworking{}
 		for _, list := range [][]string{allowed, r.Config.InternalAPICIDRs} {
 			for _, cidr := range list {
 				// The CRD rejects duplicates.
-				if block := hyperv1.CIDRBlock(cidr); !slices.Contains(networking.APIServer.AllowedCIDRBlocks, block) {
+				if block := hyperv1.CIDRBlock(cidr); len(networking.APIServer.AllowedCIDRBlocks) < maxAllowedCIDRBlocks && !slices.Contains(networking.APIServer.AllowedCIDRBlocks, block) {
 					networking.APIServer.AllowedCIDRBlocks = append(networking.APIServer.AllowedCIDRBlocks, block)
 				}
 			}
@@ -184,6 +185,9 @@ func (r *Renderer) networking(spec *csv1.ClusterSpec) (hyperv1.ClusterNetworking
 	}
 	return networking, errors.Join(wrong...)
 }
+
+// maxAllowedCIDRBlocks is the most ranges that the CRD accepts.
+const maxAllowedCIDRBlocks = 500
 
 func autoscaling(a *csv1.ClusterAutoscaling) hyperv1.ClusterAutoscaling {
 	var out hyperv1.ClusterAutoscaling
