@@ -31,12 +31,15 @@ func (e *environment) cluster() *cobra.Command {
 
 func (e *environment) clusterCreate() *cobra.Command {
 	var version, channel string
-	var tags tagFlag
+	tags := entryFlag{kind: "tag", form: "KEY=VALUE", parse: func(text string) (entry, bool) {
+		tag, ok := parseTag(text)
+		return tag, ok && !tag.remove
+	}}
 	c := e.create(clusters(), func(names []string, location string) (armclient.Resource, error) {
 		return clusterTemplate(e.arm.Subscription, e.arm.Group, names[0], location, version, channel), nil
 	}, func(body armclient.Resource) error {
-		if len(tags.changes) > 0 {
-			body["tags"] = tags.patch(nil)
+		if len(tags.entries) > 0 {
+			body["tags"] = tagPatch(tags.entries, nil)
 		}
 		return nil
 	})
@@ -71,9 +74,9 @@ func (e *environment) clusterList() *cobra.Command {
 }
 
 func (e *environment) clusterUpdate() *cobra.Command {
-	tags := tagFlag{removes: true}
+	tags := entryFlag{kind: "tag", form: setOrRemove, parse: parseTag}
 	c := e.updateCommand(clusters(), func(current armclient.Resource) (armclient.Resource, error) {
-		return armclient.Resource{"tags": tags.patch(current)}, nil
+		return armclient.Resource{"tags": tagPatch(tags.entries, current)}, nil
 	})
 	c.Flags().Var(&tags, "tag", "tag as `KEY=VALUE`, or KEY- to remove it; repeatable")
 	eitherFileOr(c, "tag")

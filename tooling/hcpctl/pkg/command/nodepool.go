@@ -41,12 +41,15 @@ func (e *environment) nodePoolScale() *cobra.Command {
 	var replicas, low, high int32
 	var asSRE bool
 	k := nodePools()
-	customer := e.update(k, "scale", "", func(armclient.Resource) (armclient.Resource, error) {
-		return armclient.Resource{"properties": map[string]any{"replicas": replicas}}, nil
+	customer := e.update(k, "scale", "", func(current armclient.Resource) (armclient.Resource, error) {
+		stored, _ := current["properties"].(map[string]any)
+		properties := map[string]any{}
+		setSize(properties, stored, "replicas", replicas)
+		return armclient.Resource{"properties": properties}, nil
 	})
 	c := &cobra.Command{
 		Use: k.of("scale"), Short: "Set the number of nodes of a node pool", Args: cobra.ExactArgs(2), ValidArgsFunction: customer.ValidArgsFunction,
-		Long: `Set the number of nodes of a node pool.
+		Long: `Set the number of nodes of a node pool, which ends autoscaling.
 
 By default the request goes through Azure Resource Manager with the customer's credentials. With --as-sre it goes through
 admin, in the customer's place: CLUSTER is then any identifier that 'hcpctl cluster find' accepts, the size may be a range for

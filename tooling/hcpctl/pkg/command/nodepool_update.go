@@ -1,7 +1,6 @@
 package command
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,8 +9,8 @@ import (
 )
 
 func (e *environment) nodePoolUpdate() *cobra.Command {
-	tags := tagFlag{removes: true}
-	labels, taints := entryFlag{kind: "label", parse: parseLabel}, entryFlag{kind: "taint", parse: parseTaint}
+	tags, labels := entryFlag{kind: "tag", form: setOrRemove, parse: parseTag}, entryFlag{kind: "label", form: setOrRemove, parse: parseLabel}
+	taints := entryFlag{kind: "taint", form: "KEY=VALUE:EFFECT or KEY:EFFECT, or KEY:EFFECT- to remove it", parse: parseTaint}
 	var version string
 	var replicas, low, high, drainMinutes int32
 	var autoRepair bool
@@ -20,23 +19,17 @@ func (e *environment) nodePoolUpdate() *cobra.Command {
 		stored, _ := current["properties"].(map[string]any)
 		patch, properties := armclient.Resource{}, map[string]any{}
 		for flag, set := range map[string]func(){
-			"tag":           func() { patch["tags"] = tags.patch(current) },
+			"tag":           func() { patch["tags"] = tagPatch(tags.entries, current) },
 			"label":         func() { properties["labels"] = labels.after(stored["labels"]) },
 			"taint":         func() { properties["taints"] = taints.after(stored["taints"]) },
 			"version":       func() { properties["version"] = map[string]any{"id": version} },
 			"auto-repair":   func() { properties["autoRepair"] = autoRepair },
 			"drain-minutes": func() { properties["nodeDrainTimeoutMinutes"] = drainMinutes },
-			"replicas":      func() { properties["replicas"] = replicas },
-			"max":           func() { properties["autoScaling"] = map[string]any{"min": low, "max": high} },
+			"replicas":      func() { setSize(properties, stored, "replicas", replicas) },
+			"max":           func() { setSize(properties, stored, "autoScaling", map[string]any{"min": low, "max": high}) },
 		} {
 			if c.Flags().Changed(flag) {
 				set()
-			}
-		}
-		// A node pool has a fixed number of nodes or the autoscaler.
-		for set, other := range map[string]string{"replicas": "autoScaling", "autoScaling": "replicas"} {
-			if properties[set] != nil && stored[other] != nil {
-				properties[other] = nil
 			}
 		}
 		if len(properties) > 0 {
@@ -60,48 +53,15 @@ func (e *environment) nodePoolUpdate() *cobra.Command {
 	return c
 }
 
-// entry is an element of the labels or taints of a node pool. The fields in identity tell it apart from others.
-type entry struct {
-	identity, fields map[string]any
-	remove           bool
-}
-
-// entryFlag is the value of a flag that sets and removes labels or taints.
-type entryFlag struct {
-	kind    string
-	parse   func(text string) (entry, bool)
-	texts   []string
-	entries []entry
-}
-
-// Set implements pflag.Value.
-func (f *entryFlag) Set(text string) error {
-	parsed, ok := f.parse(text)
-	if !ok {
-		return fmt.Errorf("invalid %s %q", f.kind, text)
-	}
-	if slices.ContainsFunc(f.entries, func(other entry) bool { return parsed.is(other.identity) }) {
-		return fmt.Errorf("the %s %q is given more than once", f.kind, text)
-	}
-	f.texts, f.entries = append(f.texts, text), append(f.entries, parsed)
-	return nil
-}
-
-// String implements pflag.Value.
-func (f *entryFlag) String() string { return strings.Join(f.texts, ",") }
-
-// Type implements pflag.Value.
-func (f *entryFlag) Type() string { return f.kind }
-
-// is reports whether the element of a list has the identity of e.
-func (e entry) is(element any) bool {
-	fields, _ := element.(map[string]any)
-	for name, value := range e.identity {
-		if fields[name] != value {
-			return false
+// setSize sets the number of nodes (replicas) or the range of the autoscaler (autoScaling) in a merge patch of a node pool, which has one of them: the
+// patch removes the stored other one.
+func setSize(properties, stored map[string]any, field string, value any) {
+	for _, other := range []string{"replicas", "autoScaling"} {
+		if stored[other] != nil {
+			properties[other] = nil
 		}
 	}
-	return true
+	properties[field] = value
 }
 
 // after returns the list of a resource after the changes. A list in a merge patch replaces the list of the resource.
@@ -124,9 +84,8 @@ func (f *entryFlag) after(stored any) []any {
 
 // parseLabel parses KEY=VALUE, and KEY- for a removal.
 func parseLabel(text string) (entry, bool) {
-	change, ok := parseTagChange(text)
-	identity := map[string]any{"key": change.name}
-	return entry{identity: identity, fields: map[string]any{"key": change.name, "value": change.value}, remove: change.remove}, ok
+	_, e, ok := parseKey(text)
+	return e, ok
 }
 
 // parseTaint parses KEY=VALUE:EFFECT and KEY:EFFECT, and KEY:EFFECT- for a removal. ARM checks the effect.

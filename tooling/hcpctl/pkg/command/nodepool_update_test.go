@@ -68,6 +68,22 @@ func TestNodePoolUpdate(t *testing.T) {
 	}
 }
 
+// TestScaleEndsAutoscaling checks that both commands that set the number of nodes send the same request for a node pool with the autoscaler.
+func TestScaleEndsAutoscaling(t *testing.T) {
+	for _, verb := range []string{"scale", "update"} {
+		a := newAzure(t)
+		mustRun(t, a, "cluster", "create", "c", "--no-wait")
+		mustRun(t, a, "nodepool", "create", "c", "workers", "--no-wait")
+		properties := a.stored(t, "/workers")["properties"].(map[string]any)
+		delete(properties, "replicas")
+		properties["autoScaling"] = map[string]any{"min": 3, "max": 10}
+		mustRun(t, a, "nodepool", verb, "c", "workers", "--replicas", "5")
+		if diff := cmp.Diff([]map[string]any{{"properties": map[string]any{"replicas": 5.0, "autoScaling": nil}}}, a.patches); diff != "" {
+			t.Errorf("%s: the request (-want +got):\n%s", verb, diff)
+		}
+	}
+}
+
 // TestEveryPropertyIsReachable changes all writable properties of each kind with --file.
 func TestEveryPropertyIsReachable(t *testing.T) {
 	for _, k := range []kind{clusters(), nodePools(), externalAuths()} {

@@ -8,68 +8,83 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 )
 
-// tagChange is a tag to set, or to remove.
-type tagChange struct {
-	name, value string
-	remove      bool
+// entry is an element that a flag sets or removes: a tag, a label or a taint. The fields in identity tell it apart from others.
+type entry struct {
+	identity, fields map[string]any
+	remove           bool
 }
 
-// tagFlag is the value of a flag that sets tags with KEY=VALUE. If removes is set, KEY- removes a tag.
-type tagFlag struct {
-	removes bool
-	changes []tagChange
+// is reports whether the element of a list has the identity of e.
+func (e entry) is(element any) bool {
+	fields, _ := element.(map[string]any)
+	for name, value := range e.identity {
+		if fields[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// entryFlag is the value of a flag that sets and removes tags, labels or taints.
+type entryFlag struct {
+	// kind is tag, label or taint, and form what a value must be.
+	kind, form string
+	parse      func(text string) (entry, bool)
+	texts      []string
+	entries    []entry
 }
 
 // Set implements pflag.Value.
-func (f *tagFlag) Set(text string) error {
-	change, ok := parseTagChange(text)
-	switch {
-	case ok && (f.removes || !change.remove):
-	case f.removes:
-		return fmt.Errorf("invalid tag %q: must be KEY=VALUE, or KEY- to remove a tag", text)
-	default:
-		return fmt.Errorf("invalid tag %q: must be KEY=VALUE", text)
+func (f *entryFlag) Set(text string) error {
+	parsed, ok := f.parse(text)
+	if !ok {
+		return fmt.Errorf("invalid %s %q: must be %s", f.kind, text, f.form)
 	}
-	if slices.ContainsFunc(f.changes, func(other tagChange) bool { return strings.EqualFold(other.name, change.name) }) {
-		return fmt.Errorf("tag %q is given more than once; names of tags have no case", change.name)
+	if slices.ContainsFunc(f.entries, func(other entry) bool { return parsed.is(other.identity) }) {
+		return fmt.Errorf("the %s %q is given more than once", f.kind, text)
 	}
-	f.changes = append(f.changes, change)
+	f.texts, f.entries = append(f.texts, text), append(f.entries, parsed)
 	return nil
 }
 
-// parseTagChange parses KEY=VALUE, and KEY- for a removal.
-func parseTagChange(text string) (change tagChange, ok bool) {
-	name, value, sets := strings.Cut(text, "=")
-	if sets {
-		return tagChange{name: name, value: value}, name != ""
-	}
-	name, ok = strings.CutSuffix(text, "-")
-	return tagChange{name: name, remove: true}, ok && name != ""
-}
-
 // String implements pflag.Value.
-func (f *tagFlag) String() string {
-	var texts []string
-	for _, change := range f.changes {
-		texts = append(texts, change.name+"="+change.value)
-	}
-	return strings.Join(texts, ",")
-}
+func (f *entryFlag) String() string { return strings.Join(f.texts, ",") }
 
 // Type implements pflag.Value.
-func (f *tagFlag) Type() string { return "KEY=VALUE" }
+func (f *entryFlag) Type() string { return f.kind }
 
-// patch returns the tags of a merge patch (RFC 7396): null removes a tag, and tags that are not in the patch stay. ARM compares the names of
+// setOrRemove is the form of tags and labels.
+const setOrRemove = "KEY=VALUE, or KEY- to remove it"
+
+// parseKey parses KEY=VALUE, and KEY- for a removal.
+func parseKey(text string) (key string, e entry, ok bool) {
+	key, value, sets := strings.Cut(text, "=")
+	if !sets {
+		if key, ok = strings.CutSuffix(text, "-"); !ok {
+			return "", entry{}, false
+		}
+	}
+	return key, entry{identity: map[string]any{"key": key}, fields: map[string]any{"key": key, "value": value}, remove: !sets}, key != ""
+}
+
+// parseTag parses KEY=VALUE, and KEY- for a removal. Names of tags have no case.
+func parseTag(text string) (entry, bool) {
+	key, e, ok := parseKey(text)
+	e.identity = map[string]any{"folded": strings.ToLower(key)}
+	return e, ok
+}
+
+// tagPatch returns the tags of a merge patch (RFC 7396): null removes a tag, and tags that are not in the patch stay. ARM compares the names of
 // tags without case, so the patch has the spelling of the resource.
-func (f *tagFlag) patch(current armclient.Resource) map[string]any {
+func tagPatch(changes []entry, current armclient.Resource) map[string]any {
 	stored, _ := current["tags"].(map[string]any)
 	tags := map[string]any{}
-	for _, change := range f.changes {
-		name := change.name
+	for _, change := range changes {
+		name, _ := change.fields["key"].(string)
 		if spelling, ok := keyFold(stored, name); ok {
 			name = spelling
 		}
-		tags[name] = change.value
+		tags[name] = change.fields["value"]
 		if change.remove {
 			tags[name] = nil
 		}
