@@ -37,6 +37,8 @@ test: ## run lint and the tests that protect a change (see nightly)
 # digest prints a digest of the files of the repository with patterns of git.
 digest = git ls-files -co --exclude-standard -z $(1) | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1
 test-units test-regions nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
+# The compiler, lint and unit tests use more memory and less processor time. `make nightly` runs the tests with Go's default.
+test-units lint tools: export GOGC = 400
 test-units:
 	@go test -vet=off -ldflags=-w -p 3 -parallel 4 -timeout 30m $(filter-out $(nightly_packages),$(units))
 
