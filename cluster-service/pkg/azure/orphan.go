@@ -101,7 +101,6 @@ func orphanOf(c claim, known []store.ClusterIncarnation) (store.AzureOrphan, boo
 		case k.GoneTime.IsZero() && managed:
 			o.Evidence = fmt.Sprintf("managedBy is the resource ID of the existing cluster %s, but the tag %s is another UID.", k.UID, ownerTag)
 		case !k.GoneTime.IsZero() && named && (managed || c.own):
-			o.ClusterUID = k.UID
 			o.Proof = fmt.Sprintf("Cluster %s was deleted at %s.", k.UID, k.GoneTime.UTC().Format(time.RFC3339))
 		}
 	}

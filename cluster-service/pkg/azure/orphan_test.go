@@ -87,7 +87,7 @@ func TestOrphanOf(t *testing.T) {
 			if orphan {
 				o, orphan = orphanOf(c, tc.known)
 			}
-			if orphan != tc.orphan || !strings.Contains(o.Evidence, tc.evidence) || (o.Proof != "") != (tc.proof != "") || tc.kind != "" && o.Kind != string(tc.kind) || !strings.Contains(o.Proof, tc.proof) {
+			if orphan != tc.orphan || !strings.Contains(o.Evidence, tc.evidence) || (o.Proof != "") != (tc.proof != "") || orphan && o.ClusterUID != c.uid || tc.kind != "" && o.Kind != string(tc.kind) || !strings.Contains(o.Proof, tc.proof) {
 				t.Errorf("orphan: %v, %+v", orphan, o)
 			}
 		})
