@@ -148,7 +148,8 @@ const (
 	ActionARMOperationRetry  = "armOperations.retry"
 	ActionARMOperationCancel = "armOperations.cancel"
 
-	ActionOrphanDelete = "orphans.delete"
+	ActionOrphanDelete      = "orphans.delete"
+	ActionAzureOrphanDelete = "azureOrphans.delete"
 
 	ActionDriftReconcile = "drift.reconcile"
 	ActionDriftDelete    = "drift.delete"
@@ -213,6 +214,8 @@ var actions = []Action{
 	{Name: ActionARMOperationRetry, Class: Operate, Method: post, Path: "/arm-operations/{operation}/retry", Summary: "Retry an ARM operation immediately."},
 	{Name: ActionARMOperationCancel, Class: Recover, Method: post, Path: "/arm-operations/{operation}/cancel", Summary: "Cancel a create or update operation of ARM. Changes that Cluster Service accepted stay."},
 	{Name: ActionOrphanDelete, Class: Recover, Method: del, Path: "/orphans/{bundle}", RPC: rpc(csv1.ClusterServiceClient.DeleteOrphan), Summary: "Delete an orphaned bundle and its objects on the management cluster."},
+	{Name: ActionAzureOrphanDelete, Class: Recover, Method: del, Path: "/azure-orphans/{orphan}", RPC: rpc(csv1.ClusterServiceClient.DeleteAzureOrphan),
+		Summary: "Delete a resource in Azure whose cluster is proved to be deleted. Cluster Service checks the proof again."},
 	{Name: ActionDriftReconcile, Class: Operate, Method: post, Path: "/drift/reconcile", Summary: "Compare the region and send lost resources to the fleet again."},
 	{Name: ActionDriftDelete, Class: Recover, Method: del, Path: "/drift/{uid}", Summary: "Delete a resource from the fleet that ARM does not have."},
 	{Name: ActionQuotaSet, Class: Operate, Method: put, Path: "/subscriptions/{subscription}/quota", Body: SetQuotaRequest{},

@@ -111,7 +111,7 @@ func engineerRules() []Rule {
 	asked := []Grant{{Client: Backend, Condition: Condition{Intent: true}}}
 	rules := grpcRules(ClusterService, ClusterServiceAPI, asked,
 		"PauseCluster", "ResumeCluster", "SetClusterSize", "RetryCluster", "ForceClusterStep", "AcceptControlPlane",
-		"RetryDeletion", "ReleaseDeletionFinalizers", "ForceDeletionStep", "DeleteOrphan",
+		"RetryDeletion", "ReleaseDeletionFinalizers", "ForceDeletionStep", "DeleteOrphan", "DeleteAzureOrphan",
 		"StartUpgrade", "PauseUpgrade", "ResumeUpgrade", "AbortUpgrade", "AcknowledgeUpgradeGate",
 		"ApplyUpgradePolicy", "DeleteUpgradePolicy",
 		"RevokeBreakGlassCredential", "RegisterProvisionShard", "UpdateProvisionShard", "DrainProvisionShard", "DeregisterProvisionShard", "SetPlacementPolicy")

@@ -54,7 +54,7 @@ func adminActions() []Rule {
 		httpRules(Admin, engineers(Condition{Role: breakGlass, Elevated: true}),
 			"POST "+cluster+"/force", "POST "+cluster+"/accept-control-plane", "POST "+operation+"/cancel",
 			"POST "+cluster+"/deletion/release", "POST "+cluster+"/deletion/force", "POST "+upgrade+"/acknowledge",
-			"PUT "+shard, "DELETE "+shard, "DELETE /admin/v1/orphans/{bundle}", "DELETE /admin/v1/drift/{uid}")...)
+			"PUT "+shard, "DELETE "+shard, "DELETE /admin/v1/orphans/{bundle}", "DELETE /admin/v1/azure-orphans/{orphan}", "DELETE /admin/v1/drift/{uid}")...)
 }
 
 // elevation returns a pattern of one elevation. The access policy decides who may approve, deny and review it.

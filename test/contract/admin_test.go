@@ -45,6 +45,7 @@ import (
 // expectedFailures lists the cases whose operation fails in this region, with the reason.
 var expectedFailures = map[string]string{
 	"armOperations.cancel":        "the only operation in progress is a deletion, which cannot be canceled",
+	"azureOrphans.delete":         "two searches an hour apart must find a resource",
 	"clusters.acceptControlPlane": "the cluster has the control plane that it was installed with",
 	"clusters.force":              "all Azure steps of the cluster are complete, and only a stuck step can be forced",
 	"deletions.force":             "the step is in progress, and only a stuck step can be forced",

@@ -311,6 +311,8 @@ func regionActions() []action {
 			Effect: "The resource, which ARM does not have, is deleted from the fleet: a cluster with its control plane and nodes. There is no proof that a customer deleted it. This cannot be undone."},
 		{Kind: kindOrphan, Path: "delete", Name: adminv1.ActionOrphanDelete, Title: "Delete orphan",
 			Effect: "Maestro deletes the bundle, and the agent deletes its objects from the management cluster. If they belong to a running control plane, that ends. This cannot be undone."},
+		{Kind: kindAzureOrphan, Path: "delete", Name: adminv1.ActionAzureOrphanDelete, Title: "Delete Azure orphan",
+			Effect: "Cluster Service reads the resource and its cluster again. It deletes the resource, a group with everything in it, if a record proves that the cluster is deleted. This cannot be undone."},
 		{Kind: kindSubscription, Path: "set-quota", Name: adminv1.ActionQuotaSet, Title: "Set quota",
 			Effect: "The subscription may have this number of clusters in the region. Existing clusters stay, also if it has more.",
 			Fields: []field{{Name: "clusters", Label: "Clusters", Help: "0 to 5000. Empty resets it to the default of the region.", Kind: numberField, Optional: true}},

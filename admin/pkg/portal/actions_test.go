@@ -136,7 +136,7 @@ func TestFormsOfAllActions(t *testing.T) {
 }
 
 // objectOfKind are objects of the tests.
-var objectOfKind = map[string]string{kindCluster: testUID, kindUpgrade: testUpgrade, kindPolicy: "nightly", kindShard: "mgmt-1", kindARMOperation: "o", kindOrphan: "orphan-1", kindDrift: "drifted-1", kindSubscription: "00000000-0000-0000-0000-0000000000aa", kindEgressLink: "4001"}
+var objectOfKind = map[string]string{kindCluster: testUID, kindUpgrade: testUpgrade, kindPolicy: "nightly", kindShard: "mgmt-1", kindARMOperation: "o", kindOrphan: "orphan-1", kindAzureOrphan: "group-2", kindDrift: "drifted-1", kindSubscription: "00000000-0000-0000-0000-0000000000aa", kindEgressLink: "4001"}
 
 // formValues returns what a browser sends of the form of an action without a change.
 func formValues(t *testing.T, page string) url.Values {

@@ -1,6 +1,7 @@
 package portal
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -22,6 +23,7 @@ const (
 	kindShard        = "shards"
 	kindARMOperation = "arm-operations"
 	kindOrphan       = "orphans"
+	kindAzureOrphan  = "azure-orphans"
 	kindDrift        = "drift"
 	kindSubscription = "subscriptions"
 	kindEgressLink   = "egress-links"
@@ -64,6 +66,7 @@ func objectKinds() []objectKind {
 		{Path: kindShard, Section: "/shards", List: crumb{"Provision shards", "/shards"}, read: readShard},
 		{Path: kindARMOperation, Section: "/clusters", List: crumb{"Clusters", "/clusters"}, read: readARMOperation},
 		{Path: kindOrphan, Section: "/drift", List: crumb{"Orphans", "/orphans"}, read: readOrphan},
+		{Path: kindAzureOrphan, Section: "/drift", List: crumb{"Azure orphans", "/azure-orphans"}, read: readAzureOrphan},
 		{Path: kindDrift, Section: "/drift", List: crumb{"Drift", "/drift"}, read: readDrift},
 		{Path: kindSubscription, Section: "/clusters", List: crumb{"Clusters", "/clusters"}, read: readSubscription},
 		{Path: kindEgressLink, Section: "/egress-links", List: crumb{"Egress links", "/egress-links"}, read: readEgressLink},
@@ -142,6 +145,19 @@ func readOrphan(v *view, id string) (object, error) {
 		}
 	}
 	return object{}, missing("The orphan is not in the list any more.")
+}
+
+func readAzureOrphan(v *view, id string) (object, error) {
+	var list adminv1.AzureOrphanList
+	if err := v.api.get("/azure-orphans", nil, &list); err != nil {
+		return object{}, err
+	}
+	for _, o := range adminv1.Contents(list.Items) {
+		if o.GetUid() == id {
+			return object{ID: id, Name: lastSegment(o.GetAzureId()), URL: "/azure-orphans", Detail: o.GetKind() + " " + o.GetAzureId(), State: cmp.Or(o.GetProof(), "No proof that its cluster is deleted")}, nil
+		}
+	}
+	return object{}, missing("The resource is not in the list any more.")
 }
 
 func readDrift(v *view, id string) (object, error) {

@@ -75,7 +75,7 @@ func (s *Server) forwarded(name string, check requestCheck) handler {
 }
 
 // targetKinds are the kinds of objects that have no cluster, by the wildcards of their paths.
-var targetKinds = map[string]string{"upgrade": "upgrade", "policy": "upgradePolicy", "shard": adminv1.TargetShard}
+var targetKinds = map[string]string{"upgrade": "upgrade", "policy": "upgradePolicy", "shard": adminv1.TargetShard, "orphan": "azureOrphan"}
 
 // targetInPath returns the object that a wildcard of the path names.
 func (s *Server) targetInPath(ctx context.Context, rq *request, wildcard string) (database.AdminTarget, error) {

@@ -3225,6 +3225,104 @@ func (x *ListAzureOrphansResponse) GetNextPageToken() string {
 	return ""
 }
 
+type DeleteAzureOrphanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The UID of the orphan.
+	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Actor         *Actor `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAzureOrphanRequest) Reset() {
+	*x = DeleteAzureOrphanRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAzureOrphanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAzureOrphanRequest) ProtoMessage() {}
+
+func (x *DeleteAzureOrphanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAzureOrphanRequest.ProtoReflect.Descriptor instead.
+func (*DeleteAzureOrphanRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *DeleteAzureOrphanRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *DeleteAzureOrphanRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type DeleteAzureOrphanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened to the resource.
+	Effect        string `protobuf:"bytes,1,opt,name=effect,proto3" json:"effect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAzureOrphanResponse) Reset() {
+	*x = DeleteAzureOrphanResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAzureOrphanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAzureOrphanResponse) ProtoMessage() {}
+
+func (x *DeleteAzureOrphanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAzureOrphanResponse.ProtoReflect.Descriptor instead.
+func (*DeleteAzureOrphanResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *DeleteAzureOrphanResponse) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
 type ListProvisionShardsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether to include deregistered shards.
@@ -3235,7 +3333,7 @@ type ListProvisionShardsRequest struct {
 
 func (x *ListProvisionShardsRequest) Reset() {
 	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3345,7 @@ func (x *ListProvisionShardsRequest) String() string {
 func (*ListProvisionShardsRequest) ProtoMessage() {}
 
 func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[51]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3358,7 @@ func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListProvisionShardsRequest) GetShowDeregistered() bool {
@@ -3279,7 +3377,7 @@ type ListProvisionShardsResponse struct {
 
 func (x *ListProvisionShardsResponse) Reset() {
 	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[52]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3389,7 @@ func (x *ListProvisionShardsResponse) String() string {
 func (*ListProvisionShardsResponse) ProtoMessage() {}
 
 func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[52]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3402,7 @@ func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
@@ -3338,7 +3436,7 @@ type UpdateProvisionShardRequest struct {
 
 func (x *UpdateProvisionShardRequest) Reset() {
 	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3448,7 @@ func (x *UpdateProvisionShardRequest) String() string {
 func (*UpdateProvisionShardRequest) ProtoMessage() {}
 
 func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +3461,7 @@ func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateProvisionShardRequest) GetName() string {
@@ -3696,7 +3794,12 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"\x84\x01\n" +
 	"\x18ListAzureOrphansResponse\x12@\n" +
 	"\aorphans\x18\x01 \x03(\v2&.hcpmesh.clusterservice.v1.AzureOrphanR\aorphans\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"I\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"d\n" +
+	"\x18DeleteAzureOrphanRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"3\n" +
+	"\x19DeleteAzureOrphanResponse\x12\x16\n" +
+	"\x06effect\x18\x01 \x01(\tR\x06effect\"I\n" +
 	"\x1aListProvisionShardsRequest\x12+\n" +
 	"\x11show_deregistered\x18\x01 \x01(\bR\x10showDeregistered\"s\n" +
 	"\x1bListProvisionShardsResponse\x12T\n" +
@@ -3714,7 +3817,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0eaccept_no_room\x18\n" +
 	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xf68\n" +
+	"\t_capacity2\xf69\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -3768,7 +3871,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x12ListClusterChanges\x124.hcpmesh.clusterservice.v1.ListClusterChangesRequest\x1a5.hcpmesh.clusterservice.v1.ListClusterChangesResponse\x12f\n" +
 	"\tListWorks\x12+.hcpmesh.clusterservice.v1.ListWorksRequest\x1a,.hcpmesh.clusterservice.v1.ListWorksResponse\x12o\n" +
 	"\fDeleteOrphan\x12..hcpmesh.clusterservice.v1.DeleteOrphanRequest\x1a/.hcpmesh.clusterservice.v1.DeleteOrphanResponse\x12{\n" +
-	"\x10ListAzureOrphans\x122.hcpmesh.clusterservice.v1.ListAzureOrphansRequest\x1a3.hcpmesh.clusterservice.v1.ListAzureOrphansResponse\x12\x84\x01\n" +
+	"\x10ListAzureOrphans\x122.hcpmesh.clusterservice.v1.ListAzureOrphansRequest\x1a3.hcpmesh.clusterservice.v1.ListAzureOrphansResponse\x12~\n" +
+	"\x11DeleteAzureOrphan\x123.hcpmesh.clusterservice.v1.DeleteAzureOrphanRequest\x1a4.hcpmesh.clusterservice.v1.DeleteAzureOrphanResponse\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
 	"\x11GetProvisionShard\x123.hcpmesh.clusterservice.v1.GetProvisionShardRequest\x1a/.hcpmesh.clusterservice.v1.ProvisionShardReport\x12}\n" +
 	"\x16RegisterProvisionShard\x128.hcpmesh.clusterservice.v1.RegisterProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12y\n" +
@@ -3792,7 +3896,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
 	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
@@ -3845,249 +3949,254 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*DeleteOrphanResponse)(nil),               // 48: hcpmesh.clusterservice.v1.DeleteOrphanResponse
 	(*ListAzureOrphansRequest)(nil),            // 49: hcpmesh.clusterservice.v1.ListAzureOrphansRequest
 	(*ListAzureOrphansResponse)(nil),           // 50: hcpmesh.clusterservice.v1.ListAzureOrphansResponse
-	(*ListProvisionShardsRequest)(nil),         // 51: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil),        // 52: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*UpdateProvisionShardRequest)(nil),        // 53: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*ClusterSpec)(nil),                        // 54: hcpmesh.clusterservice.v1.ClusterSpec
-	(*ClusterRecovery)(nil),                    // 55: hcpmesh.clusterservice.v1.ClusterRecovery
-	(ClusterPhase)(0),                          // 56: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 57: hcpmesh.clusterservice.v1.Cluster
-	(*timestamppb.Timestamp)(nil),              // 58: google.protobuf.Timestamp
-	(*ClusterConcern)(nil),                     // 59: hcpmesh.clusterservice.v1.ClusterConcern
-	(*ClusterConcernGroup)(nil),                // 60: hcpmesh.clusterservice.v1.ClusterConcernGroup
-	(*NodePoolSpec)(nil),                       // 61: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 62: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 63: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 64: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 65: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 66: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 67: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 68: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 69: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 70: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 71: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 72: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*Actor)(nil),                              // 73: hcpmesh.clusterservice.v1.Actor
-	(*DeletionLeftover)(nil),                   // 74: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*Upgrade)(nil),                            // 75: hcpmesh.clusterservice.v1.Upgrade
-	(*ClusterAction)(nil),                      // 76: hcpmesh.clusterservice.v1.ClusterAction
-	(*ClusterChange)(nil),                      // 77: hcpmesh.clusterservice.v1.ClusterChange
-	(*Work)(nil),                               // 78: hcpmesh.clusterservice.v1.Work
-	(*RepairedRemoval)(nil),                    // 79: hcpmesh.clusterservice.v1.RepairedRemoval
-	(*AzureOrphan)(nil),                        // 80: hcpmesh.clusterservice.v1.AzureOrphan
-	(*ProvisionShard)(nil),                     // 81: hcpmesh.clusterservice.v1.ProvisionShard
-	(*Names)(nil),                              // 82: hcpmesh.clusterservice.v1.Names
-	(*Labels)(nil),                             // 83: hcpmesh.clusterservice.v1.Labels
-	(*GetClusterRecoveryRequest)(nil),          // 84: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	(*ListInventoryRequest)(nil),               // 85: hcpmesh.clusterservice.v1.ListInventoryRequest
-	(*PlanUpgradeRequest)(nil),                 // 86: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 87: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 88: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 89: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 90: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 91: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 92: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 93: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 94: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 95: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 96: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 97: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*ForceClusterStepRequest)(nil),            // 98: hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	(*AcceptControlPlaneRequest)(nil),          // 99: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	(*GetProvisionShardRequest)(nil),           // 100: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),      // 101: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),         // 102: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                   // 103: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil),    // 104: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	(*ExplainPlacementRequest)(nil),            // 105: hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	(*SetPlacementPolicyRequest)(nil),          // 106: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*ListOpenShiftVersionsRequest)(nil),       // 107: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	(*ListInventoryResponse)(nil),              // 108: hcpmesh.clusterservice.v1.ListInventoryResponse
-	(*DeletionStep)(nil),                       // 109: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 110: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 111: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 112: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 113: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 114: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*ProvisionShardReport)(nil),               // 115: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*DrainPlan)(nil),                          // 116: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 117: hcpmesh.clusterservice.v1.PlacementExplanation
-	(*ListOpenShiftVersionsResponse)(nil),      // 118: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	(*DeleteAzureOrphanRequest)(nil),           // 51: hcpmesh.clusterservice.v1.DeleteAzureOrphanRequest
+	(*DeleteAzureOrphanResponse)(nil),          // 52: hcpmesh.clusterservice.v1.DeleteAzureOrphanResponse
+	(*ListProvisionShardsRequest)(nil),         // 53: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*ListProvisionShardsResponse)(nil),        // 54: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*UpdateProvisionShardRequest)(nil),        // 55: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*ClusterSpec)(nil),                        // 56: hcpmesh.clusterservice.v1.ClusterSpec
+	(*ClusterRecovery)(nil),                    // 57: hcpmesh.clusterservice.v1.ClusterRecovery
+	(ClusterPhase)(0),                          // 58: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 59: hcpmesh.clusterservice.v1.Cluster
+	(*timestamppb.Timestamp)(nil),              // 60: google.protobuf.Timestamp
+	(*ClusterConcern)(nil),                     // 61: hcpmesh.clusterservice.v1.ClusterConcern
+	(*ClusterConcernGroup)(nil),                // 62: hcpmesh.clusterservice.v1.ClusterConcernGroup
+	(*NodePoolSpec)(nil),                       // 63: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 64: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 65: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 66: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 67: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 68: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 69: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 70: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 71: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 72: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 73: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 74: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*Actor)(nil),                              // 75: hcpmesh.clusterservice.v1.Actor
+	(*DeletionLeftover)(nil),                   // 76: hcpmesh.clusterservice.v1.DeletionLeftover
+	(*Upgrade)(nil),                            // 77: hcpmesh.clusterservice.v1.Upgrade
+	(*ClusterAction)(nil),                      // 78: hcpmesh.clusterservice.v1.ClusterAction
+	(*ClusterChange)(nil),                      // 79: hcpmesh.clusterservice.v1.ClusterChange
+	(*Work)(nil),                               // 80: hcpmesh.clusterservice.v1.Work
+	(*RepairedRemoval)(nil),                    // 81: hcpmesh.clusterservice.v1.RepairedRemoval
+	(*AzureOrphan)(nil),                        // 82: hcpmesh.clusterservice.v1.AzureOrphan
+	(*ProvisionShard)(nil),                     // 83: hcpmesh.clusterservice.v1.ProvisionShard
+	(*Names)(nil),                              // 84: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                             // 85: hcpmesh.clusterservice.v1.Labels
+	(*GetClusterRecoveryRequest)(nil),          // 86: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	(*ListInventoryRequest)(nil),               // 87: hcpmesh.clusterservice.v1.ListInventoryRequest
+	(*PlanUpgradeRequest)(nil),                 // 88: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 89: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 90: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 91: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 92: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 93: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 94: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 95: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 96: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 97: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 98: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 99: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*ForceClusterStepRequest)(nil),            // 100: hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	(*AcceptControlPlaneRequest)(nil),          // 101: hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	(*GetProvisionShardRequest)(nil),           // 102: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 103: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 104: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 105: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 106: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 107: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 108: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*ListOpenShiftVersionsRequest)(nil),       // 109: hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	(*ListInventoryResponse)(nil),              // 110: hcpmesh.clusterservice.v1.ListInventoryResponse
+	(*DeletionStep)(nil),                       // 111: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 112: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 113: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 114: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 115: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 116: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 117: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 118: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 119: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ListOpenShiftVersionsResponse)(nil),      // 120: hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	54,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	55,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
-	56,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	57,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	58,  // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest.since_before:type_name -> google.protobuf.Timestamp
-	59,  // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse.concerns:type_name -> hcpmesh.clusterservice.v1.ClusterConcern
-	60,  // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse.groups:type_name -> hcpmesh.clusterservice.v1.ClusterConcernGroup
-	61,  // 7: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	62,  // 8: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	63,  // 9: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	64,  // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	65,  // 11: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	66,  // 12: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	67,  // 13: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	68,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	69,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	70,  // 16: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	71,  // 17: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	72,  // 18: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	73,  // 19: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	73,  // 20: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	73,  // 21: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	74,  // 22: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
-	57,  // 23: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	63,  // 24: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	56,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	57,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
+	58,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	59,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	60,  // 4: hcpmesh.clusterservice.v1.ListClusterConcernsRequest.since_before:type_name -> google.protobuf.Timestamp
+	61,  // 5: hcpmesh.clusterservice.v1.ListClusterConcernsResponse.concerns:type_name -> hcpmesh.clusterservice.v1.ClusterConcern
+	62,  // 6: hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse.groups:type_name -> hcpmesh.clusterservice.v1.ClusterConcernGroup
+	63,  // 7: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	64,  // 8: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	65,  // 9: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	66,  // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	67,  // 11: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	68,  // 12: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	69,  // 13: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	70,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	71,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	72,  // 16: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	73,  // 17: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	74,  // 18: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	75,  // 19: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	75,  // 20: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	75,  // 21: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	76,  // 22: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
+	59,  // 23: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	65,  // 24: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
 	36,  // 25: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	66,  // 26: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	69,  // 27: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	72,  // 28: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	75,  // 29: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	58,  // 30: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
-	73,  // 31: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	73,  // 32: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	73,  // 33: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	73,  // 34: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	76,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
-	77,  // 36: hcpmesh.clusterservice.v1.ListClusterChangesResponse.changes:type_name -> hcpmesh.clusterservice.v1.ClusterChange
-	78,  // 37: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	79,  // 38: hcpmesh.clusterservice.v1.ListWorksResponse.repaired_removals:type_name -> hcpmesh.clusterservice.v1.RepairedRemoval
-	73,  // 39: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	80,  // 40: hcpmesh.clusterservice.v1.ListAzureOrphansResponse.orphans:type_name -> hcpmesh.clusterservice.v1.AzureOrphan
-	81,  // 41: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	82,  // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
-	82,  // 43: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
-	83,  // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
-	73,  // 45: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	0,   // 46: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,   // 47: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,   // 48: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,   // 49: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
-	6,   // 50: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
-	8,   // 51: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	84,  // 52: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
-	85,  // 53: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
-	9,   // 54: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	10,  // 55: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	11,  // 56: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	13,  // 57: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	14,  // 58: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	15,  // 59: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	16,  // 60: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	18,  // 61: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	19,  // 62: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	20,  // 63: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	21,  // 64: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	23,  // 65: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	24,  // 66: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
-	25,  // 67: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	26,  // 68: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	28,  // 69: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	30,  // 70: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	31,  // 71: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	32,  // 72: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	86,  // 73: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	87,  // 74: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	88,  // 75: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	89,  // 76: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	90,  // 77: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	91,  // 78: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	92,  // 79: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	93,  // 80: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	94,  // 81: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	95,  // 82: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	96,  // 83: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	97,  // 84: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	34,  // 85: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	37,  // 86: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	38,  // 87: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	39,  // 88: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
-	40,  // 89: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	98,  // 90: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	99,  // 91: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
-	41,  // 92: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
-	43,  // 93: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:input_type -> hcpmesh.clusterservice.v1.ListClusterChangesRequest
-	45,  // 94: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	47,  // 95: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	49,  // 96: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:input_type -> hcpmesh.clusterservice.v1.ListAzureOrphansRequest
-	51,  // 97: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	100, // 98: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	101, // 99: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	53,  // 100: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	102, // 101: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	103, // 102: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
-	104, // 103: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	105, // 104: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	106, // 105: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	107, // 106: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
-	57,  // 107: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	57,  // 108: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,   // 109: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	5,   // 110: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
-	7,   // 111: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
-	57,  // 112: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	55,  // 113: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
-	108, // 114: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
-	63,  // 115: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	63,  // 116: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	12,  // 117: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	63,  // 118: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	66,  // 119: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	66,  // 120: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	17,  // 121: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	66,  // 122: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	69,  // 123: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	69,  // 124: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	22,  // 125: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	72,  // 126: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	69,  // 127: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	72,  // 128: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	27,  // 129: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	29,  // 130: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	109, // 131: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	109, // 132: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	33,  // 133: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	110, // 134: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	75,  // 135: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 136: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	111, // 137: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	75,  // 138: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 139: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 140: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	75,  // 141: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	112, // 142: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	112, // 143: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	113, // 144: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	114, // 145: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	35,  // 146: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	76,  // 147: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 148: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 149: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 150: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 151: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	76,  // 152: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
-	42,  // 153: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
-	44,  // 154: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:output_type -> hcpmesh.clusterservice.v1.ListClusterChangesResponse
-	46,  // 155: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	48,  // 156: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	50,  // 157: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:output_type -> hcpmesh.clusterservice.v1.ListAzureOrphansResponse
-	52,  // 158: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	115, // 159: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	81,  // 160: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	81,  // 161: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	116, // 162: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	116, // 163: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	81,  // 164: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	117, // 165: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	117, // 166: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	118, // 167: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
-	107, // [107:168] is the sub-list for method output_type
-	46,  // [46:107] is the sub-list for method input_type
-	46,  // [46:46] is the sub-list for extension type_name
-	46,  // [46:46] is the sub-list for extension extendee
-	0,   // [0:46] is the sub-list for field type_name
+	68,  // 26: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	71,  // 27: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	74,  // 28: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	77,  // 29: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	60,  // 30: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
+	75,  // 31: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	75,  // 32: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	75,  // 33: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	75,  // 34: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	78,  // 35: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
+	79,  // 36: hcpmesh.clusterservice.v1.ListClusterChangesResponse.changes:type_name -> hcpmesh.clusterservice.v1.ClusterChange
+	80,  // 37: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
+	81,  // 38: hcpmesh.clusterservice.v1.ListWorksResponse.repaired_removals:type_name -> hcpmesh.clusterservice.v1.RepairedRemoval
+	75,  // 39: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	82,  // 40: hcpmesh.clusterservice.v1.ListAzureOrphansResponse.orphans:type_name -> hcpmesh.clusterservice.v1.AzureOrphan
+	75,  // 41: hcpmesh.clusterservice.v1.DeleteAzureOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	83,  // 42: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	84,  // 43: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
+	84,  // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
+	85,  // 45: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
+	75,  // 46: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	0,   // 47: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,   // 48: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,   // 49: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,   // 50: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:input_type -> hcpmesh.clusterservice.v1.ListClusterConcernsRequest
+	6,   // 51: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:input_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsRequest
+	8,   // 52: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	86,  // 53: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	87,  // 54: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
+	9,   // 55: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	10,  // 56: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	11,  // 57: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	13,  // 58: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	14,  // 59: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	15,  // 60: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	16,  // 61: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	18,  // 62: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	19,  // 63: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	20,  // 64: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	21,  // 65: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	23,  // 66: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	24,  // 67: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialRequest
+	25,  // 68: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	26,  // 69: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	28,  // 70: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	30,  // 71: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	31,  // 72: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	32,  // 73: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	88,  // 74: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	89,  // 75: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	90,  // 76: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	91,  // 77: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	92,  // 78: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	93,  // 79: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	94,  // 80: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	95,  // 81: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	96,  // 82: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	97,  // 83: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	98,  // 84: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	99,  // 85: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	34,  // 86: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	37,  // 87: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	38,  // 88: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	39,  // 89: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
+	40,  // 90: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	100, // 91: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	101, // 92: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:input_type -> hcpmesh.clusterservice.v1.AcceptControlPlaneRequest
+	41,  // 93: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	43,  // 94: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:input_type -> hcpmesh.clusterservice.v1.ListClusterChangesRequest
+	45,  // 95: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	47,  // 96: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	49,  // 97: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:input_type -> hcpmesh.clusterservice.v1.ListAzureOrphansRequest
+	51,  // 98: hcpmesh.clusterservice.v1.ClusterService.DeleteAzureOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteAzureOrphanRequest
+	53,  // 99: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	102, // 100: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	103, // 101: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	55,  // 102: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	104, // 103: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	105, // 104: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	106, // 105: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	107, // 106: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	108, // 107: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	109, // 108: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:input_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsRequest
+	59,  // 109: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	59,  // 110: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,   // 111: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	5,   // 112: hcpmesh.clusterservice.v1.ClusterService.ListClusterConcerns:output_type -> hcpmesh.clusterservice.v1.ListClusterConcernsResponse
+	7,   // 113: hcpmesh.clusterservice.v1.ClusterService.SummarizeClusterConcerns:output_type -> hcpmesh.clusterservice.v1.SummarizeClusterConcernsResponse
+	59,  // 114: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	57,  // 115: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
+	110, // 116: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
+	65,  // 117: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	65,  // 118: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	12,  // 119: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	65,  // 120: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	68,  // 121: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	68,  // 122: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	17,  // 123: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	68,  // 124: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	71,  // 125: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	71,  // 126: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	22,  // 127: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	74,  // 128: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	71,  // 129: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	74,  // 130: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	27,  // 131: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	29,  // 132: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	111, // 133: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	111, // 134: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	33,  // 135: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	112, // 136: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	77,  // 137: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	77,  // 138: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	113, // 139: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	77,  // 140: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	77,  // 141: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	77,  // 142: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	77,  // 143: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	114, // 144: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	114, // 145: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	115, // 146: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	116, // 147: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	35,  // 148: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	78,  // 149: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	78,  // 150: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	78,  // 151: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	78,  // 152: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	78,  // 153: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	78,  // 154: hcpmesh.clusterservice.v1.ClusterService.AcceptControlPlane:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	42,  // 155: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
+	44,  // 156: hcpmesh.clusterservice.v1.ClusterService.ListClusterChanges:output_type -> hcpmesh.clusterservice.v1.ListClusterChangesResponse
+	46,  // 157: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	48,  // 158: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	50,  // 159: hcpmesh.clusterservice.v1.ClusterService.ListAzureOrphans:output_type -> hcpmesh.clusterservice.v1.ListAzureOrphansResponse
+	52,  // 160: hcpmesh.clusterservice.v1.ClusterService.DeleteAzureOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteAzureOrphanResponse
+	54,  // 161: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	117, // 162: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	83,  // 163: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	83,  // 164: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	118, // 165: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	118, // 166: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	83,  // 167: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	119, // 168: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	119, // 169: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	120, // 170: hcpmesh.clusterservice.v1.ClusterService.ListOpenShiftVersions:output_type -> hcpmesh.clusterservice.v1.ListOpenShiftVersionsResponse
+	109, // [109:171] is the sub-list for method output_type
+	47,  // [47:109] is the sub-list for method input_type
+	47,  // [47:47] is the sub-list for extension type_name
+	47,  // [47:47] is the sub-list for extension extendee
+	0,   // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -4121,14 +4230,14 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_BreakGlassRevocation)(nil),
 		(*WatchResponse_Upgrade)(nil),
 	}
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[53].OneofWrappers = []any{}
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -70,6 +70,7 @@ const (
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
 	ClusterService_ListAzureOrphans_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ListAzureOrphans"
+	ClusterService_DeleteAzureOrphan_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/DeleteAzureOrphan"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
 	ClusterService_GetProvisionShard_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/GetProvisionShard"
 	ClusterService_RegisterProvisionShard_FullMethodName      = "/hcpmesh.clusterservice.v1.ClusterService/RegisterProvisionShard"
@@ -265,6 +266,10 @@ type ClusterServiceClient interface {
 	// Returns a page of the resources in Azure that belong to no cluster, in order of UID. Cluster Service searches each subscription about
 	// every 6 hours. It returns a resource if two searches at least an hour apart found it.
 	ListAzureOrphans(ctx context.Context, in *ListAzureOrphansRequest, opts ...grpc.CallOption) (*ListAzureOrphansResponse, error)
+	// Deletes a listed resource in Azure. Cluster Service reads the resource and its cluster again, and deletes the resource if a record still proves
+	// that the cluster was deleted. The request may be repeated. NOT_FOUND: AZURE_ORPHAN_UNKNOWN. FAILED_PRECONDITION: AZURE_ORPHAN_UNPROVEN,
+	// AZURE_ORPHAN_REFUSED (Azure permanently refuses the deletion).
+	DeleteAzureOrphan(ctx context.Context, in *DeleteAzureOrphanRequest, opts ...grpc.CallOption) (*DeleteAzureOrphanResponse, error)
 	// Returns the shards in order of name.
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
 	// Returns a shard with its history and the use of its capacity.
@@ -822,6 +827,16 @@ func (c *clusterServiceClient) ListAzureOrphans(ctx context.Context, in *ListAzu
 	return out, nil
 }
 
+func (c *clusterServiceClient) DeleteAzureOrphan(ctx context.Context, in *DeleteAzureOrphanRequest, opts ...grpc.CallOption) (*DeleteAzureOrphanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteAzureOrphanResponse)
+	err := c.cc.Invoke(ctx, ClusterService_DeleteAzureOrphan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListProvisionShardsResponse)
@@ -1105,6 +1120,10 @@ type ClusterServiceServer interface {
 	// Returns a page of the resources in Azure that belong to no cluster, in order of UID. Cluster Service searches each subscription about
 	// every 6 hours. It returns a resource if two searches at least an hour apart found it.
 	ListAzureOrphans(context.Context, *ListAzureOrphansRequest) (*ListAzureOrphansResponse, error)
+	// Deletes a listed resource in Azure. Cluster Service reads the resource and its cluster again, and deletes the resource if a record still proves
+	// that the cluster was deleted. The request may be repeated. NOT_FOUND: AZURE_ORPHAN_UNKNOWN. FAILED_PRECONDITION: AZURE_ORPHAN_UNPROVEN,
+	// AZURE_ORPHAN_REFUSED (Azure permanently refuses the deletion).
+	DeleteAzureOrphan(context.Context, *DeleteAzureOrphanRequest) (*DeleteAzureOrphanResponse, error)
 	// Returns the shards in order of name.
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
 	// Returns a shard with its history and the use of its capacity.
@@ -1295,6 +1314,9 @@ func (UnimplementedClusterServiceServer) DeleteOrphan(context.Context, *DeleteOr
 }
 func (UnimplementedClusterServiceServer) ListAzureOrphans(context.Context, *ListAzureOrphansRequest) (*ListAzureOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAzureOrphans not implemented")
+}
+func (UnimplementedClusterServiceServer) DeleteAzureOrphan(context.Context, *DeleteAzureOrphanRequest) (*DeleteAzureOrphanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteAzureOrphan not implemented")
 }
 func (UnimplementedClusterServiceServer) ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProvisionShards not implemented")
@@ -2258,6 +2280,24 @@ func _ClusterService_ListAzureOrphans_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_DeleteAzureOrphan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteAzureOrphanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DeleteAzureOrphan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DeleteAzureOrphan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DeleteAzureOrphan(ctx, req.(*DeleteAzureOrphanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListProvisionShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListProvisionShardsRequest)
 	if err := dec(in); err != nil {
@@ -2644,6 +2684,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAzureOrphans",
 			Handler:    _ClusterService_ListAzureOrphans_Handler,
+		},
+		{
+			MethodName: "DeleteAzureOrphan",
+			Handler:    _ClusterService_DeleteAzureOrphan_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",

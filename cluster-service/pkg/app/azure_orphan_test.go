@@ -2,30 +2,42 @@ package app_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
 // TestAzureOrphans creates managed resource groups, record sets, a certificate and a document of a deleted or a lost cluster again, among more groups than a
-// page of Azure has. Cluster Service reports them after the second search. It reports neither the resources of a cluster nor those of others.
+// page of Azure has. Cluster Service reports them after the second search. It reports neither the resources of a cluster nor those of others. Engineers
+// delete those with a proof.
 func TestAzureOrphans(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{Seed: serviceRights()})
+	race := &deletionRace{next: r.azureWire}
+	r.azureWire = race
 	r.play()
 	service := r.start(nil)
 	ctx := t.Context()
@@ -98,7 +110,8 @@ func TestAzureOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left, lost := create("managed-deleted", "westus3", deleted.ResourceId, deleted.Uid), create("managed-lost", "westus3", resourceID("lost"), uuid.NewString())
+	left, kept := create("managed-deleted", "westus3", deleted.ResourceId, deleted.Uid), create("managed-kept", "westus3", deleted.ResourceId, deleted.Uid)
+	lost := create("managed-lost", "westus3", resourceID("lost"), uuid.NewString())
 
 	// await advances the clock to the next search, and waits until the orphans with and without a proof are listed.
 	await := func(proven, unproven []string) {
@@ -137,7 +150,7 @@ func TestAzureOrphans(t *testing.T) {
 	}
 	defer database.Close()
 	eventually.Soon(t, "the first search has ended", func() error {
-		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 6 {
+		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 7 {
 			return fmt.Errorf("found %+v, %w", found, err)
 		}
 		return nil
@@ -145,26 +158,104 @@ func TestAzureOrphans(t *testing.T) {
 	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) > 0 {
 		t.Errorf("after one search: %v, %v", list, err)
 	}
-	await([]string{left, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument}, []string{lost, lostRecord})
-	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || list.GetOrphans()[0].GetClusterUid() == "" || !list.GetOrphans()[0].GetLastTime().AsTime().After(list.GetOrphans()[0].GetFirstTime().AsTime().Add(time.Hour)) {
-		t.Errorf("listed %v, %v", list, err)
+	await([]string{left, kept, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument}, []string{lost, lostRecord})
+	list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	uids := map[string]string{}
+	for _, o := range list.GetOrphans() {
+		uids[o.GetAzureId()] = o.GetUid()
+		if !o.GetLastTime().AsTime().After(o.GetFirstTime().AsTime().Add(time.Hour)) {
+			t.Errorf("listed %v", o)
+		}
+	}
+
+	// remove requests a deletion as the backend does, which repeats the ID of the operation.
+	remove := func(operation, uid string) error {
+		_, err := service.DeleteAzureOrphan(metadata.AppendToOutgoingContext(ctx, clusterservice.CallIDKey, operation),
+			&csv1.DeleteAzureOrphanRequest{Uid: uid, Actor: alice("its cluster is deleted")})
+		return err
+	}
+	unproven := func(what, azureID string) {
+		t.Helper()
+		t.Log(what)
+		requireRefused(t, remove(uuid.NewString(), uids[azureID]), codes.FailedPrecondition, azure.ReasonOrphanUnproven)
+	}
+	requireRefused(t, remove(uuid.NewString(), uuid.NewString()), codes.NotFound, "AZURE_ORPHAN_UNKNOWN")
+	unproven("no tombstone", lost)
+	unproven("no tombstone of the owner of a record", lostRecord)
+	for what, tag := range map[string]string{"the group of an existing cluster": living.Uid, "the group of an unknown cluster": uuid.NewString(), "the group has no tag": ""} {
+		create("managed-deleted", "westus3", deleted.ResourceId, tag)
+		unproven(what, left)
+	}
+	create("managed-deleted", "westus3", deleted.ResourceId, deleted.Uid)
+	own := func() { record("api.left", living.Uid) }
+	race.before.Store(&own)
+	requireRefused(t, remove("changed", uids[leftRecord]), codes.Unavailable, "")
+	unproven("the record has got an owner", leftRecord)
+	record("api.left", deleted.Uid)
+	for _, tc := range []struct {
+		rule   faults.Rule
+		id     string
+		code   codes.Code
+		reason string
+	}{
+		{faults.Rule{Path: "/managed-deleted", Status: 503, Code: "ServiceUnavailable"}, left, codes.Unavailable, ""},
+		{faults.Rule{Path: "/managed-deleted", Status: 409, Code: "AnotherOperationInProgress"}, left, codes.Unavailable, ""},
+		{faults.Rule{Path: "/managed-deleted", Status: 409, Code: "ScopeLocked"}, left, codes.FailedPrecondition, azure.ReasonOrphanRefused},
+		{faults.Rule{Path: "/certificates/kas-left", DropResponse: true}, leftCertificate, codes.Unavailable, ""},
+	} {
+		tc.rule.Methods, tc.rule.Count = []string{"DELETE"}, 1
+		if _, err := r.azure.Faults().Add(tc.rule); err != nil {
+			t.Fatal(err)
+		}
+		requireRefused(t, remove("of "+uids[tc.id], uids[tc.id]), tc.code, tc.reason)
+	}
+	for _, id := range []string{left, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument} {
+		if err := remove("of "+uids[id], uids[id]); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	record("api.left", deleted.Uid)
+	requireRefused(t, remove("of "+uids[leftRecord], uids[leftRecord]), codes.Aborted, clusterservice.ReasonCallDone)
+	if _, err := records.Get(ctx, "region", "0ulz.westus3.aroapp-hcp.io", "api.left", armdns.RecordTypeA, nil); err != nil {
+		t.Errorf("a repeated request has an effect: %v", err)
+	}
+	if list, err = service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) != 3 {
+		t.Errorf("after the deletions: %v, %v", list, err)
+	}
+	successor := azureRequest("deleted")
+	successor.Uid = uuid.NewString()
+	if _, err := service.ApplyCluster(ctx, successor); err != nil {
+		t.Fatal(err)
+	}
+	unproven("a cluster of the resource ID exists", kept)
 
 	deletion, err := groups.BeginDelete(ctx, "managed-lost", nil)
 	if err == nil {
 		_, err = deletion.PollUntilDone(ctx, nil)
 	}
+	if err == nil {
+		_, err = records.Delete(ctx, "region", "0ulz.westus3.aroapp-hcp.io", "api.left", armdns.RecordTypeA, nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := records.Delete(ctx, "region", "0ulz.westus3.aroapp-hcp.io", "api.left", armdns.RecordTypeA, nil); err != nil {
-		t.Fatal(err)
+	await([]string{kept}, []string{lostRecord})
+}
+
+// deletionRace calls a function once, before the next deletion of a record set.
+type deletionRace struct {
+	next   policy.Transporter
+	before atomic.Pointer[func()]
+}
+
+func (d *deletionRace) Do(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/A/api.left") {
+		if before := d.before.Swap(nil); before != nil {
+			(*before)()
+		}
 	}
-	if _, err := documents.DeleteBlob(ctx, "issuers", leftDocument, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := vault.DeleteCertificate(ctx, "kas-left", nil); err != nil {
-		t.Fatal(err)
-	}
-	await([]string{left}, []string{lostRecord})
+	return d.next.Do(r)
 }

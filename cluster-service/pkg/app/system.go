@@ -131,12 +131,14 @@ func NewSystem(o SystemOptions) *System {
 	s.resealer = pass.NewResealer(o.Store, o.Keeper, cmp.Or(o.ResealAgain, pass.DefaultResealAgain), o.Metrics, o.Log)
 	s.deletions = pass.NewDeletionMonitor(pass.DeletionMonitorOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
 		Metrics: o.Metrics, Interval: o.CheckDeletions, Log: o.Log})
+	api := service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
+		DeleteBundle: o.Maestro.Delete, Log: o.Log}
 	if o.Azure != nil {
 		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics, Log: o.Log})
 		s.orphans = azure.NewOrphanSearcher(azure.OrphanSearcherOptions{Store: o.Store, Steps: o.Azure, Interval: o.SearchAzure, Metrics: o.Metrics, Log: o.Log})
+		api.DeleteAzureOrphan = s.orphans.DeleteOrphan
 	}
-	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
-		DeleteBundle: o.Maestro.Delete, Log: o.Log})
+	s.API = service.New(api)
 	o.Store.Subscribe(s.handleCommit)
 	return s
 }

@@ -248,7 +248,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	serverOptions := []grpc.ServerOption{grpc.UnaryInterceptor(service.RejectInvalidValues)}
+	serverOptions := []grpc.ServerOption{grpc.ChainUnaryInterceptor(service.RejectInvalidValues, service.Calls)}
 	if r.traces != nil {
 		serverOptions = append(serverOptions, r.traces.ServerOption())
 	}

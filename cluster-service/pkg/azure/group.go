@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -103,9 +104,7 @@ func (a *attempt) removeGroup(ctx context.Context) error {
 		a.done()
 		return nil
 	}
-	response, err := withResponse(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error) {
-		return groups.BeginDelete(ctx, name, nil)
-	})
+	response, err := beginGroupDeletion(ctx, groups, name)
 	switch {
 	case isNotFound(err):
 		a.done()
@@ -118,4 +117,10 @@ func (a *attempt) removeGroup(ctx context.Context) error {
 	}
 	a.done()
 	return nil
+}
+
+func beginGroupDeletion(ctx context.Context, groups ResourceGroups, name string) (*http.Response, error) {
+	return withResponse(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error) {
+		return groups.BeginDelete(ctx, name, nil)
+	})
 }

@@ -56,7 +56,7 @@ type OrphanSearcherOptions struct {
 	Log      *slog.Logger
 }
 
-// OrphanSearcher finds resources in Azure that belong to no cluster, and stores them. It deletes nothing in Azure. Replicas share the
+// OrphanSearcher finds resources in Azure that belong to no cluster, and stores them. Only DeleteOrphan deletes one. Replicas share the
 // scopes: the database has the time of the next search of each of them.
 type OrphanSearcher struct {
 	OrphanSearcherOptions
@@ -249,6 +249,20 @@ func (s *OrphanSearcher) orphansAmong(ctx context.Context, claims []claim) (orph
 	if len(claims) == 0 {
 		return nil, nil
 	}
+	known, err := s.incarnations(ctx, claims)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range claims {
+		if o, ok := orphanOf(c, known); ok {
+			orphans = append(orphans, o)
+		}
+	}
+	return orphans, nil
+}
+
+// incarnations returns the clusters and the tombstones that resources name.
+func (s *OrphanSearcher) incarnations(ctx context.Context, claims []claim) ([]store.ClusterIncarnation, error) {
 	var uids, clusterIDs, resourceIDs []string
 	for _, c := range claims {
 		if c.uid != "" {
@@ -265,10 +279,5 @@ func (s *OrphanSearcher) orphansAmong(ctx context.Context, claims []claim) (orph
 	if err != nil {
 		return nil, fmt.Errorf("comparing resources in Azure with the clusters: %w", err)
 	}
-	for _, c := range claims {
-		if o, ok := orphanOf(c, known); ok {
-			orphans = append(orphans, o)
-		}
-	}
-	return orphans, nil
+	return known, nil
 }

@@ -80,6 +80,8 @@ type Options struct {
 	SigningKeys *signingkey.Pool
 	// DeleteBundle requests the deletion of a Maestro bundle that is not a work.
 	DeleteBundle func(ctx context.Context, b *maestro.Bundle) error
+	// DeleteAzureOrphan deletes an orphan in Azure. It is nil in a region without Azure.
+	DeleteAzureOrphan func(ctx context.Context, o store.AzureOrphan) (effect string, pending bool, err error)
 }
 
 // Releases is the source of the release catalogue.

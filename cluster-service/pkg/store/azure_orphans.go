@@ -149,13 +149,49 @@ func (s *Store) CountAzureOrphans(ctx context.Context, grace time.Duration, sinc
 
 // ListAzureOrphans returns a page of the orphans that searches found for at least a grace period, in order of UID.
 func (s *Store) ListAzureOrphans(ctx context.Context, after string, grace time.Duration, limit int) ([]AzureOrphan, error) {
-	rows, err := s.pool.Query(ctx, `SELECT uid::text, kind, azure_id, cluster_uid, cluster_resource_id, evidence, proof, first_time, last_time FROM azure_orphans
-		WHERE ($1::uuid IS NULL OR uid > $1) AND last_time >= first_time + $2::interval ORDER BY uid LIMIT $3`, null(after), grace, limit)
+	rows, err := s.pool.Query(ctx, selectAzureOrphans+"AND ($2::uuid IS NULL OR uid > $2) ORDER BY uid LIMIT $3", grace, null(after), limit)
 	if err != nil {
 		return nil, fmt.Errorf("listing orphans in Azure: %w", err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (o AzureOrphan, err error) {
-		err = row.Scan(&o.UID, &o.Kind, &o.AzureID, &o.ClusterUID, &o.ClusterResourceID, &o.Evidence, &o.Proof, &o.FirstTime, &o.LastTime)
-		return o, err
+	return pgx.CollectRows(rows, scanAzureOrphan)
+}
+
+// FindAzureOrphan returns an orphan that searches found for at least a grace period, before it is deleted in Azure. It returns ErrUnknown if there is none, and
+// ErrCallRepeated if the call of the context has deleted it.
+func (s *Store) FindAzureOrphan(ctx context.Context, uid string, grace time.Duration) (*AzureOrphan, error) {
+	if err := s.checkCall(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, selectAzureOrphans+"AND uid = $2", grace, uid)
+	if err != nil {
+		return nil, fmt.Errorf("reading an orphan in Azure: %w", err)
+	}
+	o, err := pgx.CollectExactlyOneRow(rows, scanAzureOrphan)
+	return unknown(&o, err)
+}
+
+// EndAzureOrphanDeletion records that Azure accepted the deletion of an orphan. It removes the orphan from the list if Azure does not have it any more; otherwise
+// the next search does.
+func (s *Store) EndAzureOrphanDeletion(ctx context.Context, uid string, gone bool) error {
+	var done func()
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if done, err = s.noteCall(ctx, tx); err != nil || !gone {
+			return err
+		}
+		_, err = tx.Exec(ctx, "DELETE FROM azure_orphans WHERE uid = $1", uid)
+		return err
 	})
+	if err != nil {
+		return fmt.Errorf("recording the deletion of an orphan in Azure: %w", err)
+	}
+	done()
+	return nil
+}
+
+const selectAzureOrphans = `SELECT uid::text, kind, azure_id, cluster_uid, cluster_resource_id, evidence, proof, first_time, last_time FROM azure_orphans
+	WHERE last_time >= first_time + $1::interval `
+
+func scanAzureOrphan(row pgx.CollectableRow) (o AzureOrphan, err error) {
+	err = row.Scan(&o.UID, &o.Kind, &o.AzureID, &o.ClusterUID, &o.ClusterResourceID, &o.Evidence, &o.Proof, &o.FirstTime, &o.LastTime)
+	return o, err
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -82,6 +83,25 @@ func TestAzureOrphans(t *testing.T) {
 	search(first)
 	if left := list(1)[0]; left.AzureID != "/subscriptions/s/resourceGroups/First" || left.Proof != "" {
 		t.Errorf("another cluster has the proof, or the wrong orphan is left: %+v", left)
+	}
+
+	call, orphanUID := func(id string) context.Context { return store.WithCallID(ctx, id) }, list(1)[0].UID
+	if o, err := s.FindAzureOrphan(call("call"), orphanUID, grace); err != nil || o.AzureID != "/subscriptions/s/resourceGroups/First" {
+		t.Errorf("found %+v, %v", o, err)
+	}
+	if err := s.EndAzureOrphanDeletion(call("call"), orphanUID, false); err != nil {
+		t.Fatal(err)
+	}
+	list(1)
+	if _, err := s.FindAzureOrphan(call("call"), orphanUID, grace); !errors.Is(err, store.ErrCallRepeated) {
+		t.Errorf("a repeated call: %v", err)
+	}
+	if err := s.EndAzureOrphanDeletion(call("another call"), orphanUID, true); err != nil {
+		t.Fatal(err)
+	}
+	list(0)
+	if _, err := s.FindAzureOrphan(ctx, orphanUID, grace); !errors.Is(err, store.ErrUnknown) {
+		t.Errorf("a deleted orphan: %v", err)
 	}
 
 	if _, overdue, err := s.CountAzureOrphans(ctx, grace, now.Add(time.Second)); err != nil || overdue != 4 { // with those of the region

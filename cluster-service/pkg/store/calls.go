@@ -27,6 +27,23 @@ func WithCallID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, callKey{}, &call{id: id})
 }
 
+// checkCall returns ErrCallRepeated if the call of the context took effect before. It precedes an effect outside of the database, which noteCall records
+// afterwards.
+func (s *Store) checkCall(ctx context.Context) error {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return nil
+	}
+	var done bool
+	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM done_calls WHERE id = $1)", c.id).Scan(&done); err != nil {
+		return fmt.Errorf("checking a call: %w", err)
+	}
+	if done {
+		return ErrCallRepeated
+	}
+	return nil
+}
+
 // noteCall records the call of the context, if it has one, in a transaction. The caller must call committed after the
 // commit.
 func (s *Store) noteCall(ctx context.Context, tx interface {

@@ -33,6 +33,8 @@ func TestReasonElevatesForOneCommand(t *testing.T) {
 		"drift":     {"and an action on the region", append([]string{"drift", "reconcile"}, because...), []string{elevate, "POST /drift/reconcile", end}, ""},
 		"orphan": {"each command takes the role that it needs", append([]string{"orphan", "delete", "b"}, because...),
 			[]string{strings.Replace(elevate, "operate", "recover", 1), "DELETE /orphans/b", end}, ""},
+		"Azure orphan": {"the class is that of the action", append([]string{"azure-orphan", "delete", "b"}, because...),
+			[]string{strings.Replace(elevate, "operate", "recover", 1), "DELETE /azure-orphans/b", end}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.asked = nil

@@ -101,6 +101,7 @@ var examples = map[string][][2]string{
 	"hcpctl operation get":         {{"Show an admin operation", "hcpctl operation get 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
 	"hcpctl operation list":        {{"List the failed operations of a cluster", "hcpctl operation list --cluster demo --state Failed"}},
 	"hcpctl operation retry":       {{"Retry an ARM operation", "hcpctl operation retry 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'Cluster Service is back' --ticket INC-42"}},
+	"hcpctl azure-orphan delete":   {{"Delete a resource in Azure whose cluster is deleted", "hcpctl azure-orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}},
 	"hcpctl azure-orphan list":     {{"List resources in Azure that belong to no cluster", "hcpctl azure-orphan list"}},
 	"hcpctl orphan delete":         {{"Delete an orphaned bundle", "hcpctl orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}},
 	"hcpctl orphan list":           {{"List orphaned bundles", "hcpctl orphan list"}},

@@ -95,7 +95,7 @@ func (e *environment) orphanList() *cobra.Command {
 }
 
 func (e *environment) azureOrphan() *cobra.Command {
-	return group("azure-orphan", "List resources in Azure that belong to no cluster", e.azureOrphanList())
+	return group("azure-orphan", "List and delete resources in Azure that belong to no cluster", e.azureOrphanList(), e.azureOrphanDelete())
 }
 
 func (e *environment) azureOrphanList() *cobra.Command {
@@ -119,6 +119,14 @@ every 6 hours, and reports what two searches at least an hour apart found. PROOF
 	})
 	e.addOutputFlag(c)
 	return c
+}
+
+func (e *environment) azureOrphanDelete() *cobra.Command {
+	return e.requestAction(&cobra.Command{
+		Use: "delete ID", Short: "Delete a resource in Azure whose cluster is proved to be deleted", Args: cobra.ExactArgs(1),
+		Long: `Delete a resource in Azure whose cluster is proved to be deleted. Cluster Service reads the resource and its cluster again. It refuses
+the deletion without a PROOF, if the resource names another cluster than the list, and if the cluster that it names exists.`,
+	}, adminv1.ActionAzureOrphanDelete, nil)
 }
 
 func (e *environment) orphanDelete() *cobra.Command {
