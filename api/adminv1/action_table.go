@@ -25,7 +25,7 @@ type Action struct {
 	Method, Path string
 	// Summary describes the route in the OpenAPI document.
 	Summary string
-	// Body is a value of the type of the request's body; nil if there is none.
+	// Body is a value of the type of the request's body; nil if there is none: admin refuses a request with one.
 	Body any
 	// RPC executes the action. Its request is the parameters of the action. It is nil if the backend executes the action otherwise.
 	RPC *RPC
@@ -207,7 +207,7 @@ var actions = []Action{
 		Summary: "Cordon or uncordon a provision shard, or override its capacity, zones, size classes or labels."},
 	{Name: ActionShardRegister, Class: Recover, Method: put, Path: "/shards/{shard}", Body: Message[*csv1.RegisterProvisionShardRequest]{}, RPC: rpc(csv1.ClusterServiceClient.RegisterProvisionShard),
 		Summary: "Register a provision shard. Its Maestro consumer has the same name."},
-	{Name: ActionShardDrain, Class: Operate, Method: post, Path: "/shards/{shard}/drain", RPC: rpc(csv1.ClusterServiceClient.DrainProvisionShard), Summary: "Cordon a provision shard permanently. No cluster is moved."},
+	{Name: ActionShardDrain, Class: Operate, Method: post, Path: "/shards/{shard}/drain", Body: Message[*csv1.DrainProvisionShardRequest]{}, RPC: rpc(csv1.ClusterServiceClient.DrainProvisionShard), Summary: "Cordon a provision shard permanently. No cluster is moved."},
 	{Name: ActionShardDeregister, Class: Recover, Method: del, Path: "/shards/{shard}", RPC: rpc(csv1.ClusterServiceClient.DeregisterProvisionShard), Summary: "Deregister an empty provision shard."},
 	{Name: ActionPlacementSet, Class: Operate, Method: put, Path: "/clusters/{cluster}/placement", Body: Message[*csv1.SetPlacementPolicyRequest]{}, RPC: rpc(csv1.ClusterServiceClient.SetPlacementPolicy),
 		Summary: "Set placement rules for a cluster, which override those of the region."},

@@ -178,9 +178,6 @@ func validity(rq *request, asked string) (string, error) {
 
 // revokeCredential accepts the revocation of the credential in the path.
 func (s *Server) revokeCredential(ctx context.Context, rq *request) (any, error) {
-	if err := rq.noBody(); err != nil {
-		return nil, err
-	}
 	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
@@ -215,9 +212,6 @@ func (s *Server) revokeCredentials(ctx context.Context, rq *request) (any, error
 
 // onARMOperation accepts an action on the ARM operation in the path.
 func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
-	if err := rq.noBody(); err != nil {
-		return nil, err
-	}
 	item, err := s.armOperation(ctx, rq)
 	if err != nil {
 		return nil, err
@@ -232,9 +226,6 @@ func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
 var errStop = errors.New("found")
 
 func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
-	if err := rq.noBody(); err != nil {
-		return nil, err
-	}
 	id := rq.http.PathValue("bundle")
 	var found *adminv1.Orphan
 	_, err := s.orphans(ctx, func(orphan adminv1.Orphan) error {

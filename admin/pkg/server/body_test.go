@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestBodiesAreStrict(t *testing.T) {
 		"of an action, in casing": {"/clusters/" + uid + "/pause", `{"duration":"1h","Duration":"24h"}`, map[string]string{"Duration": unknown}},
 		"wrong type":              {"/elevations", `{"class":1}`, map[string]string{"class": "Invalid value: must be of type adminv1.AccessClass"}},
 		"a second object":         {"/elevations", `{"class":"operate"}{"class":"break-glass"}`, map[string]string{"": "The body is not a valid JSON object for this request."}},
-		"Cluster Service's field": {"/clusters/" + uid + "/retry", `{"uid":"a"}`, map[string]string{"uid": "Forbidden: the path and the caller's elevation determine it"}},
+		"Cluster Service's field": {"/shards/mgmt-1/drain", `{"name":"a"}`, map[string]string{"name": "Forbidden: the path and the caller's elevation determine it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := ask(handler, "oncall", "", http.MethodPost, tc.path, tc.body)
@@ -59,10 +60,40 @@ func TestBodiesAreStrict(t *testing.T) {
 		})
 	}
 	// Protobuf's JSON form has two spellings of a field, which are one field.
-	for _, body := range []string{`{"step":"a","step":"b"}`, `{"Step":"a"}`} {
-		answer := ask(handler, "oncall", "", http.MethodPost, "/clusters/"+uid+"/retry", body)
-		if answer.Code != http.StatusBadRequest || !strings.Contains(strings.ToLower(answer.Body.String()), `step`) {
+	for _, body := range []string{`{"acceptNoRoom":true,"accept_no_room":false}`, `{"AcceptNoRoom":true}`} {
+		answer := ask(handler, "oncall", "", http.MethodPost, "/shards/mgmt-1/drain", body)
+		if answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), "ccept") {
 			t.Errorf("%s: status %d: %s", body, answer.Code, answer.Body)
+		}
+	}
+}
+
+// TestActionsRefuseUndeclaredBodies sends a field that no request has to each action. An action without a declared body refuses every field, and the error
+// names the action. The others name the field.
+func TestActionsRefuseUndeclaredBodies(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.populate(t)
+	handler := h.another(h.db)
+	for _, class := range []string{"operate", "recover"} {
+		if answer := ask(handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"`+class+`","reason":"bodies are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
+			t.Fatalf("an elevation: %d %s", answer.Code, answer.Body)
+		}
+	}
+	for _, action := range adminv1.Actions() {
+		if action.Path == "" {
+			continue
+		}
+		names := "acceptNothing"
+		if action.Body == nil {
+			names = action.Name + " has no body"
+		}
+		_, path, _ := action.Request(nil, slices.Repeat([]string{uid}, len(adminv1.Wildcards(action.Path)))...)
+		for _, key := range []string{"", "key-of-" + action.Name} {
+			answer := ask(handler, "oncall", key, action.Method, path, `{"acceptNothing":true}`)
+			if answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), names) {
+				t.Errorf("%s with the key %q: %d %s, want 400 that names %q", action.Name, key, answer.Code, answer.Body, names)
+			}
 		}
 	}
 }

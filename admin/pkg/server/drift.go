@@ -71,17 +71,11 @@ func (s *Server) drift(ctx context.Context, f reconciliation.Drift) (*adminv1.Dr
 }
 
 func (s *Server) reconcileDrift(ctx context.Context, rq *request) (any, error) {
-	if err := rq.noBody(); err != nil {
-		return nil, err
-	}
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "region", ID: "drift"}, nil)
 }
 
 // deleteDrift accepts the deletion of an orphan by its UID. It compares again: resources that ARM has are not deleted here.
 func (s *Server) deleteDrift(ctx context.Context, rq *request) (any, error) {
-	if err := rq.noBody(); err != nil {
-		return nil, err
-	}
 	uid := rq.http.PathValue("uid")
 	var found *reconciliation.Drift
 	_, err := reconciliation.Compare(ctx, s.Database, reconciliation.FleetInventory{Client: s.Fleet}, reconciliation.Options{}, func(f reconciliation.Drift) error {

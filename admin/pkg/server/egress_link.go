@@ -91,9 +91,6 @@ func canonicalHosts(asked []string) ([]string, error) {
 
 // deleteEgressLink removes the link in the path. An elevation for the cluster of the link suffices.
 func (s *Server) deleteEgressLink(ctx context.Context, rq *request) (any, error) {
-	if err := rq.noBody(); err != nil {
-		return nil, err
-	}
 	id, err := database.ParseEgressLinkID(rq.http.PathValue("link"))
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ const routesPage = `# Routes of admin
 
 Paths are below ` + "`/admin/v1`" + `. The [OpenAPI document](../openapi/admin-v1.json) has parameters and bodies. ` + "`{cluster}`" + ` is any identifier
 that matches one cluster. A route that is not a GET requires an active elevation for the class of its action, except those of elevations and silences.
-Every route requires the [claims](../../docs/operators/claims.md) of its role, unless the table gives a reason. A body is rejected if a field is unknown, has another casing or is given twice. This page is generated: ` + "`go test ./admin/pkg/server -run Documents -update`" + `.
+Every route requires the [claims](../../docs/operators/claims.md) of its role, unless the table gives a reason. A body is rejected if a field is unknown, has another casing or is given twice, or if the action has none. This page is generated: ` + "`go test ./admin/pkg/server -run Documents -update`" + `.
 
 `
 

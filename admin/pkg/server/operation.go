@@ -59,7 +59,7 @@ func (rq *request) decodeBody(into any) error {
 func (rq *request) noBody() error {
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if text := strings.TrimSpace(string(content)); err != nil || text != "" && text != "{}" {
-		return apierror.New(apierror.Invalid, "The request must not have a body.")
+		return apierror.New(apierror.Invalid, "Invalid body: %s has no body.", rq.route.Name)
 	}
 	return nil
 }

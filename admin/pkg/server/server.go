@@ -289,6 +289,11 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		if before, err := s.previousOperation(ctx, rq); before != nil || err != nil {
 			return before, err
 		}
+		if rq.route.Request == nil {
+			if err := rq.noBody(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return rq.route.handle(ctx, rq)
 }
