@@ -4,13 +4,25 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// LimitConnections returns a listener for a server of another protocol than HTTP. It closes new connections at once while most are open. Each connection
-// has a deadline of headerTimeout for its handshake, until the server sets another one.
+// ConnectionLimit returns how many connections a server accepts that need a number of file descriptors each: most, or fewer if they would need more than
+// three quarters of the descriptors that this process may have (RLIMIT_NOFILE). The others are for its files and for what it connects to. Without a free
+// descriptor, a process fails at everything that it opens.
+func ConnectionLimit(most, descriptors int) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return most
+	}
+	return int(min(uint64(most), max(limit.Cur/4*3/uint64(descriptors), 1)))
+}
+
+// LimitConnections returns a listener for a server of another protocol than HTTP. It closes new connections at once while the ConnectionLimit of most is reached.
+// Each connection has a deadline of headerTimeout for its handshake, until the server sets another one.
 func LimitConnections(listener net.Listener, most int) net.Listener {
-	return &limitedListener{Listener: listener, most: int64(most)}
+	return &limitedListener{Listener: listener, most: int64(ConnectionLimit(most, 1))}
 }
 
 type limitedListener struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,32 @@ import (
 func dialPipe(listener *pipes) net.Conn {
 	client, _ := listener.dial(context.Background(), "", "")
 	return client
+}
+
+// TestConnectionLimitFollowsDescriptors lowers the number of files that this process may open.
+func TestConnectionLimitFollowsDescriptors(t *testing.T) {
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	lower := before
+	lower.Cur = 1024
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lower); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ most, descriptors, want int }{{100, 1, 100}, {8192, 1, 768}, {20_000, 2, 384}, {1, 4096, 1}} {
+		if got := ConnectionLimit(tc.most, tc.descriptors); got != tc.want {
+			t.Errorf("at most %d connections of %d descriptors: %d, want %d", tc.most, tc.descriptors, got, tc.want)
+		}
+	}
+	if listener := LimitConnections(nil, 8192).(*limitedListener); listener.most != 768 {
+		t.Errorf("a listener accepts %d connections", listener.most)
+	}
 }
 
 // TestOtherConnectionsAreLimited opens the maximum of connections of a listener, which send nothing, and more before and after one is closed.

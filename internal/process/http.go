@@ -21,7 +21,7 @@ const (
 	writeTimeout = 90 * time.Second
 	maxHeader    = 64 << 10
 	maxBody      = 16 << 20
-	// maxConnections is the maximum of connections that are not hijacked.
+	// maxConnections is the maximum of connections that are not hijacked, if the process may have the descriptors.
 	maxConnections = 8192
 )
 
@@ -62,10 +62,11 @@ func CloseUnread(w http.ResponseWriter, r *http.Request) {
 // the server.
 func limitConnections() func(net.Conn, http.ConnState) {
 	var open atomic.Int64
+	most := int64(ConnectionLimit(maxConnections, 1))
 	return func(connection net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
-			if open.Add(1) > maxConnections {
+			if open.Add(1) > most {
 				_ = connection.Close()
 			}
 		case http.StateHijacked, http.StateClosed:

@@ -119,6 +119,9 @@ func runUntilSignal(name string, options Options, run func(ctx context.Context, 
 		}
 	}
 
+	if permitted := ConnectionLimit(maxConnections, 1); permitted < maxConnections {
+		log.Warn("the process may open few files; its servers accept fewer connections", logkey.Limit, permitted)
+	}
 	p := New(name, log)
 	p.drain = &drain{period: options.Drain, begun: make(chan struct{})}
 	ctx, stop := untilSignal(p.drain, log)

@@ -65,7 +65,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 		o.Ports = append(o.Ports, uint16(port))
 		return nil
 	})
-	flags.IntVar(&o.Limits.Connections, "connections", 20_000, "`number` of connections of all links")
+	flags.IntVar(&o.Limits.Connections, "connections", 20_000, "`number` of connections of all links; each needs two file descriptors, and fewer are accepted if they would need more than three quarters of those that the process may have")
 	flags.IntVar(&o.ConnectionsPerLink, "connections-per-link", 4000, "`number` of connections of one link")
 	flags.IntVar(&o.NewPerLink, "new-connections-per-link", 100, "`number` of connections that one link may open per second; an idle link saves up those of 10 seconds")
 	flags.DurationVar(&o.Limits.Idle, "idle-timeout", 10*time.Minute, "`time` without a byte after which a connection is closed")

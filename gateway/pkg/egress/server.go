@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/internal/relay"
@@ -76,6 +77,11 @@ func NewServer(options ServerOptions) *Server {
 	}
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
+	}
+	// One descriptor is for the client, and one for the host.
+	if permitted := process.ConnectionLimit(options.Limits.Connections, 2); permitted < options.Limits.Connections {
+		options.Log.Warn("the process may open few files; fewer connections are accepted", logkey.Limit, permitted)
+		options.Limits.Connections = permitted
 	}
 	s := &Server{options: options, tunnels: relay.NewTunnels(relay.Limits{Idle: options.Limits.Idle}), records: ratelimit.New(refusalRecords(), options.Clock.Now)}
 	s.metrics = newMetrics(options.Metrics, func() float64 {

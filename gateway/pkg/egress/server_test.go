@@ -729,6 +729,36 @@ func TestChangesCloseConnections(t *testing.T) {
 	}
 }
 
+// TestConnectionsFollowDescriptors starts a gateway whose process may open 512 files, three quarters of which suffice for 192 connections.
+func TestConnectionsFollowDescriptors(t *testing.T) {
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := before
+	few.Cur = 512
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, egress.Limits{Connections: 20_000}, nil)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil { // the clients and the host are in this process
+		t.Fatal(err)
+	}
+	g.serve("quay.example", "20.50.2.1", 443, echo(t))
+	for range 192 {
+		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusOK {
+			t.Fatal(response.Status)
+		}
+	}
+	over, err := g.connect(egress.Connect, 8)
+	if err == nil {
+		_, err = over.Read(make([]byte, 1))
+	}
+	if err == nil || g.counted(egress.Connect, egress.Busy) != 1 {
+		t.Errorf("beyond the limit: %v, busy %v", err, g.counted(egress.Connect, egress.Busy))
+	}
+}
+
 // TestLimits reaches the limits of a link and of the gateway.
 func TestLimits(t *testing.T) {
 	g := startGateway(t, egress.Limits{Connections: 3}, func(o *egress.RegistryOptions) { o.ConnectionsPerLink = 2 })
