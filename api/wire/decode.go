@@ -16,8 +16,11 @@ const maxUnknown = MaxProblems
 // unknownForm is the form of a value whose field has none.
 var unknownForm = Scalar()
 
-// Text is the valid text of an object that is not decoded yet.
+// Text is the valid text of an object, or of another value, that is not decoded yet.
 type Text []byte
+
+// Value decodes all of the value. It returns a *DuplicateError if an object has a field twice.
+func (t Text) Value() (any, error) { return (&decoder{text: t}).value(nil) }
 
 // Decode decodes the object; see Parse.
 func (t Text) Decode(form *Form) (map[string]any, error) {
@@ -33,6 +36,9 @@ type decoder struct {
 
 // value decodes the value at the decoder's position.
 func (d *decoder) value(f *Form) (any, error) {
+	if f != nil && f.kind == valueTextForm {
+		return Text(d.skip()), nil
+	}
 	switch d.text[d.at] {
 	case '{':
 		switch {

@@ -21,6 +21,7 @@ const (
 	listForm
 	mapForm
 	textForm
+	valueTextForm
 )
 
 // field is a field of an object with the text of its name, so that decoding does not copy it.
@@ -34,6 +35,9 @@ func Scalar() *Form { return &Form{} }
 
 // TextOfObject returns the form of an object that is decoded later: its value is a Text.
 func TextOfObject() *Form { return &Form{kind: textForm} }
+
+// TextOfValue returns the form of a value of any kind that is decoded later: it is a Text.
+func TextOfValue() *Form { return &Form{kind: valueTextForm} }
 
 // Fields returns the form of an object by the names of its fields.
 func Fields(forms map[string]*Form) *Form {

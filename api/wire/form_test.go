@@ -21,6 +21,7 @@ func TestValuesWithoutFormAreNotDecoded(t *testing.T) {
 		"object":  wire.Fields(map[string]*wire.Form{"a": wire.Scalar()}),
 		"objects": wire.List(2, wire.Fields(map[string]*wire.Form{"a": wire.Scalar()})),
 		"later":   wire.List(2, wire.TextOfObject()),
+		"any":     wire.List(4, wire.TextOfValue()),
 	})
 	for name, tc := range map[string]struct {
 		reason, content string
@@ -33,6 +34,7 @@ func TestValuesWithoutFormAreNotDecoded(t *testing.T) {
 			want: map[string]any{"text": []any{}, "list": map[string]any{}, "map": []any{}, "object": []any{}, "objects": []any{[]any{}, "x"}}},
 		"unknown": {reason: "a field without a form has its kind only", content: `{"other":{"a":1},"object":{"b":[1,2],"c":"x"}}`,
 			want: map[string]any{"other": map[string]any{}, "object": map[string]any{"b": []any{}, "c": "x"}}},
+		"any":       {reason: "a value that is decoded later keeps its text", content: `{"any":[{"a": [1]}, [ 2 ], 1e400, null]}`, want: map[string]any{"any": []any{wire.Text(`{"a": [1]}`), wire.Text(`[ 2 ]`), wire.Text(`1e400`), wire.Text(`null`)}}},
 		"later":     {reason: "an object that is decoded later keeps its text", content: `{"later":[{"a": [1, "]"]},[1]]}`, want: map[string]any{"later": []any{wire.Text(`{"a": [1, "]"]}`), []any{}}}},
 		"twice":     {reason: "a field must not be given twice", content: `{"objects":[{"a":1},{"a":1,"a":2}]}`, duplicate: "objects[1].a"},
 		"map twice": {reason: "a key of a map must not be given twice", content: `{"map":{"a":1,"\u0061":2}}`, duplicate: "map.a"},

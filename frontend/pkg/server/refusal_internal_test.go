@@ -121,3 +121,42 @@ func BenchmarkRefusedSigningRequests(b *testing.B) {
 	accepted, refused := refusedSigningRequests(b)
 	refusalcost.Compare(b, accepted, refused, decodeSigningRequest)
 }
+
+// refusedSubscriptions returns documents of subscriptions that are refused, by what is wrong with them.
+func refusedSubscriptions() (accepted []byte, refused map[string][]byte) {
+	const begin = `{"state":"Registered","registrationDate":"now","properties":{`
+	accepted = refusalcost.Numbered(16<<10, begin+`"tenantId":"11111111-1111-1111-1111-111111111111","registeredFeatures":[`, `{"name":"Microsoft.RedHatOpenShift/Feature%d","state":"Registered"},`, `{"name":"a","state":"b"}]}}`)
+	refused = refusalcost.Texts(maxBody)
+	maps.Copy(refused, map[string][]byte{
+		"no state":            refusalcost.Numbered(maxBody, `{"properties":{"additionalProperties":{`, `"%d":1,`, `"last":1}}}`),
+		"large extra":         refusalcost.Numbered(maxBody, begin+`"additionalProperties":{`, `"%d":1,`, `"last":1}}}`),
+		"list for extra":      refusalcost.Filled(maxBody, begin+`"availabilityZones":[`, "1,", "1]}}"),
+		"long text":           refusalcost.Filled(maxBody, begin+`"quotaId":"`, "a", `"}}`),
+		"many features":       refusalcost.Filled(maxBody, begin+`"registeredFeatures":[`, "{},", "{}]}}"),
+		"numbers as features": refusalcost.Filled(maxBody, begin+`"registeredFeatures":[`, "1,", "1]}}"),
+		"many tenants":        refusalcost.Filled(maxBody, begin+`"managedByTenants":[`, `{"tenantId":"a"},`, "{}]}}"),
+	})
+	return accepted, refused
+}
+
+// decodeSubscriptionBody decodes and checks a document of a subscription as its PUT does.
+func decodeSubscriptionBody(content []byte) error {
+	fields, err := (&request{body: content}).object(subscriptionForm)
+	if err != nil {
+		return err
+	}
+	_, violations := decodeSubscription(fields)
+	return apierror.InvalidFields(violations)
+}
+
+// TestRefusedSubscriptionsNeedNoMoreMemory compares documents of subscriptions that are refused with one that has many features.
+func TestRefusedSubscriptionsNeedNoMoreMemory(t *testing.T) {
+	accepted, refused := refusedSubscriptions()
+	refusalcost.CheckMemory(t, accepted, refused, decodeSubscriptionBody)
+}
+
+// BenchmarkRefusedSubscriptions compares documents of subscriptions that are refused with one that has many features.
+func BenchmarkRefusedSubscriptions(b *testing.B) {
+	accepted, refused := refusedSubscriptions()
+	refusalcost.Compare(b, accepted, refused, decodeSubscriptionBody)
+}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -128,7 +129,7 @@ func (s *Server) getSubscription(ctx context.Context, rq *request) error {
 // except that Deleted is final. The response does not wait for the backend, which deletes all clusters of a Deleted
 // subscription.
 func (s *Server) putSubscription(ctx context.Context, rq *request) error {
-	fields, err := rq.object(nil) // ARM's documents have fields that are stored without interpretation
+	fields, err := rq.object(subscriptionForm)
 	if err != nil {
 		return err
 	}
@@ -188,6 +189,14 @@ const (
 	maxSubscriptionExtra = 256 << 10
 )
 
+// subscriptionForm is the form of ARM's document of a subscription. Others of its fields are not stored.
+var subscriptionForm = wire.Fields(map[string]*wire.Form{"state": wire.Scalar(), "registrationDate": wire.Scalar(), "properties": wire.Fields(map[string]*wire.Form{
+	"tenantId": wire.Scalar(), "locationPlacementId": wire.Scalar(), "quotaId": wire.Scalar(), "spendingLimit": wire.Scalar(),
+	"availabilityZones": wire.TextOfValue(), "additionalProperties": wire.TextOfValue(), // stored without interpretation
+	"registeredFeatures": wire.List(maxFeatures, wire.Fields(map[string]*wire.Form{"name": wire.Scalar(), "state": wire.Scalar()})),
+	"managedByTenants":   wire.List(maxManagedByTenants, wire.Fields(map[string]*wire.Form{"tenantId": wire.Scalar()})),
+})})
+
 // decodeSubscription decodes ARM's document of a subscription and returns all violations.
 func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Violation) {
 	body := wire.NewBody(fields)
@@ -236,22 +245,35 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 	}
 	sent, _ := fields["properties"].(map[string]any)
 	for name, keep := range map[string]any{"availabilityZones": &kept.AvailabilityZones, "additionalProperties": &kept.AdditionalProperties} {
-		content, err := json.Marshal(sent[name])
-		if err != nil || len(content) > maxSubscriptionExtra {
+		content, ok := sent[name].(wire.Text)
+		if !ok {
+			continue
+		}
+		if len(content) > maxSubscriptionExtra {
 			report("properties."+name, "Too long: may not be more than %d bytes", maxSubscriptionExtra)
+			continue
+		}
+		value, err := content.Value()
+		if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
+			report("properties."+name, wire.DuplicateMessage)
 			continue
 		}
 		// The value gets the form in which the store returns it, with float64 numbers.
 		if err := json.Unmarshal(content, keep); err != nil {
-			report("properties."+name, "Invalid value: %s: must be an object", wire.FormatValue(sent[name]))
+			report("properties."+name, "Invalid value: %s: must be an object", wire.FormatValue(value))
 		}
 	}
-	features := properties.Children("registeredFeatures")
-	if len(features) > maxFeatures {
-		report("properties.registeredFeatures", "Too many: %d: must have at most %d items", len(features), maxFeatures)
-		features = nil
+	objects := func(name string, most int) []*wire.Object {
+		if count := properties.Len(name); count > most {
+			report("properties."+name, "%s", wire.TooMany(count, most))
+			return nil
+		}
+		return properties.Children(name)
 	}
-	for i, o := range features {
+	for i, o := range objects("registeredFeatures", maxFeatures) {
+		if len(violations) > apierror.MaxViolations {
+			break
+		}
 		field := fmt.Sprintf("properties.registeredFeatures[%d].", i)
 		feature := hub.Feature{Name: short(o, "name", field+"name"), State: short(o, "state", field+"state")}
 		for field, value := range map[string]string{"name": feature.Name, "state": feature.State} {
@@ -261,12 +283,7 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 		}
 		kept.RegisteredFeatures = append(kept.RegisteredFeatures, feature)
 	}
-	managing := properties.Children("managedByTenants")
-	if len(managing) > maxManagedByTenants {
-		report("properties.managedByTenants", "Too many: %d: must have at most %d items", len(managing), maxManagedByTenants)
-		managing = nil
-	}
-	for i, o := range managing {
+	for i, o := range objects("managedByTenants", maxManagedByTenants) {
 		kept.ManagedByTenants = append(kept.ManagedByTenants, hub.TenantRef{TenantID: tenant(o, fmt.Sprintf("properties.managedByTenants[%d].tenantId", i))})
 	}
 	subscription.Properties = kept

@@ -22,6 +22,8 @@ import (
 const (
 	// MaxBody is the maximum size in bytes of the request for a token and of the response.
 	MaxBody = 64 << 10
+	// maxParameters is more than the size of the parameters of a session in bytes.
+	maxParameters = 1 << 10
 	// Timeout limits the wait of the session gateway for a token.
 	Timeout = 10 * time.Second
 	// maxReason is the maximum size in bytes of the reason of a refusal.

@@ -142,6 +142,8 @@ func (g *granter) createToken(ctx context.Context, account string, validity time
 func (g *granter) check(asked *intent.Intent, parameters []byte, now time.Time) (mode adminv1.AccessMode, end time.Time, err error) {
 	var session adminv1.AccessSessionRequest
 	switch {
+	case len(parameters) > maxParameters: // its digest would need more memory than all other work
+		return "", end, apierror.New(apierror.Invalid, "The parameters of the session have more than %d bytes.", maxParameters)
 	case asked.Action != g.cluster.Action:
 		return "", end, intent.Mismatch("action")
 	case asked.Target != g.cluster.Target:

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 
@@ -35,10 +36,16 @@ func NewHandler(granter Granter, cluster Cluster, log *slog.Logger, grants *prom
 	return &Handler{granter: granter, kind: cluster.Kind, log: log, grants: grants}
 }
 
+// decodeRequest decodes the body of a request for a token.
+func decodeRequest(body io.Reader) (request Request, err error) {
+	err = json.NewDecoder(body).Decode(&request)
+	return request, err
+}
+
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var request Request
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, MaxBody)).Decode(&request); err != nil {
+	request, err := decodeRequest(http.MaxBytesReader(w, r.Body, MaxBody))
+	if err != nil {
 		http.Error(w, "The body is not a request for a token.", http.StatusBadRequest)
 		return
 	}
