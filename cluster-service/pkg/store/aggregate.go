@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/protobuf/proto"
 
@@ -30,19 +31,27 @@ const (
 	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time, elevation"
 	workColumns       = "id::text, cluster_uid::text, coalesce(owner_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers"
 
-	lockAggregate = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
-	selectCluster = "SELECT " + clusterColumns + " FROM clusters WHERE uid = $1"
-	selectPools   = "SELECT " + poolColumns + " FROM node_pools WHERE cluster_uid = $1 ORDER BY uid"
-	selectAuths   = "SELECT " + authColumns + " FROM external_auths WHERE cluster_uid = $1 ORDER BY uid"
+	// The rows of unnest are in the order of the array, and so are the locks.
+	lockAggregates = "SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest($1::text[]) AS uid"
+
 	// There may be many records, and they are stored for days. A request that finds no record of a UID before it locks the
 	// aggregate must find one that ended in the meantime. So the records that ended in the last hour belong to the
 	// aggregate.
-	recent            = " WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2) ORDER BY uid"
-	selectCredentials = "SELECT " + credentialColumns + " FROM break_glass_credentials" +
+	recent = " WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2"
+	// selectAggregate reads the rows of an aggregate: the kind of the row, and its columns as a record. It is one statement, because
+	// reading most of these tables costs less than a statement. It reads one aggregate, because PostgreSQL plans a statement with an
+	// array of UIDs at each execution: it assumes that arrays are long, and so that a plan for any array is worse.
+	selectAggregate = "SELECT part, content FROM (" +
+		"SELECT 1 AS part, 0 AS kind, '' AS name, ROW (" + clusterColumns + ") AS content FROM clusters WHERE uid = $1" +
+		" UNION ALL SELECT 2, 0, uid::text, ROW (" + poolColumns + ") FROM node_pools WHERE cluster_uid = $1" +
+		" UNION ALL SELECT 3, 0, uid::text, ROW (" + authColumns + ") FROM external_auths WHERE cluster_uid = $1" +
 		// A credential that was revoked alone prevents others until its elevation ends, also as a record.
-		" WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2 OR expire_time > $3) ORDER BY uid"
-	selectRevocations = "SELECT " + revocationColumns + " FROM break_glass_revocations" + recent
-	selectWorks       = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
+		" UNION ALL SELECT 4, 0, uid::text, ROW (" + credentialColumns + ") FROM break_glass_credentials" + recent + " OR expire_time > $3)" +
+		" UNION ALL SELECT 5, 0, uid::text, ROW (" + revocationColumns + ") FROM break_glass_revocations" + recent + ")" +
+		" UNION ALL SELECT 6, 0, '', ROW (state) FROM azure_resources WHERE cluster_uid = $1" +
+		" UNION ALL SELECT 7, 0, uid::text, ROW (" + upgradeColumns + ") FROM upgrades" + recent + ")" +
+		" UNION ALL SELECT 8, kind, name, ROW (" + workColumns + ") FROM works WHERE cluster_uid = $1" +
+		") AS parts ORDER BY part, kind, name"
 )
 
 // Tx is a transaction over locked cluster aggregates.
@@ -144,14 +153,10 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 func (t *Tx) load(ctx context.Context, uids []string) error {
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
+	// The locks come before the reads: each statement sees what was committed before the statement began.
+	batch.Queue(lockAggregates, uids)
 	for _, uid := range uids {
-		// The lock comes before the reads: each statement sees what was committed before the statement began.
-		batch.Queue(lockAggregate, uid)
-	}
-	for _, uid := range uids {
-		aggregate := &fleet.ClusterAggregate{}
-		t.Aggregates[uid] = aggregate
-		queueAggregate(batch, uid, aggregate, t.store.Now())
+		t.Aggregates[uid] = queueAggregate(batch, uid, t.store.Now())
 	}
 	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("reading aggregates: %w", err)
@@ -162,53 +167,67 @@ func (t *Tx) load(ctx context.Context, uids []string) error {
 	return nil
 }
 
-func queueAggregate(batch *pgx.Batch, uid string, aggregate *fleet.ClusterAggregate, now time.Time) {
-	batch.Queue(selectCluster, uid).Query(func(rows pgx.Rows) error {
-		clusters, err := pgx.CollectRows(rows, scanCluster)
-		if len(clusters) == 1 {
-			aggregate.Cluster = clusters[0]
+// queueAggregate queues the reading of an aggregate, and returns what will be the aggregate.
+func queueAggregate(batch *pgx.Batch, uid string, now time.Time) *fleet.ClusterAggregate {
+	aggregate := &fleet.ClusterAggregate{}
+	batch.Queue(selectAggregate, uid, now.Add(-time.Hour), now).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			var part int
+			if err := rows.Scan(&part, nil); err != nil {
+				return err
+			}
+			if err := addPart(aggregate, part, record{rows}); err != nil {
+				return err
+			}
 		}
-		return err
+		return rows.Err()
 	})
-	batch.Queue(selectPools, uid).Query(func(rows pgx.Rows) (err error) {
-		aggregate.Pools, err = pgx.CollectRows(rows, scanPool)
-		return err
-	})
-	batch.Queue(selectAuths, uid).Query(func(rows pgx.Rows) (err error) {
-		aggregate.ExternalAuths, err = pgx.CollectRows(rows, scanAuth)
-		return err
-	})
-	since := now.Add(-time.Hour)
-	batch.Queue(selectCredentials, uid, since, now).Query(func(rows pgx.Rows) (err error) {
-		aggregate.Credentials, err = pgx.CollectRows(rows, scanCredential)
-		return err
-	})
-	batch.Queue(selectRevocations, uid, since).Query(func(rows pgx.Rows) (err error) {
-		aggregate.Revocations, err = pgx.CollectRows(rows, scanRevocation)
-		return err
-	})
-	batch.Queue(selectAzure, uid).Query(func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, scanAzure)
-		if len(found) == 1 {
-			aggregate.Azure = found[0]
-		}
-		return err
-	})
-	batch.Queue(selectUpgrades, uid, since).Query(func(rows pgx.Rows) (err error) {
-		aggregate.Upgrades, err = pgx.CollectRows(rows, scanUpgrade)
-		return err
-	})
-	batch.Queue(selectWorks, uid).Query(func(rows pgx.Rows) (err error) {
-		aggregate.Works, err = pgx.CollectRows(rows, scanWork)
-		return err
-	})
+	return aggregate
+}
+
+// addPart adds a row of selectAggregate to its aggregate.
+func addPart(a *fleet.ClusterAggregate, part int, row record) (err error) {
+	switch part {
+	case 1:
+		a.Cluster, err = scanCluster(row)
+	case 2:
+		a.Pools, err = appendRow(a.Pools, row, scanPool)
+	case 3:
+		a.ExternalAuths, err = appendRow(a.ExternalAuths, row, scanAuth)
+	case 4:
+		a.Credentials, err = appendRow(a.Credentials, row, scanCredential)
+	case 5:
+		a.Revocations, err = appendRow(a.Revocations, row, scanRevocation)
+	case 6:
+		a.Azure, err = scanAzure(row)
+	case 7:
+		a.Upgrades, err = appendRow(a.Upgrades, row, scanUpgrade)
+	case 8:
+		a.Works, err = appendRow(a.Works, row, scanWork)
+	}
+	return err
+}
+
+func appendRow[T any](rows []*T, row record, scan pgx.RowToFunc[*T]) ([]*T, error) {
+	scanned, err := scan(row)
+	return append(rows, scanned), err
+}
+
+// record is a row whose last column is a record. Scan reads the columns of the record.
+type record struct{ pgx.CollectableRow }
+
+func (r record) Scan(columns ...any) error {
+	fields := make([]any, len(r.FieldDescriptions()))
+	fields[len(fields)-1] = pgtype.CompositeFields(columns)
+	return r.CollectableRow.Scan(fields...)
 }
 
 // Read returns a consistent snapshot of an aggregate without locking it.
 func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.ClusterAggregate, error) {
-	aggregate := &fleet.ClusterAggregate{}
-	err := s.snapshot(ctx, func(batch *pgx.Batch) { queueAggregate(batch, clusterUID, aggregate, s.Now()) })
-	if err != nil {
+	batch := &pgx.Batch{}
+	aggregate := queueAggregate(batch, clusterUID, s.Now())
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("reading an aggregate: %w", err)
 	}
 	return aggregate, nil
@@ -277,7 +296,8 @@ func (t *Tx) writes(ctx context.Context, uids []string) (*Event, *pgx.Batch) {
 	}
 	n := int64(len(clusters) + len(changed))
 	if n > 0 {
-		batch.Queue("UPDATE revision_clock SET revision = revision + $1 RETURNING revision", n).QueryRow(func(row pgx.Row) error { return row.Scan(&event.Revision) })
+		batch.Queue("UPDATE revision_clock SET revision = revision + $1 RETURNING revision, pg_notify($2, revision::text)", n, Channel).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&event.Revision, nil) })
 	}
 	// The revision clock holds the newest of the n revisions. behind is the distance of a row's revision from it.
 	behind := n
@@ -290,9 +310,6 @@ func (t *Tx) writes(ctx context.Context, uids []string) (*Event, *pgx.Batch) {
 		queue(batch, behind)
 	}
 	batch.QueuedQueries = append(batch.QueuedQueries, rows.QueuedQueries...)
-	if n > 0 {
-		batch.Queue("SELECT pg_notify($1, (SELECT revision::text FROM revision_clock))", Channel)
-	}
 	return event, batch
 }
 

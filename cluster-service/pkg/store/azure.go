@@ -11,8 +11,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-const selectAzure = "SELECT state FROM azure_resources WHERE cluster_uid = $1"
-
 // DefaultAzureLease is many times the duration of a step.
 const DefaultAzureLease = 30 * time.Second
 

@@ -153,9 +153,9 @@ func findConcerns(ctx context.Context, tx pgx.Tx, now time.Time) error {
 		if len(uids) == 0 {
 			return nil
 		}
-		aggregates, reads := make([]fleet.ClusterAggregate, len(uids)), &pgx.Batch{}
+		aggregates, reads := make([]*fleet.ClusterAggregate, len(uids)), &pgx.Batch{}
 		for i, uid := range uids {
-			queueAggregate(reads, uid, &aggregates[i], now)
+			aggregates[i] = queueAggregate(reads, uid, now)
 		}
 		if err := tx.SendBatch(ctx, reads).Close(); err != nil {
 			return fmt.Errorf("reading clusters without concerns: %w", err)

@@ -86,3 +86,8 @@ func (s *Store) LockRow(ctx context.Context, table, uid string) (release func(),
 	}
 	return func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }, nil
 }
+
+// AggregatePlans returns how often PostgreSQL planned the statement that reads an aggregate. The store must have one session.
+func (s *Store) AggregatePlans(ctx context.Context) (count int, err error) {
+	return count, s.pool.QueryRow(ctx, "SELECT custom_plans FROM pg_prepared_statements WHERE statement = $1", selectAggregate).Scan(&count)
+}

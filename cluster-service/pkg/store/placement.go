@@ -168,10 +168,10 @@ type Placement struct {
 
 // Placement returns the state of a cluster's placement.
 func (s *Store) Placement(ctx context.Context, clusterUID string) (*Placement, error) {
-	e := &Placement{Aggregate: &fleet.ClusterAggregate{}}
+	e := &Placement{}
 	var override PolicyOverride
 	err := s.snapshot(ctx, func(batch *pgx.Batch) {
-		queueAggregate(batch, clusterUID, e.Aggregate, s.Now())
+		e.Aggregate = queueAggregate(batch, clusterUID, s.Now())
 		queueOverride(batch, clusterUID, &override)
 		batch.Queue(selectDecisions, clusterUID, maxDecisions).Query(func(rows pgx.Rows) (err error) {
 			e.Decisions, err = pgx.CollectRows(rows, scanDecided)

@@ -19,7 +19,7 @@ var ErrUnknown = errors.New("unknown uid")
 
 // Cluster returns a cluster.
 func (s *Store) Cluster(ctx context.Context, uid string) (*fleet.Cluster, error) {
-	rows, err := s.pool.Query(ctx, selectCluster, uid)
+	rows, err := s.pool.Query(ctx, "SELECT "+clusterColumns+" FROM clusters WHERE uid = $1", uid)
 	if err != nil {
 		return nil, fmt.Errorf("reading a cluster: %w", err)
 	}
@@ -218,25 +218,49 @@ type Clock struct {
 	RestartedAt int64
 }
 
-// readClock reads a Clock, and whether its revisions must be restarted.
-const readClock = "SELECT revision, compacted, began, " + foreign + " FROM revision_clock"
+// clockColumns are the columns of a Clock, and whether its revisions must be restarted.
+const clockColumns = "revision, compacted, began, " + foreign
+
+// selectChanges reads the revision clock and then at most $2 rows of each table that changed after revision $1: the kind of the
+// row, and its columns as a record. It is one statement, so that all rows are of one snapshot. The first $2 rows of all tables
+// together are among the first $2 rows of each table.
+const (
+	selectChanges = "SELECT 0, ROW (" + clockColumns + ") FROM revision_clock" +
+		" UNION ALL (SELECT 1, ROW (" + clusterColumns + ") FROM clusters" + sinceRevision +
+		" UNION ALL (SELECT 2, ROW (" + poolColumns + ") FROM node_pools" + sinceRevision +
+		" UNION ALL (SELECT 3, ROW (" + authColumns + ") FROM external_auths" + sinceRevision +
+		" UNION ALL (SELECT 4, ROW (" + credentialColumns + ") FROM break_glass_credentials" + sinceRevision +
+		" UNION ALL (SELECT 5, ROW (" + revocationColumns + ") FROM break_glass_revocations" + sinceRevision +
+		" UNION ALL (SELECT 6, ROW (" + upgradeColumns + ") FROM upgrades" + sinceRevision
+	sinceRevision = " WHERE revision > $1 ORDER BY revision LIMIT $2)"
+)
 
 // Changes returns at most limit resources that changed after a revision, in order of revision, from one snapshot. Nothing
 // else changed up to the last revision that it returns, or up to the revision of the clock if it returns fewer than limit.
 func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []Change, clock Clock, err error) {
-	isForeign := false
-	err = s.snapshot(ctx, func(batch *pgx.Batch) {
-		batch.Queue(readClock).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
-		})
-		queueChanges(batch, "clusters", clusterColumns, after, limit, &changes, scanCluster, func(c *fleet.Cluster) Change { return Change{Revision: c.Revision, Cluster: c} })
-		queueChanges(batch, "node_pools", poolColumns, after, limit, &changes, scanPool, func(p *fleet.NodePool) Change { return Change{Revision: p.Revision, NodePool: p} })
-		queueChanges(batch, "external_auths", authColumns, after, limit, &changes, scanAuth, func(a *fleet.ExternalAuth) Change { return Change{Revision: a.Revision, ExternalAuth: a} })
-		queueChanges(batch, "break_glass_credentials", credentialColumns, after, limit, &changes, scanCredential, func(c *fleet.Credential) Change { return Change{Revision: c.Revision, Credential: c} })
-		queueChanges(batch, "break_glass_revocations", revocationColumns, after, limit, &changes, scanRevocation, func(v *fleet.Revocation) Change { return Change{Revision: v.Revision, Revocation: v} })
-		queueChanges(batch, "upgrades", upgradeColumns, after, limit, &changes, scanUpgrade, func(u *fleet.Upgrade) Change { return Change{Revision: u.Revision, Upgrade: u} })
-	})
+	rows, err := s.pool.Query(ctx, selectChanges, after, limit)
 	if err != nil {
+		return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
+	}
+	defer rows.Close()
+	isForeign := false
+	for rows.Next() {
+		var part int
+		if err := rows.Scan(&part, nil); err != nil {
+			return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
+		}
+		if part == 0 {
+			err = record{rows}.Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
+		} else {
+			var change Change
+			change, err = scanChange(part, record{rows})
+			changes = append(changes, change)
+		}
+		if err != nil {
+			return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
+		}
+	}
+	if err := rows.Err(); err != nil {
 		return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
 	}
 	if isForeign {
@@ -249,23 +273,41 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 	return changes[:min(limit, len(changes))], clock, nil
 }
 
-// queueChanges reads the changed rows of one table. The first limit rows of all tables together are among the first limit
-// rows of each table.
-func queueChanges[T any](batch *pgx.Batch, table, columns string, after int64, limit int, changes *[]Change, scan pgx.RowToFunc[*T], change func(*T) Change) {
-	query := fmt.Sprintf("SELECT %s FROM %s WHERE revision > $1 ORDER BY revision LIMIT $2", columns, table)
-	batch.Queue(query, after, limit).Query(func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, scan)
-		for _, row := range found {
-			*changes = append(*changes, change(row))
+// scanChange reads a row of selectChanges.
+func scanChange(part int, row record) (c Change, err error) {
+	switch part {
+	case 1:
+		if c.Cluster, err = scanCluster(row); err == nil {
+			c.Revision = c.Cluster.Revision
 		}
-		return err
-	})
+	case 2:
+		if c.NodePool, err = scanPool(row); err == nil {
+			c.Revision = c.NodePool.Revision
+		}
+	case 3:
+		if c.ExternalAuth, err = scanAuth(row); err == nil {
+			c.Revision = c.ExternalAuth.Revision
+		}
+	case 4:
+		if c.Credential, err = scanCredential(row); err == nil {
+			c.Revision = c.Credential.Revision
+		}
+	case 5:
+		if c.Revocation, err = scanRevocation(row); err == nil {
+			c.Revision = c.Revocation.Revision
+		}
+	case 6:
+		if c.Upgrade, err = scanUpgrade(row); err == nil {
+			c.Revision = c.Upgrade.Revision
+		}
+	}
+	return c, err
 }
 
 // Clock returns the state of the revision clock.
 func (s *Store) Clock(ctx context.Context) (clock Clock, err error) {
 	isForeign := false
-	err = s.pool.QueryRow(ctx, readClock).Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
+	err = s.pool.QueryRow(ctx, "SELECT "+clockColumns+" FROM revision_clock").Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
 	if err == nil && isForeign {
 		if err = s.RestartRevisions(ctx, 0); err == nil {
 			return s.Clock(ctx)

@@ -369,3 +369,19 @@ func TestErrorsOmitPassword(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestAggregateIsPlannedOnce checks that PostgreSQL plans the statement that reads an aggregate for its first executions only.
+func TestAggregateIsPlannedOnce(t *testing.T) {
+	s, ctx, uid := open(t, store.Options{MaxConnections: 1}), t.Context(), uuid.NewString()
+	if _, err := put(ctx, s, uid); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if _, err := s.Read(ctx, uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count, err := s.AggregatePlans(ctx); err != nil || count > 5 {
+		t.Errorf("planned %d times in 21 executions, %v; want 5", count, err)
+	}
+}

@@ -15,10 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 )
 
-const (
-	upgradeColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
-	selectUpgrades = "SELECT " + upgradeColumns + " FROM upgrades" + recent
-)
+const upgradeColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
 
 // upgradeChanges queues the writes of an aggregate's upgrades that changed.
 func upgradeChanges(old, aggregate *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
