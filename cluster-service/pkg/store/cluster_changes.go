@@ -28,10 +28,12 @@ func queueClusterChanges(batch *pgx.Batch, uid string, now time.Time, old, aggre
 	for i, change := range changes {
 		encoded[i] = encode(change)
 	}
-	batch.Queue(`INSERT INTO cluster_changes (cluster_uid, time, change)
-		SELECT $1, $2, change FROM unnest($3::bytea[]) WITH ORDINALITY AS changes (change, position) ORDER BY position`, uid, now, encoded)
-	batch.Queue(`DELETE FROM cluster_changes WHERE cluster_uid = $1 AND sequence <=
-		(SELECT sequence FROM cluster_changes WHERE cluster_uid = $1 ORDER BY sequence DESC OFFSET $2 LIMIT 1)`, uid, maxClusterChanges)
+	// The statement does not see the rows that it adds.
+	batch.Queue(`WITH added AS (INSERT INTO cluster_changes (cluster_uid, time, change)
+			SELECT $1, $2, change FROM unnest($3::bytea[]) WITH ORDINALITY AS changes (change, position) ORDER BY position)
+		DELETE FROM cluster_changes WHERE cluster_uid = $1 AND sequence <=
+			(SELECT sequence FROM cluster_changes WHERE cluster_uid = $1 ORDER BY sequence DESC OFFSET $4 LIMIT 1)`,
+		uid, now, encoded, max(0, maxClusterChanges-len(changes)))
 }
 
 // ClusterChanges returns the stored changes of a cluster and its children, newest first. It returns none for an unknown UID.

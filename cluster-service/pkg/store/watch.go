@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sort"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type WatchHub struct {
 	// ring contains the changes after floor and up to head, in order. A resource may occur more than once.
 	ring        []Change
 	floor, head int64
+	// wanted is the newest revision for which the hub was woken and has not checked since.
+	wanted int64
 	// began is the first revision of the current history. A watcher from before it may have seen changes that were lost,
 	// and must list.
 	began   int64
@@ -58,6 +61,10 @@ func NewWatchHub(source WatchSource, size int, log *slog.Logger) *WatchHub {
 func (h *WatchHub) Wake(revision int64) {
 	h.mu.Lock()
 	known := revision > 0 && revision <= h.head
+	if revision == 0 {
+		revision = math.MaxInt64
+	}
+	h.wanted = max(h.wanted, revision)
 	h.mu.Unlock()
 	if known {
 		return
@@ -81,6 +88,10 @@ func (h *WatchHub) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-h.woken:
+			// A commit of this process wakes the hub before its notification arrives.
+			if !h.behind() {
+				continue
+			}
 		case <-timer.C:
 		}
 		delay := watchResync
@@ -93,6 +104,15 @@ func (h *WatchHub) Run(ctx context.Context) {
 		}
 		timer.Reset(delay)
 	}
+}
+
+// behind reports whether the hub was woken for a revision that it has not read yet.
+func (h *WatchHub) behind() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wanted := h.wanted
+	h.wanted = 0
+	return wanted > h.head
 }
 
 // follow reads up to the newest revision.
