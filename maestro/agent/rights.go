@@ -24,7 +24,7 @@ var neededVerbs = []string{"get", "list", "watch", "create", "patch", "delete"}
 // rights checks that the agent may do on the management cluster what its works need. Without it, an agent that lost its rights would be
 // ready until the next apply or the end of a watch, which can be minutes later, and nothing but a log would name the cause.
 type rights struct {
-	reviews authorizationclient.SelfSubjectAccessReviewsGetter
+	reviews authorizationclient.AuthorizationV1Interface
 	// kinds returns the kinds that works apply.
 	kinds func() []schema.GroupResource
 	now   func() time.Time
@@ -51,33 +51,54 @@ func (r *rights) check(ctx context.Context) error {
 	return nil
 }
 
-// review returns the missing rights: for each kind, the verbs. It asks for all kinds at once, because a readiness check has little time.
+// noNamespace is not a valid name of a namespace, so that no RoleBinding is in it: rules for it are rules for all namespaces.
+const noNamespace = "-"
+
+// review returns the missing rights: for each kind, the verbs. One request returns the rules of RBAC, which grant all rights to an agent that has its role.
+// Other authorizers do not list their rules, so review asks for each right that the rules do not grant. It asks for all kinds at once, because a
+// readiness check has little time.
 func (r *rights) review(ctx context.Context) ([]string, error) {
+	granted, err := r.reviews.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{
+		Namespace: noNamespace}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
 	kinds := append([]schema.GroupResource{{Group: "work.open-cluster-management.io", Resource: "appliedmanifestworks"}}, r.kinds()...)
 	missing, failures := make([]string, len(kinds)), make([]error, len(kinds))
 	var all sync.WaitGroup
 	for i, kind := range kinds {
-		all.Go(func() { missing[i], failures[i] = r.reviewKind(ctx, kind) })
+		verbs := slices.DeleteFunc(slices.Clone(neededVerbs), func(verb string) bool { return grants(granted.Status.ResourceRules, verb, kind) })
+		all.Go(func() { missing[i], failures[i] = r.reviewKind(ctx, kind, verbs) })
 	}
 	all.Wait()
 	return slices.DeleteFunc(missing, func(text string) bool { return text == "" }), errors.Join(failures...)
 }
 
-// reviewKind returns the missing verbs of a kind with its name; empty if none is missing.
-func (r *rights) reviewKind(ctx context.Context, kind schema.GroupResource) (string, error) {
-	var verbs []string
-	for _, verb := range neededVerbs {
+// grants reports whether rules grant a verb for all objects of a kind.
+func grants(rules []authorizationv1.ResourceRule, verb string, kind schema.GroupResource) bool {
+	has := func(list []string, name string) bool {
+		return slices.Contains(list, name) || slices.Contains(list, "*")
+	}
+	return slices.ContainsFunc(rules, func(rule authorizationv1.ResourceRule) bool {
+		return len(rule.ResourceNames) == 0 && has(rule.Verbs, verb) && has(rule.APIGroups, kind.Group) && has(rule.Resources, kind.Resource)
+	})
+}
+
+// reviewKind returns those of some verbs that are missing for a kind, with its name; empty if none is missing.
+func (r *rights) reviewKind(ctx context.Context, kind schema.GroupResource, verbs []string) (string, error) {
+	var missing []string
+	for _, verb := range verbs {
 		review, err := r.reviews.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: kind.Group, Resource: kind.Resource}}}, metav1.CreateOptions{})
 		if err != nil {
 			return "", err
 		}
 		if !review.Status.Allowed {
-			verbs = append(verbs, verb)
+			missing = append(missing, verb)
 		}
 	}
-	if len(verbs) == 0 {
+	if len(missing) == 0 {
 		return "", nil
 	}
-	return strings.Join(verbs, "/") + " " + kind.String(), nil
+	return strings.Join(missing, "/") + " " + kind.String(), nil
 }

@@ -3,7 +3,9 @@ package agent
 import (
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,19 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
+// reviewCounter counts the requests for reviews of rights.
+type reviewCounter struct {
+	http.RoundTripper
+	count atomic.Int32
+}
+
+func (c *reviewCounter) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.Contains(request.URL.Path, "/authorization.k8s.io/") {
+		c.count.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(request)
+}
+
 // TestAgentReportsMissingRights takes the rights from a running agent and gives them back.
 func TestAgentReportsMissingRights(t *testing.T) {
 	config := managementCluster(t)
@@ -25,6 +40,8 @@ func TestAgentReportsMissingRights(t *testing.T) {
 	}
 	roles := client.RbacV1()
 	user := rest.CopyConfig(config)
+	var reviews reviewCounter
+	user.Wrap(func(next http.RoundTripper) http.RoundTripper { reviews.RoundTripper = next; return &reviews })
 	user.Impersonate = rest.ImpersonationConfig{UserName: "agent", Groups: []string{"system:authenticated"}}
 	a, err := New(Options{Consumer: "mgmt-1", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{}, Cluster: user})
 	if err != nil {
@@ -57,6 +74,11 @@ func TestAgentReportsMissingRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("with the role", "")
+	now = now.Add(rightsInterval)
+	reviews.count.Store(0)
+	if err := a.ClusterReady(t.Context()); err != nil || reviews.count.Load() != 1 {
+		t.Errorf("with all rights: %v after %d reviews, want 1", err, reviews.count.Load())
+	}
 	role.Rules[1].Resources = []string{"appliedmanifestworks"}
 	if _, err := roles.ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
