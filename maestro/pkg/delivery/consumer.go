@@ -50,6 +50,8 @@ type consumer struct {
 	inbox  *inbox
 	// statusResyncNeeded requests a status resync before anything else is sent.
 	statusResyncNeeded atomic.Bool
+	// resyncing is false if the resync lane is empty, so that no confirmation frees a place in its window.
+	resyncing atomic.Bool
 	// breaks counts, by resource, how often sending it broke a connection that had worked before. workingConnection is the
 	// number of the last connection that worked. Only the sending loop uses them.
 	breaks            map[string]int
@@ -168,36 +170,42 @@ func (c *consumer) sendDue(ctx context.Context) (pause time.Duration, err error)
 			return 0, err
 		}
 	}
-	fresh, err := c.sendLane(ctx, store.NewWork, sendBatch)
+	// Set before the outbox is read: a status that arrives meanwhile may confirm a delivery of the window.
+	c.resyncing.Store(true)
+	waiting, err := c.dispatcher.o.Store.Waiting(ctx, c.name)
 	if err != nil {
 		return 0, err
+	}
+	c.resyncing.Store(waiting.Due[store.Resync]+waiting.Resyncing > 0)
+	pause = c.dispatcher.o.SafetyPoll
+	if !waiting.Next.IsZero() {
+		pause = min(pause, time.Until(waiting.Next))
 	}
 	// A resync fills its window even if there is much new work, and new work never waits for a resync.
-	outstanding, next, err := c.dispatcher.o.Store.Outstanding(ctx, c.name, store.Resync)
-	if err != nil {
-		return 0, err
-	}
-	resynced := 0
-	if free := c.dispatcher.o.ResyncWindow - outstanding; free > 0 {
-		if resynced, err = c.sendLane(ctx, store.Resync, min(free, sendBatch)); err != nil {
+	more := false
+	for lane, limit := range [...]int{store.NewWork: sendBatch, store.Resync: min(c.dispatcher.o.ResyncWindow-waiting.Resyncing, sendBatch)} {
+		if waiting.Due[lane] == 0 || limit <= 0 {
+			continue
+		}
+		sent, again, err := c.sendLane(ctx, store.Lane(lane), limit)
+		if err != nil {
 			return 0, err
 		}
+		more, pause = more || sent == limit, min(pause, again)
 	}
-	if fresh+resynced > 0 {
+	if more {
 		return 0, nil
 	}
-	pause = c.dispatcher.o.SafetyPoll
-	if !next.IsZero() {
-		pause = min(pause, max(time.Until(next), 10*time.Millisecond))
-	}
-	return pause, nil
+	return max(pause, 10*time.Millisecond), nil
 }
 
-// sendLane sends the due deliveries of a lane in order and returns how many were due.
-func (c *consumer) sendLane(ctx context.Context, lane store.Lane, limit int) (int, error) {
+// sendLane sends the due deliveries of a lane in order. It returns how many were due, and when the first of them is due again if it is not
+// confirmed.
+func (c *consumer) sendLane(ctx context.Context, lane store.Lane, limit int) (n int, again time.Duration, err error) {
+	again = c.dispatcher.o.SafetyPoll
 	due, err := c.dispatcher.o.Store.Due(ctx, c.name, lane, limit)
 	if err != nil || len(due) == 0 {
-		return 0, err
+		return 0, again, err
 	}
 	sent := make([]*store.Delivery, 0, len(due))
 	var resent []payload.ResourceStatusHash
@@ -215,22 +223,27 @@ func (c *consumer) sendLane(ctx context.Context, lane store.Lane, limit int) (in
 		}
 	}
 	if len(sent) > 0 {
-		if err := c.dispatcher.o.Store.Sent(ctx, sent, c.delay); err != nil {
-			return 0, err
+		err := c.dispatcher.o.Store.Sent(ctx, sent, func(attempts int) time.Duration {
+			delay := c.delay(attempts)
+			again = min(again, delay)
+			return delay
+		})
+		if err != nil {
+			return 0, 0, err
 		}
 	}
 	if failed != nil {
-		return 0, failed
+		return 0, 0, failed
 	}
 	if len(resent) > 0 {
 		// The agent may have applied the version and its report was lost. It does not repeat the report when it receives the
 		// same version, but it does on request.
 		c.dispatcher.metrics.resent.Add(float64(len(resent)))
 		if err := c.publishStatusResync(ctx, resent); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return len(due), nil
+	return len(due), again, nil
 }
 
 // delay returns how long a delivery that was sent attempts+1 times waits for its confirmation.

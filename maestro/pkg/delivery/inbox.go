@@ -102,7 +102,9 @@ func (c *consumer) storeStatuses(ctx context.Context, statuses []*resource.Statu
 		return
 	}
 	var changed []*store.Report
+	lost := false
 	for _, report := range reports {
+		lost = lost || report.Outcome == store.Lost
 		c.dispatcher.metrics.reports.WithLabelValues(report.Outcome.String()).Inc()
 		switch report.Outcome {
 		case store.Applied, store.Removed:
@@ -117,8 +119,10 @@ func (c *consumer) storeStatuses(ctx context.Context, statuses []*resource.Statu
 	if len(changed) > 0 {
 		c.dispatcher.o.Announce(changed)
 	}
-	// Confirmations free places in the resync window.
-	c.wake()
+	// Confirmations free places in the resync window, and a lost resource is delivered again.
+	if lost || c.resyncing.Load() {
+		c.wake()
+	}
 }
 
 // resyncSpecs compares the works that an agent lists with the stored resources, and orders what the agent lacks. An agent

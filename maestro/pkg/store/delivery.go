@@ -47,16 +47,26 @@ func (s *Store) Due(ctx context.Context, consumer string, lane Lane, limit int) 
 	return due, wrap(err, "listing the due deliveries of consumer %s", consumer)
 }
 
-// Outstanding returns the number of deliveries in a lane that were sent and are neither confirmed nor due again, and when the next
-// delivery of either lane is due. A zero time means that none waits.
-func (s *Store) Outstanding(ctx context.Context, consumer string, lane Lane) (count int, next time.Time, err error) {
-	var at *time.Time
-	err = s.pool.QueryRow(ctx, `select count(*) filter (where lane = $2 and attempts > 0 and due_at > now()), min(due_at) filter (where due_at > now())
-		from deliveries where consumer = $1 and parked is null`, consumer, int16(lane)).Scan(&count, &at)
-	if at != nil {
-		next = *at
+// Waiting counts the deliveries of a consumer that are not parked.
+type Waiting struct {
+	// Due is the number of deliveries that are due, by lane.
+	Due [2]int
+	// Resyncing is the number of deliveries in the resync lane that were sent and are neither confirmed nor due again.
+	Resyncing int
+	// Next is when the next delivery of either lane is due. Zero means that none waits.
+	Next time.Time
+}
+
+// Waiting counts the deliveries of a consumer.
+func (s *Store) Waiting(ctx context.Context, consumer string) (w Waiting, err error) {
+	var next *time.Time
+	err = s.pool.QueryRow(ctx, `select count(*) filter (where lane = 0 and due_at <= now()), count(*) filter (where lane = 1 and due_at <= now()),
+			count(*) filter (where lane = 1 and attempts > 0 and due_at > now()), min(due_at) filter (where due_at > now())
+		from deliveries where consumer = $1 and parked is null`, consumer).Scan(&w.Due[NewWork], &w.Due[Resync], &w.Resyncing, &next)
+	if next != nil {
+		w.Next = *next
 	}
-	return count, next, wrap(err, "counting the outstanding deliveries of consumer %s", consumer)
+	return w, wrap(err, "counting the deliveries of consumer %s", consumer)
 }
 
 // Sent records that deliveries were published. An unconfirmed delivery is due again after its delay. In the resync lane it moves to the

@@ -188,7 +188,7 @@ func (s *Store) Since(ctx context.Context, from Position, limit int) (changed []
 	if err := s.pool.QueryRow(ctx, `select pg_snapshot_xmin(pg_current_snapshot())::text`).Scan(&horizon); err != nil {
 		return nil, from, fmt.Errorf("reading the status horizon: %w", err)
 	}
-	if from == "" {
+	if from == "" || from == Position(horizon) {
 		return nil, Position(horizon), nil
 	}
 	rows, err := s.pool.Query(ctx, `select `+resourceColumns+`, r.status_revision, r.status_xid::text from resources r
