@@ -129,6 +129,7 @@ func (r *Region) admin() supervisor.Spec {
 		"--ticket-validator-token-file="+r.ticketTokenFile(),
 		"--ticket-validator-ca-file="+r.state.path("ca", mesh.CAFile),
 		"--intent-key-file="+r.intentKeyFile(),
+		"--audit-keys-dir="+AuditFoldersOf(r.state.dir).Keys,
 		"--authentication=token",
 		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",
 		"--authentication-audience="+adminAudience,

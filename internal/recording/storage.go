@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 )
 
@@ -42,4 +43,4 @@ func (o *StorageOptions) Validate() error {
 }
 
 // Open returns the storage, as blobsink.Open does.
-func (o *StorageOptions) Open() (blobsink.Storage, error) { return blobsink.Open(o.Dir, o.URL) }
+func (o *StorageOptions) Open() (sink.Storage, error) { return blobsink.Open(o.Dir, o.URL) }

@@ -61,10 +61,24 @@ type Options struct {
 	// RecordingSigningKeysFile the public audit keys of the session gateway, which signs them. All are empty if admin does not read recordings.
 	Recordings                                 recording.StorageOptions
 	RecordingKeyFile, RecordingSigningKeysFile string
+	// AuditKeysDir has the public audit keys of all services, with which admin verifies audit chains; empty if it does not verify signatures.
+	AuditKeysDir string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
 	// Portal configures the SRE portal.
 	Portal PortalOptions
+}
+
+// auditKeys returns a function that reads the public audit keys of all services; nil if the options have none.
+func (o *Options) auditKeys() (func() (audit.Keys, error), error) {
+	if o.AuditKeysDir == "" {
+		return nil, nil
+	}
+	load := func() (audit.Keys, error) { return audit.LoadKeys(o.AuditKeysDir) }
+	if _, err := load(); err != nil {
+		return nil, fmt.Errorf("--audit-keys-dir: %w", err)
+	}
+	return load, nil
 }
 
 // recordings returns the recordings that admin reads; nil if the options have none.
@@ -115,6 +129,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Recordings.AddFlags(flags)
 	flags.StringVar(&o.RecordingKeyFile, "recording-private-key-file", "", "`file` with the private Tink keyset that opens recordings; it may be replaced at any time")
 	flags.StringVar(&o.RecordingSigningKeysFile, "recording-signing-keys-file", "", "PEM `file` with the public audit keys of the session gateway, which signs recordings; it may be replaced at any time")
+	flags.StringVar(&o.AuditKeysDir, "audit-keys-dir", "", "`folder` with the public audit keys of each service, SERVICE.pem, with which admin verifies audit chains; they may be replaced at any time; without it admin checks only the ends of chains")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 

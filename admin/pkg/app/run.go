@@ -124,7 +124,11 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return err
 	}
-	ends := verify.NewEnds(auditSink, auditWitness, p.Log, p.Metrics)
+	auditKeys, err := options.auditKeys()
+	if err != nil {
+		return err
+	}
+	ends := verify.NewEnds(auditSink, auditWitness, auditKeys, p.Log, p.Metrics)
 	var gateway *server.Gateway
 	if options.GatewayURL != "" {
 		keys, err := seal.ReadPublic(options.GatewayKeyFile)
@@ -148,7 +152,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 
 	api := server.New(server.Config{
 		Database: db, Fleet: fleet, Maestro: bundles, Layers: monitor, AskHostedAPI: layers.HostedAPIServer, Access: roles, Policy: policy, Seals: seals, Tickets: tickets, Elevations: elevations,
-		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: history.New(auditSink, auditWitness), Alerts: fired, Silences: silences, Gateway: gateway, Recordings: recordings, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+		Authenticator: authenticator, Intents: signer, Audit: records, Refusals: refused, AuditHistory: history.New(auditSink, auditWitness, auditKeys), Alerts: fired, Silences: silences, Gateway: gateway, Recordings: recordings, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
 	})
 	// Callers authenticate with tokens and not with certificates.
 	httpServer := process.NewHTTPServer(process.Calls, transport.PublicHandler(api), p.Log)

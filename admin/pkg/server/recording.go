@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
@@ -30,7 +30,7 @@ const (
 
 // Recordings has the recordings of commands in access sessions.
 type Recordings struct {
-	Storage blobsink.Storage
+	Storage sink.Storage
 	// Keys opens them.
 	Keys *seal.PrivateKeys
 	// Signers returns the public audit keys of the session gateway, one of which has signed each recording.

@@ -1,12 +1,14 @@
 # The storage of the audit records. The witness has a resource group of its own in the subscription of the environment, so that other
-# people own it. An administrator locks the policy of the sink once; see docs/deploy/azure.md.
+# people own it. An administrator locks the policies of both once; see docs/deploy/azure.md.
 
 locals {
   witness_group = "/subscriptions/${var.config.subscriptions.global}/resourceGroups/${var.config.resourceGroups.region}-witness"
-  # Writers of audit records. The container permits them to append and to read, and nothing else.
-  auditors   = toset(["admin", "backend", "cluster-service", "frontend", "gateway-access", "maestro-server"])
-  append_id  = uuidv5("url", "${local.group}/append")
-  containers = "Microsoft.Storage/storageAccounts/blobServices/containers"
+  # Writers of audit records. The containers permit them to append and to read, and nothing else.
+  auditors    = toset(["admin", "backend", "cluster-service", "frontend", "gateway-access", "maestro-server"])
+  append_id   = uuidv5("url", "${local.group}/append")
+  witness_id  = uuidv5("url", "${local.witness_group}/append")
+  containers  = "Microsoft.Storage/storageAccounts/blobServices/containers"
+  append_only = [{ actions = ["${local.containers}/read"], notActions = [], dataActions = ["${local.containers}/blobs/read", "${local.containers}/blobs/add/action"], notDataActions = [] }]
 }
 
 resource "azapi_resource" "witness_group" {
@@ -60,19 +62,21 @@ resource "azapi_resource" "audit_retention" {
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 
-resource "azapi_update_resource" "witness_versions" {
-  type      = local.types.storageBlobService
-  parent_id = azapi_resource.audit["witness"].id
-  name      = "default"
-  body      = { properties = { isVersioningEnabled = true } }
+resource "azapi_resource" "audit_checkpoints" {
+  type      = local.types.storageContainer
+  parent_id = "${azapi_resource.audit["witness"].id}/blobServices/default"
+  name      = var.config.audit.witnessContainer
+  body      = { properties = { publicAccess = "None" } }
+  lifecycle { prevent_destroy = !var.allow_loss }
 }
 
-resource "azapi_resource" "audit_checkpoints" {
-  type       = local.types.storageContainer
-  parent_id  = "${azapi_resource.audit["witness"].id}/blobServices/default"
-  name       = var.config.audit.witnessContainer
-  body       = { properties = { publicAccess = "None" } }
-  depends_on = [azapi_update_resource.witness_versions]
+resource "azapi_resource" "checkpoint_retention" {
+  type      = local.types.immutabilityPolicy
+  parent_id = azapi_resource.audit_checkpoints.id
+  name      = "default"
+  body = {
+    properties = { immutabilityPeriodSinceCreationInDays = var.config.audit.retentionDays, allowProtectedAppendWrites = true }
+  }
   lifecycle { prevent_destroy = !var.allow_loss }
 }
 
@@ -86,7 +90,23 @@ resource "azapi_resource" "append_role" {
       description      = "Read and append blobs. Neither replace nor delete them."
       type             = "CustomRole"
       assignableScopes = [local.group]
-      permissions      = [{ actions = ["${local.containers}/read"], notActions = [], dataActions = ["${local.containers}/blobs/read", "${local.containers}/blobs/add/action"], notDataActions = [] }]
+      permissions      = local.append_only
+    }
+  }
+}
+
+# The witness may be in another subscription than the region, whose role is not valid there.
+resource "azapi_resource" "witness_append_role" {
+  type      = local.types.role
+  parent_id = azapi_resource.witness_group.id
+  name      = local.witness_id
+  body = {
+    properties = {
+      roleName         = "hcpmesh ${var.config.environment} ${var.config.region} append audit checkpoints"
+      description      = "Read and append blobs. Neither replace nor delete them."
+      type             = "CustomRole"
+      assignableScopes = [local.witness_group]
+      permissions      = local.append_only
     }
   }
 }
@@ -102,10 +122,11 @@ module "audit_append_role" {
 }
 
 module "audit_witness_role" {
-  for_each  = local.auditors
-  source    = "../modules/role"
-  scope     = azapi_resource.audit["witness"].id
-  role      = local.roles.blobContributor
-  principal = local.principals[each.key]
-  purpose   = each.key
+  for_each   = local.auditors
+  source     = "../modules/role"
+  scope      = azapi_resource.audit_checkpoints.id
+  role       = local.witness_id
+  principal  = local.principals[each.key]
+  purpose    = each.key
+  depends_on = [azapi_resource.witness_append_role]
 }

@@ -2,7 +2,8 @@
 // bytes, so that it may have fewer records than asked for, or none, although more follow.
 //
 // A record is confirmed if the checkpoint that the witness has follows it in its log. Whoever can write the sink, and not the witness, can append records that
-// are not confirmed. A Reader has no keys: package verify checks the signatures and the hashes of whole chains.
+// are not confirmed. With the keys of the services, a Reader also ignores a checkpoint in the witness that the service of the writer has not signed. It checks no
+// hashes of whole chains: package verify does.
 package history
 
 import (
@@ -36,12 +37,30 @@ var ErrToken = errors.New("it is not the token of a page")
 type Reader struct {
 	log       sink.Reader
 	witness   sink.WitnessReader
+	keys      func() (audit.Keys, error)
 	scanLimit int
 }
 
-// New returns a Reader of a sink and its witness.
-func New(log sink.Reader, witness sink.WitnessReader) *Reader {
-	return &Reader{log: log, witness: witness, scanLimit: scanLimit}
+// New returns a Reader of a sink and its witness. keys returns the public keys of all services; nil if the Reader has none.
+func New(log sink.Reader, witness sink.WitnessReader, keys func() (audit.Keys, error)) *Reader {
+	return &Reader{log: log, witness: witness, keys: keys, scanLimit: scanLimit}
+}
+
+// checkpoint returns the latest checkpoint of a writer in the witness; nil if there is none, or the service of the writer has not signed it.
+func (r *Reader) checkpoint(ctx context.Context, writer string) ([]byte, error) {
+	line, err := r.witness.Checkpoint(ctx, writer)
+	if err != nil || line == nil || r.keys == nil {
+		return line, err
+	}
+	keys, err := r.keys()
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.TrimSuffix(line, []byte("\n"))
+	if decoded, err := audit.ParseLine(text); err != nil || decoded.Writer != writer || keys.Verify(decoded, text) != nil {
+		return nil, nil
+	}
+	return line, nil
 }
 
 // Record is a line with a record.
@@ -76,7 +95,7 @@ func (r *Reader) Page(ctx context.Context, cluster, token string, size int) ([]R
 		log := &backward{log: r.log, writer: writer, cluster: strings.ToLower(cluster), end: from.End, limit: from.End, confirmed: from.Confirmed, budget: budget, perPage: budget}
 		if !log.confirmed {
 			// The witness first: its checkpoint is in what is read later.
-			if log.checkpoint, err = r.witness.Checkpoint(ctx, writer); err != nil {
+			if log.checkpoint, err = r.checkpoint(ctx, writer); err != nil {
 				return nil, "", err
 			}
 			if log.end, err = r.completeSize(ctx, writer); err != nil {

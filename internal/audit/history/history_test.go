@@ -48,7 +48,7 @@ func newSink(t *testing.T, records int) (*Reader, string, []string) {
 		}
 	}
 	slices.Reverse(want)
-	return New(sink.FileAt(dir), sink.FileWitnessAt(dir)), dir, want
+	return New(sink.FileAt(dir), sink.FileWitnessAt(dir), nil), dir, want
 }
 
 // all returns the objects on all pages, and the number of pages.
@@ -92,11 +92,11 @@ func TestPageScansALimitedPart(t *testing.T) {
 }
 
 func TestEmptySinkHasNoRecords(t *testing.T) {
-	lines, next, err := New(sink.FileAt(t.TempDir()), nil).Page(t.Context(), "mine", "", 10)
+	lines, next, err := New(sink.FileAt(t.TempDir()), nil, nil).Page(t.Context(), "mine", "", 10)
 	if err != nil || next != "" || len(lines) != 0 {
 		t.Errorf("%v, %q, %v", lines, next, err)
 	}
-	if _, _, err := New(sink.FileAt(filepath.Join(t.TempDir(), "missing")), nil).Page(t.Context(), "mine", "", 10); err == nil {
+	if _, _, err := New(sink.FileAt(filepath.Join(t.TempDir(), "missing")), nil, nil).Page(t.Context(), "mine", "", 10); err == nil {
 		t.Error("a missing sink has no records")
 	}
 }
@@ -220,7 +220,7 @@ func TestAppendedRecordsAreNotConfirmed(t *testing.T) {
 		for _, size := range []int{1, 7, 5000} {
 			t.Run(fmt.Sprintf("%s, pages of %d", name, size), func(t *testing.T) {
 				c := &chain{dir: t.TempDir(), writer: "admin-00000000000000aa"}
-				r := New(sink.FileAt(c.dir), sink.FileWitnessAt(c.dir))
+				r := New(sink.FileAt(c.dir), sink.FileWitnessAt(c.dir), nil)
 				r.scanLimit = 1
 				c.confirm(t, key, true)
 				c.add(t, records)
@@ -257,7 +257,7 @@ func TestLaterCheckpointConfirms(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &chain{dir: t.TempDir(), writer: "admin-00000000000000aa"}
-	r := New(sink.FileAt(c.dir), sink.FileWitnessAt(c.dir))
+	r := New(sink.FileAt(c.dir), sink.FileWitnessAt(c.dir), nil)
 	c.add(t, 4)
 	for token, want := "", false; ; want = true {
 		page, next, err := r.Page(t.Context(), "mine", token, 2)
@@ -269,5 +269,29 @@ func TestLaterCheckpointConfirms(t *testing.T) {
 		}
 		c.add(t, 1)
 		c.confirm(t, key, true)
+	}
+}
+
+// TestForeignCheckpointConfirmsNothing appends a record and a checkpoint with another key to the log and to the witness, as each service may. A Reader with the keys
+// does not confirm the record.
+func TestForeignCheckpointConfirmsNothing(t *testing.T) {
+	keys, signers := audit.Keys{}, make([]*audit.SigningKey, 2)
+	for i := range signers {
+		var err error
+		if signers[i], err = audit.GenerateKey(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys.Trust("admin", signers[0])
+	keys.Trust("frontend", signers[1])
+	c := &chain{dir: t.TempDir(), writer: "admin-00000000000000aa"}
+	r := New(sink.FileAt(c.dir), sink.FileWitnessAt(c.dir), func() (audit.Keys, error) { return keys, nil })
+	for _, signer := range signers {
+		c.add(t, 1)
+		c.confirm(t, signer, true)
+		page, _, err := r.Page(t.Context(), "mine", "", 1)
+		if err != nil || len(page) != 1 || page[0].Confirmed != (signer == signers[0]) {
+			t.Errorf("%+v, %v", page, err)
+		}
 	}
 }

@@ -23,7 +23,7 @@ const logSuffix = ".jsonl"
 // File is a Log in a folder, with one file for each writer. The operating system does not prevent changes of the files. A File is
 // safe for concurrent use, also by several processes.
 type File struct {
-	dir string
+	dir, suffix string
 }
 
 // NewFile returns a Log in a folder, which it creates.
@@ -31,11 +31,11 @@ func NewFile(dir string) (*File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("creating the folder of the audit sink: %w", err)
 	}
-	return &File{dir}, nil
+	return FileAt(dir), nil
 }
 
 // FileAt returns the Log in a folder. Its methods return an error while the folder does not exist.
-func FileAt(dir string) *File { return &File{dir} }
+func FileAt(dir string) *File { return &File{dir, logSuffix} }
 
 // OpenFile returns the Log in a folder, which must exist.
 func OpenFile(dir string) (*File, error) {
@@ -46,14 +46,14 @@ func OpenFile(dir string) (*File, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("opening the audit sink: %s is not a folder", dir)
 	}
-	return &File{dir}, nil
+	return FileAt(dir), nil
 }
 
 func (f *File) path(writer string) (string, error) {
 	if !audit.ValidWriter(writer) {
 		return "", fmt.Errorf("%q is not the name of an audit writer", writer)
 	}
-	return filepath.Join(f.dir, writer+logSuffix), nil
+	return filepath.Join(f.dir, writer+f.suffix), nil
 }
 
 // Size implements Log and Reader.
@@ -118,7 +118,7 @@ func (f *File) Writers(context.Context) ([]string, error) {
 	}
 	var writers []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), logSuffix); ok {
+		if name, ok := strings.CutSuffix(e.Name(), f.suffix); ok {
 			writers = append(writers, name)
 		}
 	}
@@ -129,7 +129,7 @@ func (f *File) Writers(context.Context) ([]string, error) {
 // Open implements Reader.
 func (f *File) Open(_ context.Context, writer string, offset int64) (io.ReadCloser, error) {
 	// The file may have any name, because a verifier must read the files that no writer made.
-	file, err := os.Open(filepath.Join(f.dir, filepath.Base(writer)+logSuffix))
+	file, err := os.Open(filepath.Join(f.dir, filepath.Base(writer)+f.suffix))
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit sink: %w", err)
 	}
@@ -142,7 +142,7 @@ func (f *File) Open(_ context.Context, writer string, offset int64) (io.ReadClos
 
 // Modified implements Reader.
 func (f *File) Modified(_ context.Context, writer string) (time.Time, error) {
-	info, err := os.Stat(filepath.Join(f.dir, filepath.Base(writer)+logSuffix))
+	info, err := os.Stat(filepath.Join(f.dir, filepath.Base(writer)+f.suffix))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading the audit sink: %w", err)
 	}

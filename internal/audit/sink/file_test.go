@@ -62,9 +62,30 @@ func TestFileRefusesOtherNames(t *testing.T) {
 }
 
 func TestFileWitness(t *testing.T) {
-	witness, err := sink.NewFileWitness(filepath.Join(t.TempDir(), "witness"))
-	if err != nil {
+	dir := filepath.Join(t.TempDir(), "witness")
+	if _, err := sink.NewFileWitness(dir); err != nil {
 		t.Fatal(err)
 	}
-	sinktest.Witness(t, witness)
+	sinktest.Witness(t, func() *sink.WitnessLog { return sink.FileWitnessAt(dir) })
+}
+
+// TestTornCheckpointIsCompleted stores a checkpoint behind a part of a line, which a full disk has left.
+func TestTornCheckpointIsCompleted(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, writer+".checkpoint")
+	for line, want := range map[string]string{"second\n": "first\nsecond\n", "third\n": "first\nsec\nthird\n"} {
+		if err := os.WriteFile(file, []byte("first\nsec"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		witness := sink.FileWitnessAt(dir)
+		if last, err := witness.Checkpoint(t.Context(), writer); err != nil || string(last) != "first\n" {
+			t.Errorf("the checkpoint is %q, %v, want the first", last, err)
+		}
+		if err := witness.Put(t.Context(), writer, []byte(line)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("the witness has %q, %v, want %q", got, err, want)
+		}
+	}
 }

@@ -1,5 +1,5 @@
-// Package sink defines the append-only storage to which writers export their audit chains, and the witness that keeps the latest
-// checkpoint of each chain in a second storage. File is the storage of a local region and of tests.
+// Package sink defines the append-only storage to which writers export their audit chains, and the witness that keeps the
+// checkpoints of each chain in a second storage. File is the storage of a local region and of tests.
 package sink
 
 import (
@@ -35,17 +35,16 @@ type Reader interface {
 	Modified(ctx context.Context, writer string) (time.Time, error)
 }
 
-// Witness keeps the latest checkpoint of each writer. It must be in other storage than the Log, with other rights, so that nobody
-// can cut the end of a log unnoticed.
+// Witness keeps the checkpoints of each writer. It must be in other storage than the Log, with other rights, so that nobody can cut the
+// end of a log, or replace it, unnoticed.
 type Witness interface {
-	// Put replaces the checkpoint of a writer. The line includes its newline.
+	// Put adds a checkpoint of a writer. The line includes its newline.
 	Put(ctx context.Context, writer string, line []byte) error
 }
 
-// WitnessReader reads what a Witness keeps.
+// WitnessReader reads what a Witness keeps. The content that Open returns is the checkpoints of a writer, in the order of Put.
 type WitnessReader interface {
-	// Checkpoints returns the latest checkpoint of each writer, with its newline.
-	Checkpoints(ctx context.Context) (map[string][]byte, error)
+	Reader
 	// Checkpoint returns the latest checkpoint of a writer, with its newline; nil if the Witness has none.
 	Checkpoint(ctx context.Context, writer string) ([]byte, error)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,19 +20,30 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// checkEvery is the pause between two checks of the ends of all chains.
-const checkEvery = 5 * time.Minute
+const (
+	// checkEvery is the pause between two checks of all chains.
+	checkEvery = 5 * time.Minute
+	// maxRead is the number of bytes of all logs in which one check verifies the lines.
+	maxRead = 16 << 20
+)
 
 // Ends checks that each chain ends with the checkpoint that the witness has, also the chains of writers that have stopped: nobody else checks those. A writer
-// that was killed before it confirmed its records is found, and so are records and checkpoints that somebody appends who cannot write the witness. Ends has no keys,
-// and does not read the lines before the end: Verify does. It is not safe for concurrent use.
+// that was killed before it confirmed its records is found, and so are records and checkpoints that somebody appends who cannot write the witness.
+//
+// With the keys of the services, a check also verifies lines as Verify does: first those that were appended, of maxRead bytes at most, and with the rest of these bytes,
+// lines that it has verified before. So it returns to each line of all chains after some checks. Ends is not safe for concurrent use.
 type Ends struct {
 	log     sink.Reader
 	witness sink.WitnessReader
+	keys    func() (audit.Keys, error)
+	maxRead int64
 	logger  *slog.Logger
 	found   *prometheus.CounterVec
 	// chains are the ends of all logs by writer; nil before the first check.
 	chains map[string]*chainEnd
+	// again verifies lines of a chain that were verified before; nil if no chain is begun. The chains up to latest were verified.
+	again  *checker
+	latest string
 }
 
 // chainEnd is what the last check of a chain has read.
@@ -41,15 +54,17 @@ type chainEnd struct {
 	since time.Time
 	// reported is true after a finding until the chain is confirmed.
 	reported bool
+	// lines has verified the lines of the chain up to a place.
+	lines *checker
 }
 
-// NewEnds returns Ends. It registers its metric.
-func NewEnds(log sink.Reader, witness sink.WitnessReader, logger *slog.Logger, metrics prometheus.Registerer) *Ends {
-	e := &Ends{log: log, witness: witness, logger: logger, found: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "admin_audit_findings_total", Help: "Findings at the ends of audit chains, by reason: unconfirmed lines behind the checkpoint in the witness, or a log that was cut.",
+// NewEnds returns Ends. keys returns the public keys of all services; if it is nil, Ends verifies no lines. NewEnds registers its metric.
+func NewEnds(log sink.Reader, witness sink.WitnessReader, keys func() (audit.Keys, error), logger *slog.Logger, metrics prometheus.Registerer) *Ends {
+	e := &Ends{log: log, witness: witness, keys: keys, maxRead: maxRead, logger: logger, found: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "admin_audit_findings_total", Help: "Findings of the periodic check of audit chains, by reason: unconfirmed lines behind the checkpoint in the witness, a log or a witness that was cut, or lines that verify would report.",
 	}, []string{"reason"})}
 	metrics.MustRegister(e.found)
-	for _, problem := range []Problem{Unconfirmed, Cut} {
+	for _, problem := range []Problem{Changed, Missing, Misplaced, Replaced, Forged, Unconfirmed, Cut} {
 		e.found.WithLabelValues(string(problem))
 	}
 	return e
@@ -60,11 +75,11 @@ func (e *Ends) Run(ctx context.Context) {
 	for {
 		findings, err := e.Check(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
-			e.logger.WarnContext(ctx, "checking the ends of audit chains failed; retrying", logkey.Error, err)
+			e.logger.WarnContext(ctx, "checking audit chains failed; retrying", logkey.Error, err)
 		}
 		for _, f := range findings {
 			e.found.WithLabelValues(string(f.Problem)).Inc()
-			e.logger.ErrorContext(ctx, "the end of an audit chain is not confirmed", logkey.Name, f.Writer, logkey.Reason, string(f.Problem), logkey.Error, f.Message)
+			e.logger.ErrorContext(ctx, "an audit chain is not confirmed", logkey.Name, f.Writer, logkey.Reason, string(f.Problem), logkey.Error, f.Message)
 		}
 		if backoff.Sleep(ctx, checkEvery) != nil {
 			return
@@ -76,13 +91,13 @@ func (e *Ends) Run(ctx context.Context) {
 func (e *Ends) Check(ctx context.Context, now time.Time) ([]Finding, error) {
 	if e.chains == nil {
 		// The witness first: a log exists before its checkpoint.
-		checkpoints, err := e.witness.Checkpoints(ctx)
+		witnessed, err := e.witness.Writers(ctx)
 		if err != nil {
 			return nil, err
 		}
 		e.chains = map[string]*chainEnd{}
-		for name := range checkpoints {
-			e.chains[name] = &chainEnd{}
+		for _, name := range witnessed {
+			e.chains[name] = newChainEnd(name)
 		}
 	}
 	names, err := e.log.Writers(ctx)
@@ -97,26 +112,86 @@ func (e *Ends) Check(ctx context.Context, now time.Time) ([]Finding, error) {
 		}
 		chain := e.chains[name]
 		if chain == nil {
-			chain = &chainEnd{}
+			chain = newChainEnd(name)
 			e.chains[name] = chain
 		}
 		problem, message, err := e.checkEnd(ctx, name, chain, now)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("the audit chain of %s: %w", name, err))
 		}
-		if problem != "" && !chain.reported {
-			chain.reported = true
-			findings = append(findings, Finding{Writer: name, Problem: problem, Message: message})
+		if problem != "" {
+			findings = chain.report(findings, Finding{Writer: name, Problem: problem, Message: message})
 		}
 	}
 	for name, chain := range e.chains {
-		if !exists[name] && !chain.reported {
-			chain.reported = true
-			findings = append(findings, Finding{Writer: name, Problem: Cut, Message: "the sink has no log of this writer: the log was deleted"})
+		if !exists[name] {
+			findings = chain.report(findings, Finding{Writer: name, Problem: Cut, Message: "the sink has no log of this writer: the log was deleted"})
 		}
+	}
+	if e.keys != nil {
+		invalid, err := e.verify(ctx, slices.DeleteFunc(names, func(name string) bool { return e.chains[name] == nil }))
+		for _, finding := range invalid {
+			findings = e.chains[finding.Writer].report(findings, finding)
+		}
+		failures = append(failures, err)
 	}
 	return findings, errors.Join(failures...)
 }
+
+// report appends a finding unless one was reported since the chain was confirmed.
+func (c *chainEnd) report(findings []Finding, finding Finding) []Finding {
+	if c.reported {
+		return findings
+	}
+	c.reported = true
+	return append(findings, finding)
+}
+
+// verify verifies lines of the logs with the names, which are sorted. It returns the first finding of each chain.
+func (e *Ends) verify(ctx context.Context, names []string) ([]Finding, error) {
+	keys, err := e.keys()
+	if err != nil {
+		return nil, err
+	}
+	report, left, failures := &Report{}, e.maxRead, []error(nil)
+	check := func(c *checker) (ended bool) {
+		begin := c.size
+		c.keys, c.report = keys, report
+		ended, err := c.readLines(ctx, e.log, e.witness, left, false)
+		left -= c.size - begin
+		if err != nil {
+			failures = append(failures, fmt.Errorf("the audit chain of %s: %w", c.chain.Writer, err))
+		}
+		return ended || err != nil
+	}
+	for _, name := range names {
+		chain := e.chains[name]
+		if new := chain.size != chain.lines.size || chain.lines.witness.next != nil; new && left > 0 {
+			check(chain.lines)
+		}
+	}
+	for range names {
+		if left <= 0 {
+			break
+		}
+		if e.again == nil {
+			i := sort.Search(len(names), func(i int) bool { return names[i] > e.latest }) % len(names)
+			e.again, e.latest = newChecker(names[i]), names[i]
+		}
+		if check(e.again) {
+			e.again = nil
+		}
+	}
+	var first []Finding
+	for _, f := range report.Findings {
+		if !slices.ContainsFunc(first, func(other Finding) bool { return other.Writer == f.Writer }) {
+			first = append(first, f)
+		}
+	}
+	return first, errors.Join(failures...)
+}
+
+func newChainEnd(name string) *chainEnd { return &chainEnd{lines: newChecker(name)} }
 
 // checkEnd checks the end of one chain. The problem is empty if the chain is confirmed, or if its checkpoint is not due.
 func (e *Ends) checkEnd(ctx context.Context, name string, chain *chainEnd, now time.Time) (problem Problem, message string, err error) {

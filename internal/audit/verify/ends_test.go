@@ -3,10 +3,12 @@ package verify_test
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,10 +26,23 @@ type ends struct {
 	now time.Time
 }
 
-func newEnds(t *testing.T) *ends {
+// newEnds returns an ends with the keys of the evidence, or without keys.
+func newEnds(t *testing.T, withKeys bool) *ends {
 	t.Helper()
 	e := newEvidence(t)
-	return &ends{e, verify.NewEnds(sink.FileAt(e.logs), sink.FileWitnessAt(e.witness), slog.New(slog.DiscardHandler), prometheus.NewRegistry()), began}
+	var keys func() (audit.Keys, error)
+	if withKeys {
+		keys = func() (audit.Keys, error) { return e.keys, nil }
+	}
+	return &ends{e, verify.NewEnds(sink.FileAt(e.logs), sink.FileWitnessAt(e.witness), keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry()), began}
+}
+
+// put adds a checkpoint to the witness, as each writer may.
+func (e *evidence) put(t *testing.T, name string, checkpoint []byte) {
+	t.Helper()
+	if err := sink.FileWitnessAt(e.witness).Put(t.Context(), name, checkpoint); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // check returns the writers and the problems of a check, a minute after the one before.
@@ -62,10 +77,10 @@ func after(t *testing.T, name string, log []byte, key *audit.SigningKey) (record
 
 // TestEndsOfStoppedWritersAreChecked changes the log of a writer that does not run. Each change has exactly one finding, also if it was made before the first check.
 func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
-	for _, started := range []bool{true, false} {
+	for _, c := range []struct{ started, withKeys bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
 		for name, tc := range map[string]struct {
 			change func(t *testing.T, e *evidence, name string, log []byte)
-			// want is the problem; empty if there is none. first is that of a change before the first check; empty if it is the same.
+			// want is the problem; empty if there is none. first is that of a change before the first check without keys; empty if it is the same.
 			want, first verify.Problem
 		}{
 			"nothing": {func(*testing.T, *evidence, string, []byte) {}, "", ""},
@@ -89,8 +104,8 @@ func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
 			}, verify.Cut, verify.Unconfirmed},
 		} {
 			t.Run(name, func(t *testing.T) {
-				e := newEnds(t)
-				if started {
+				e := newEnds(t, c.withKeys)
+				if c.started {
 					if found := e.check(t); len(found) > 0 {
 						t.Fatalf("without a change: %v", found)
 					}
@@ -102,7 +117,7 @@ func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
 					found = append(found, e.check(t)...)
 				}
 				if problem := tc.want; problem != "" {
-					if !started {
+					if !c.started && !c.withKeys {
 						problem = cmp.Or(tc.first, tc.want)
 					}
 					want = []string{name + " " + string(problem)}
@@ -117,19 +132,21 @@ func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
 
 // TestUnknownChainIsFound adds the log of a writer that never existed, and a file with another name. They hide no finding of others.
 func TestUnknownChainIsFound(t *testing.T) {
-	e := newEnds(t)
-	const unknown = "frontend-00000000000000ff"
-	e.write(t, unknown, bytes.Join(chain(t, unknown, 3, e.former, e.key), nil))
-	e.write(t, "x", []byte("x"))
-	if found := append(e.check(t), e.check(t)...); !slices.Equal(found, []string{unknown + " " + string(verify.Unconfirmed)}) {
-		t.Errorf("found %v", found)
+	for withKeys, want := range map[bool]verify.Problem{false: verify.Unconfirmed, true: verify.Forged} {
+		e := newEnds(t, withKeys)
+		const unknown = "frontend-00000000000000ff"
+		e.write(t, unknown, bytes.Join(chain(t, unknown, 3, e.former, e.key), nil))
+		e.write(t, "x", []byte("x"))
+		if found := append(e.check(t), e.check(t)...); !slices.Equal(found, []string{unknown + " " + string(want)}) {
+			t.Errorf("found %v, want %s", found, want)
+		}
 	}
 }
 
 // TestRunningWriterIsNotFound appends a record before each check, whose checkpoint the witness has until the next one. When the witness gets no more checkpoints, the
 // chain is found once, and again after it was confirmed.
 func TestRunningWriterIsNotFound(t *testing.T) {
-	e := newEnds(t)
+	e := newEnds(t, true)
 	name := e.writers[0]
 	var checkpoint []byte
 	write := func() {
@@ -142,9 +159,7 @@ func TestRunningWriterIsNotFound(t *testing.T) {
 	confirm := func() {
 		t.Helper()
 		e.write(t, name, append(e.read(t, name), checkpoint...))
-		if err := os.WriteFile(filepath.Join(e.witness, name+".checkpoint"), checkpoint, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		e.put(t, name, checkpoint)
 	}
 	for range 2 {
 		for range 3 {
@@ -163,4 +178,92 @@ func TestRunningWriterIsNotFound(t *testing.T) {
 			t.Errorf("a writer that confirms its records later: %v", found)
 		}
 	}
+}
+
+// TestAttacksOfWritersAreFound makes what a service can do with its own rights, or those of another one: it may append to the witness, and has its own key. Verify
+// finds it, and so does the periodic check, before and after it has verified the lines, also if it verifies a line or two each time.
+func TestAttacksOfWritersAreFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		attack func(t *testing.T, e *evidence, name string, log [][]byte)
+		want   verify.Problem
+	}{
+		"a service rewrites its log and signs it again": {func(t *testing.T, e *evidence, name string, log [][]byte) {
+			rewritten := chain(t, name, 13, e.former, e.key)
+			e.write(t, name, bytes.Join(rewritten, nil))
+			e.put(t, name, rewritten[len(rewritten)-1])
+		}, verify.Replaced},
+		"a service rewrites its log without a record": {func(t *testing.T, e *evidence, name string, log [][]byte) {
+			rewritten := chain(t, name, 11, e.former, e.key)
+			e.write(t, name, bytes.Join(rewritten, nil))
+			e.put(t, name, rewritten[len(rewritten)-1])
+		}, verify.Cut},
+		"a service rewrites its log and continues it": {func(t *testing.T, e *evidence, name string, log [][]byte) {
+			rewritten := chain(t, name, 20, e.former, e.key)
+			e.write(t, name, bytes.Join(rewritten, nil))
+			e.put(t, name, rewritten[len(rewritten)-1])
+		}, verify.Replaced},
+		"a service adds a checkpoint to the witness of another one": {func(t *testing.T, e *evidence, name string, log [][]byte) {
+			_, checkpoint := after(t, name, bytes.Join(log, nil), foreignKey(t))
+			e.put(t, name, checkpoint)
+		}, verify.Forged},
+		"a service repeats a checkpoint in the witness of another one": {func(t *testing.T, e *evidence, name string, log [][]byte) { e.put(t, name, log[0]) }, verify.Forged},
+		"a record in the middle is changed": {func(t *testing.T, e *evidence, name string, log [][]byte) {
+			log[2] = bytes.Replace(log[2], []byte("ada@"), []byte("bob@"), 1)
+			e.write(t, name, bytes.Join(log, nil))
+		}, verify.Changed},
+		"a record in the middle is replaced": {func(t *testing.T, e *evidence, name string, log [][]byte) {
+			log[2], _ = audit.AppendRecord(nil, audit.Head{Writer: name, Time: began}, positionAfter(t, log[:2]), audit.Entry{Record: encoded(t, 99)})
+			e.write(t, name, bytes.Join(log, nil))
+		}, verify.Replaced},
+	} {
+		for _, c := range []struct {
+			started bool
+			limit   int64
+			checks  int
+		}{{false, 1 << 20, 3}, {true, 1 << 20, 3}, {false, 700, 40}, {true, 700, 40}} {
+			t.Run(fmt.Sprintf("%s, started %t, limit %d", name, c.started, c.limit), func(t *testing.T) {
+				e := newEnds(t, true)
+				e.LimitRead(c.limit)
+				if c.started {
+					for range c.checks {
+						if found := e.check(t); len(found) > 0 {
+							t.Fatalf("without an attack: %v", found)
+						}
+					}
+				}
+				name := e.writers[1]
+				tc.attack(t, e.evidence, name, lines(e.read(t, name)))
+				var found []string
+				for range c.checks {
+					found = append(found, e.check(t)...)
+				}
+				if len(found) == 0 || strings.Contains(strings.Join(found, " "), e.writers[0]) {
+					t.Errorf("the periodic check found %v", found)
+				}
+				if !slices.ContainsFunc(e.findings(t), func(f verify.Finding) bool { return f.Writer == name && f.Problem == tc.want }) {
+					t.Errorf("Verify found %+v, want %s", e.findings(t), tc.want)
+				}
+			})
+		}
+	}
+}
+
+// foreignKey returns a key that is not one of the services of the evidence.
+func foreignKey(t *testing.T) *audit.SigningKey {
+	t.Helper()
+	key, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// positionAfter returns the position after the lines of a log.
+func positionAfter(t *testing.T, log [][]byte) audit.Position {
+	t.Helper()
+	last, err := audit.ParseLine(bytes.TrimSuffix(log[len(log)-1], []byte("\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return audit.Position{Sequence: last.Sequence, Hash: last.Hash}
 }

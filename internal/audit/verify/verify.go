@@ -1,5 +1,5 @@
 // Package verify checks the audit chains in a sink: the hashes and the order of all lines, the signatures of all checkpoints, and that
-// no chain ends before the latest checkpoint in the witness. It does not change anything.
+// each chain has all checkpoints in the witness. It does not change anything.
 //
 // A record is confirmed by the next checkpoint of its chain. Nobody needs a key for the records after the last one, so that they are
 // findings unless they are recent or the queue of the writer has them. None is valid behind a checkpoint that closes its chain. The age is
@@ -16,8 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -104,10 +103,10 @@ func Verify(ctx context.Context, in Input) (*Report, error) {
 	}
 	// The order matters while writers write: a line is in its queue first, then in the sink, then in the witness. What is read first must be
 	// in what is read later.
-	witnessed := map[string][]byte{}
+	var witnessed []string
 	if in.Witness != nil {
 		var err error
-		if witnessed, err = in.Witness.Checkpoints(ctx); err != nil {
+		if witnessed, err = in.Witness.Writers(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -120,15 +119,16 @@ func Verify(ctx context.Context, in Input) (*Report, error) {
 		exists[name] = true
 	}
 	report := &Report{Findings: []Finding{}}
-	for _, name := range slices.Sorted(maps.Keys(witnessed)) {
+	for _, name := range witnessed {
 		if !exists[name] {
 			report.add(Finding{Writer: name, Problem: Cut, Message: "the witness has a checkpoint of this writer, and the sink has no log of it: the log was deleted"})
 		}
 	}
 	checkers := map[string]*checker{}
 	for _, name := range names {
-		c := &checker{report: report, keys: in.Keys, chain: Chain{Writer: name}, expect: 1, replaced: map[string]bool{}, open: map[uint64]bool{}}
-		if err := c.read(ctx, in, witnessed[name]); err != nil {
+		c := newChecker(name)
+		c.report, c.keys = report, in.Keys
+		if err := c.read(ctx, in); err != nil {
 			return nil, err
 		}
 		checkers[name] = c
@@ -168,10 +168,23 @@ type checker struct {
 	key      string
 	replaced map[string]bool
 	// open are the numbers of the records of actions without an outcome.
-	open map[uint64]bool
-	// witness is the decoded checkpoint of the witness. found reports whether the log has it.
-	witness *audit.Line
-	found   bool
+	open    map[uint64]bool
+	witness witnessed
+}
+
+// witnessed reads the checkpoints that the witness has of a chain, in their order.
+type witnessed struct {
+	// lines are the lines after byte size of the witness; nil if all were read.
+	lines *bufio.Reader
+	size  int64
+	// next is the first checkpoint that the log was not compared with; nil if there is none. last is the latest that was read.
+	next, last *audit.Line
+	// err is the error of reading the witness.
+	err error
+}
+
+func newChecker(writer string) *checker {
+	return &checker{chain: Chain{Writer: writer}, expect: 1, previous: audit.Genesis, replaced: map[string]bool{}, open: map[uint64]bool{}}
 }
 
 // tail are the records of a chain that no checkpoint confirms.
@@ -204,81 +217,154 @@ func (c *checker) find(sequence uint64, line int, problem Problem, format string
 }
 
 // read checks the log of a writer.
-func (c *checker) read(ctx context.Context, in Input, witnessed []byte) (err error) {
-	c.readWitness(witnessed)
-	content, err := in.Log.Open(ctx, c.chain.Writer, 0)
-	if err != nil {
+func (c *checker) read(ctx context.Context, in Input) (err error) {
+	read := in.Now() // the content is that of the time when it was opened
+	if _, err := c.readLines(ctx, in.Log, in.Witness, math.MaxInt64, true); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, content.Close()) }()
-	c.previous = audit.Genesis
-	read := in.Now() // the content is that of the time when it was opened
-	lines := bufio.NewReaderSize(content, 64<<10)
-	for {
-		text, err := readLine(lines)
-		if len(text) > 0 {
-			c.number++
-			c.line(text)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			c.end()
-			if c.chain.Unconfirmed == 0 {
-				return nil
-			}
-			c.tail.read = read
-			c.tail.modified, err = in.Log.Modified(ctx, c.chain.Writer)
-			return err
-		case err != nil:
-			return fmt.Errorf("reading the audit sink: %w", err)
-		case ctx.Err() != nil:
-			return ctx.Err()
-		}
+	if c.chain.Unconfirmed > 0 {
+		c.tail.read = read
+		c.tail.modified, err = in.Log.Modified(ctx, c.chain.Writer)
 	}
+	return err
 }
 
-// readLine returns the next line with its newline. A line that is too long is returned without its rest.
-func readLine(from *bufio.Reader) ([]byte, error) {
-	var line []byte
+// readLines checks the lines of a log that were not checked before, and stops after limit bytes. ended reports whether it has read the log to its end. If last
+// is set, it also reports a last line without an end. witness may be nil.
+func (c *checker) readLines(ctx context.Context, log sink.Reader, witness sink.WitnessReader, limit int64, last bool) (ended bool, err error) {
+	if witness != nil && audit.ValidWriter(c.chain.Writer) {
+		// The witness first: its checkpoints are in what is read later.
+		opened, err := c.openWitness(ctx, witness)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = opened.Close() }()
+	}
+	content, err := log.Open(ctx, c.chain.Writer, c.size)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	lines := bufio.NewReaderSize(content, 64<<10)
+	for limit > 0 {
+		text, n, err := readLine(lines)
+		switch {
+		case errors.Is(err, io.EOF):
+			if len(text) > 0 && last {
+				c.find(c.expect, c.number+1, Incomplete, "the last line has no end: the writer stopped while it exported, and completes the line after its next start, or the log was changed")
+			}
+			c.end()
+			return true, c.witness.err
+		case err != nil:
+			return false, fmt.Errorf("reading the audit sink: %w", err)
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		}
+		limit -= n
+		c.number, c.size = c.number+1, c.size+n
+		if c.line(bytes.TrimSuffix(text, []byte("\n"))); c.witness.err != nil {
+			return false, c.witness.err
+		}
+	}
+	return false, nil
+}
+
+// readLine returns the next line with its newline, and its length. A line that is too long is returned without its rest.
+func readLine(from *bufio.Reader) (line []byte, length int64, err error) {
 	for {
 		part, err := from.ReadSlice('\n')
+		length += int64(len(part))
 		if room := audit.MaxLine + 1 - len(line); room > 0 {
 			line = append(line, part[:min(len(part), room)]...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
+			return line, length, err
 		}
 	}
 }
 
-// readWitness decodes the checkpoint of the witness.
-func (c *checker) readWitness(text []byte) {
-	if text == nil {
-		return
+// openWitness opens the checkpoints that were not read before. The caller must close them.
+func (c *checker) openWitness(ctx context.Context, witness sink.WitnessReader) (io.Closer, error) {
+	w := &c.witness
+	w.lines, w.err = nil, nil
+	size, err := witness.Size(ctx, c.chain.Writer)
+	switch {
+	case err != nil:
+		return nil, err
+	case size < w.size:
+		c.find(0, 0, Cut, "the witness had %d bytes of checkpoints of this writer and has %d: somebody removed or replaced them, or a writer of an earlier release replaced them", w.size, size)
+		w.size = size
 	}
-	text = bytes.TrimSuffix(text, []byte("\n"))
-	line, err := audit.ParseLine(text)
-	if err == nil && line.Writer != c.chain.Writer {
-		err = fmt.Errorf("it is a checkpoint of %s", line.Writer)
+	if size == w.size {
+		return io.NopCloser(nil), nil
 	}
-	if err == nil {
-		err = c.keys.Verify(line, text)
-	}
+	content, err := witness.Open(ctx, c.chain.Writer, w.size)
 	if err != nil {
-		c.find(0, 0, Forged, "the checkpoint in the witness is not valid: %v", err)
-		return
+		return nil, err
 	}
-	c.witness = &line
+	w.lines = bufio.NewReader(content)
+	if w.next == nil {
+		c.advance()
+	}
+	return content, nil
 }
 
-// line checks the next line of the log.
-func (c *checker) line(text []byte) {
-	content, complete := bytes.CutSuffix(text, []byte("\n"))
-	if !complete {
-		c.find(c.expect, c.number, Incomplete, "the last line has no end: the writer stopped while it exported, and completes the line after its next start, or the log was changed")
-		return
+// advance reads the next checkpoint of the witness. It reports the lines that are none of this chain, and those that do not follow the one before: everybody who may
+// append to the witness can add them, and they have no effect.
+func (c *checker) advance() {
+	w := &c.witness
+	for w.next = nil; w.lines != nil; {
+		text, n, err := readLine(w.lines)
+		if err != nil { // a line without an end is one that is being written
+			w.lines = nil
+			if !errors.Is(err, io.EOF) {
+				w.err = fmt.Errorf("reading the audit witness: %w", err)
+			}
+			return
+		}
+		w.size += n
+		text = bytes.TrimSuffix(text, []byte("\n"))
+		line, err := audit.ParseLine(text)
+		if err == nil && line.Writer != c.chain.Writer {
+			err = fmt.Errorf("it is a checkpoint of %s", line.Writer)
+		}
+		if err == nil {
+			err = c.keys.Verify(line, text)
+		}
+		switch {
+		case err != nil:
+			c.find(0, 0, Forged, "a checkpoint in the witness is not valid: %v", err)
+		case w.last != nil && line.Hash == w.last.Hash: // the writer has repeated it
+		case w.last != nil && line.Sequence <= w.last.Sequence:
+			c.find(line.Sequence, 0, Forged, "the witness has checkpoint %d after checkpoint %d", line.Sequence, w.last.Sequence)
+		default:
+			w.next, w.last = &line, &line
+			return
+		}
 	}
-	c.size += int64(len(text))
+}
+
+// compare compares a checkpoint of the log with those of the witness.
+func (c *checker) compare(line audit.Line) {
+	c.missing(line.Sequence)
+	if next := c.witness.next; next != nil && next.Sequence == line.Sequence {
+		if line.Hash != next.Hash {
+			c.find(line.Sequence, c.number, Replaced, "the witness has another checkpoint with this number")
+		}
+		c.advance()
+	}
+}
+
+// missing reports the checkpoints of the witness before a number, which the log should have.
+func (c *checker) missing(before uint64) {
+	for next := c.witness.next; next != nil && next.Sequence < before; next = c.witness.next {
+		c.find(next.Sequence, 0, Replaced, "the chain does not have checkpoint %d, which the witness has", next.Sequence)
+		c.advance()
+	}
+}
+
+// line checks the next line of the log, without its newline.
+func (c *checker) line(content []byte) {
 	line, err := audit.ParseLine(content)
 	if err != nil {
 		c.find(c.expect, c.number, Changed, "%v", err)
@@ -332,24 +418,15 @@ func (c *checker) checkSignature(line audit.Line, content []byte) {
 	c.key = line.Key
 	c.chain.Checkpoints++
 	c.chain.Unconfirmed, c.chain.Closed, c.tail = 0, line.End, tail{}
-	if c.witness == nil || line.Sequence != c.witness.Sequence {
-		return
-	}
-	c.found = true
-	if line.Hash != c.witness.Hash {
-		c.find(line.Sequence, c.number, Replaced, "the witness has another checkpoint with this number")
-	}
+	c.compare(line)
 }
 
-// end counts the open actions, and checks that the chain has the checkpoint of the witness.
+// end counts the open actions, and checks that the chain has all checkpoints of the witness.
 func (c *checker) end() {
 	c.chain.Open = len(c.open)
-	switch {
-	case c.witness == nil || c.found:
-	case c.expect <= c.witness.Sequence:
-		c.find(c.expect, 0, Cut, "the chain ends with line %d, and the witness has checkpoint %d: the end was cut", c.expect-1, c.witness.Sequence)
-	default:
-		c.find(c.witness.Sequence, 0, Replaced, "the chain does not have checkpoint %d, which the witness has", c.witness.Sequence)
+	c.missing(c.expect)
+	if next := c.witness.next; next != nil {
+		c.find(c.expect, 0, Cut, "the chain ends with line %d, and the witness has checkpoint %d: the end was cut", c.expect-1, next.Sequence)
 	}
 }
 

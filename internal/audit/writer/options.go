@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 )
 
@@ -31,9 +32,9 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.QueueDir, "audit-queue-dir", "", "`folder` of the queue of audit records; every replica needs its own, on a disk that survives a restart")
 	flags.StringVar(&o.SinkDir, "audit-sink-dir", "", "`folder` to which audit records are exported, on append-only storage")
-	flags.StringVar(&o.WitnessDir, "audit-witness-dir", "", "`folder` for the latest audit checkpoints, on other storage than the audit sink")
+	flags.StringVar(&o.WitnessDir, "audit-witness-dir", "", "`folder` for the audit checkpoints, on other append-only storage than the audit sink")
 	flags.StringVar(&o.SinkURL, "audit-sink-url", "", "https `URL` of the container to which audit records are exported, with an immutability policy; in place of --audit-sink-dir")
-	flags.StringVar(&o.WitnessURL, "audit-witness-url", "", "https `URL` of the container for the latest audit checkpoints, in another account; in place of --audit-witness-dir")
+	flags.StringVar(&o.WitnessURL, "audit-witness-url", "", "https `URL` of the container for the audit checkpoints, in another account; in place of --audit-witness-dir")
 	flags.StringVar(&o.KeyFile, "audit-signing-key-file", "", "PEM `file` with the ECDSA key that signs audit checkpoints")
 	flags.Int64Var(&o.QueueLimit, "audit-queue-limit", DefaultBytes, "largest size of the audit queue in `bytes`; a full queue rejects requests that must be audited")
 }
@@ -76,7 +77,7 @@ func (o *Options) Validate() error {
 }
 
 // Storage returns the sink and the witness. It does not create their folders: a missing folder is storage that is not mounted, and counts as away.
-func (o *Options) Storage() (blobsink.Storage, blobsink.Witnesses, error) {
+func (o *Options) Storage() (sink.Storage, *sink.WitnessLog, error) {
 	records, err := blobsink.Open(o.SinkDir, o.SinkURL)
 	if err != nil {
 		return nil, nil, err

@@ -131,7 +131,7 @@ func (r *region) verifyAt(t testing.TB, now func() time.Time, queues ...string) 
 	t.Helper()
 	keys := audit.Keys{}
 	keys.Trust("admin", r.key)
-	in := verify.Input{Log: r.sink.File, Witness: r.witness.(*sink.FileWitness), Keys: keys, Queues: queues, Now: now}
+	in := verify.Input{Log: r.sink.File, Witness: r.witness.(*sink.WitnessLog), Keys: keys, Queues: queues, Now: now}
 	report, err := verify.Verify(context.Background(), in)
 	if err != nil {
 		t.Fatal(err)

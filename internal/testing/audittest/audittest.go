@@ -26,7 +26,7 @@ type Trail struct {
 	*writer.Writer
 	dir     string
 	log     *gate
-	witness *sink.FileWitness
+	witness *sink.WitnessLog
 	keys    audit.Keys
 	stop    func()
 }

@@ -1,5 +1,5 @@
 // Package blobsink is the audit's storage in Azure Blob Storage: a sink of append blobs in a container with an immutability policy, and a
-// witness in another container.
+// witness that is such a sink in another account.
 //
 // A writer's log is a sequence of append blobs, WRITER/OFFSET.jsonl, because an append blob has at most 50,000 blocks. Each blob begins
 // where the one before it ends. Every append names the length that the blob must have, so that no content is stored twice or in between,
@@ -195,7 +195,7 @@ func (s *Sink) requireImmutable(ctx context.Context) error {
 		return fmt.Errorf("reading the container of the audit sink: %w", err)
 	}
 	if properties.HasImmutabilityPolicy == nil || !*properties.HasImmutabilityPolicy {
-		return errors.New("the container of the audit sink has no immutability policy, so that its records could be changed")
+		return fmt.Errorf("the container %s has no immutability policy, so that its records could be changed", s.container.URL())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,15 +8,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 )
 
-// Storage is a sink that can be read.
-type Storage interface {
-	sink.Log
-	sink.Reader
-}
-
 // Open returns the sink in a folder or, if url is not empty, in a container. It does not create the folder: a missing folder is storage that is
 // not mounted, and counts as away. It accesses a container with the workload identity of this process.
-func Open(dir, url string) (Storage, error) {
+func Open(dir, url string) (sink.Storage, error) {
 	if url == "" {
 		return sink.FileAt(dir), nil
 	}
@@ -27,14 +21,8 @@ func Open(dir, url string) (Storage, error) {
 	return New(config)
 }
 
-// Witnesses is a witness that can be read.
-type Witnesses interface {
-	sink.Witness
-	sink.WitnessReader
-}
-
 // OpenWitness is Open for a witness.
-func OpenWitness(dir, url string) (Witnesses, error) {
+func OpenWitness(dir, url string) (*sink.WitnessLog, error) {
 	if url == "" {
 		return sink.FileWitnessAt(dir), nil
 	}
@@ -43,6 +31,15 @@ func OpenWitness(dir, url string) (Witnesses, error) {
 		return nil, err
 	}
 	return NewWitness(config)
+}
+
+// NewWitness returns the witness in a container. It should be in another account than the sink.
+func NewWitness(c Config) (*sink.WitnessLog, error) {
+	log, err := New(c)
+	if err != nil {
+		return nil, err
+	}
+	return sink.NewWitnessLog(log), nil
 }
 
 // withWorkloadIdentity returns the configuration of a container with the credential of this process's workload identity, whose settings are in

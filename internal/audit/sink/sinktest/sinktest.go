@@ -17,14 +17,8 @@ const (
 	other  = "admin-0123456789abcdee"
 )
 
-// Storage is a sink that can be read.
-type Storage interface {
-	sink.Log
-	sink.Reader
-}
-
 // Sink checks an empty sink.
-func Sink(t *testing.T, log Storage) {
+func Sink(t *testing.T, log sink.Storage) {
 	ctx := t.Context()
 	if size, err := log.Size(ctx, Writer); err != nil || size != 0 {
 		t.Errorf("a missing log has size %d, %v", size, err)
@@ -79,29 +73,45 @@ func Sink(t *testing.T, log Storage) {
 	}
 }
 
-// Checkpoints is a witness that can be read.
-type Checkpoints interface {
-	sink.Witness
-	sink.WitnessReader
-}
-
-// Witness checks an empty witness.
-func Witness(t *testing.T, witness Checkpoints) {
-	for _, line := range []string{"first\n", "second\n"} {
-		if err := witness.Put(t.Context(), Writer, []byte(line)); err != nil {
+// Witness checks an empty witness. open returns the witness in its storage, as another process has it.
+func Witness(t *testing.T, open func() *sink.WitnessLog) {
+	ctx, first := t.Context(), open()
+	for _, line := range []string{"first\n", "second\n", "second\n"} {
+		if err := first.Put(ctx, Writer, []byte(line)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for writer, want := range map[string]string{Writer: "second\n", other: ""} {
-		if line, err := witness.Checkpoint(t.Context(), writer); err != nil || string(line) != want {
+	// Another process stores the last line again, whose response was lost.
+	witness := open()
+	for _, line := range []string{"second\n", "third\n"} {
+		if err := witness.Put(ctx, Writer, []byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Put(ctx, Writer, []byte("fourth\n")); err == nil {
+		t.Error("a line was stored behind one of another process at once")
+	}
+	if err := first.Put(ctx, Writer, []byte("fourth\n")); err != nil {
+		t.Errorf("the repetition: %v", err)
+	}
+	const want = "first\nsecond\nsecond\nthird\nfourth\n"
+	content, err := witness.Open(ctx, Writer, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(content)
+	if err := errors.Join(err, content.Close()); err != nil || string(text) != want {
+		t.Errorf("the witness has %q, %v, want %q", text, err, want)
+	}
+	for writer, want := range map[string]string{Writer: "fourth\n", other: ""} {
+		if line, err := witness.Checkpoint(ctx, writer); err != nil || string(line) != want {
 			t.Errorf("the checkpoint of %s is %q, %v, want %q", writer, line, err, want)
 		}
 	}
-	lines, err := witness.Checkpoints(t.Context())
-	if err != nil || len(lines) != 1 || string(lines[Writer]) != "second\n" {
-		t.Errorf("the witness has %q, %v", lines, err)
+	if names, err := witness.Writers(ctx); err != nil || !slices.Equal(names, []string{Writer}) {
+		t.Errorf("the witness has the writers %v, %v", names, err)
 	}
-	if err := witness.Put(t.Context(), "../x", []byte("x")); err == nil {
+	if err := witness.Put(ctx, "../x", []byte("x")); err == nil {
 		t.Error("a checkpoint has the name of a path")
 	}
 }

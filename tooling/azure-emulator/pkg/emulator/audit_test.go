@@ -48,11 +48,11 @@ func startAuditStorage(t *testing.T) *auditStorage {
 	seed.Containers = append(seed.Containers,
 		emulator.SeedContainer{Account: "audit", AccountID: emulatortest.Account, Name: "audit", Immutability: &blob.Immutability{Days: 365, ProtectedAppends: true}},
 		emulator.SeedContainer{Account: "audit", AccountID: emulatortest.Account, Name: "mutable"},
-		emulator.SeedContainer{Account: "witness", AccountID: witnessAccount, Name: "witness"})
-	// The role of a service: it can add to the sink, and not write to it.
+		emulator.SeedContainer{Account: "witness", AccountID: witnessAccount, Name: "witness", Immutability: &blob.Immutability{Days: 365, ProtectedAppends: true}})
+	// The role of a service: it can add to the sink and the witness, and not write to them.
 	seed.Roles = []rbac.Role{{ID: adder, Name: "Audit writer", Actions: []string{blobs + "read"}, DataActions: []string{blobs + "blobs/read", blobs + "blobs/add/action"}}}
 	seed.Assignments = []arm.SeedAssignment{{PrincipalID: serviceID, Role: adder, Scope: emulatortest.Account},
-		{PrincipalID: serviceID, Role: arm.BlobDataContributorRole, Scope: witnessAccount}}
+		{PrincipalID: serviceID, Role: adder, Scope: witnessAccount}}
 	seed.Assignments = append(seed.Assignments, emulatortest.Owner(entratest.ObjectID)...)
 	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed})
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *auditStorage) sink(t *testing.T) *blobsink.Sink {
 	return ok(blobsink.New(s.config("audit/audit")))(t)
 }
 
-func (s *auditStorage) witness(t *testing.T) *blobsink.Witness {
+func (s *auditStorage) witness(t *testing.T) *sink.WitnessLog {
 	return ok(blobsink.NewWitness(s.config("witness/witness")))(t)
 }
 
@@ -83,7 +83,7 @@ func TestAuditSink(t *testing.T) {
 	storage := startAuditStorage(t)
 	first := storage.sink(t)
 	sinktest.Sink(t, first)
-	sinktest.Witness(t, storage.witness(t))
+	sinktest.Witness(t, func() *sink.WitnessLog { return storage.witness(t) })
 	// Another process continues, and the first one does not write where the other has written.
 	second := storage.sink(t)
 	must(t, 0, second.Append(t.Context(), sinktest.Writer, 12, []byte("second")))
@@ -94,13 +94,22 @@ func TestAuditSink(t *testing.T) {
 	if size, err := second.Size(t.Context(), sinktest.Writer); err != nil || size != 23 {
 		t.Errorf("size %d, %v", size, err)
 	}
-	// The service itself can neither delete nor replace what it has exported.
-	client := ok(container.NewClient(storage.URL+"/audit/audit", storage.Tokens.Principal(serviceID), &container.ClientOptions{ClientOptions: storage.Options().ClientOptions}))(t)
+	// The service itself can neither delete nor replace what it has exported or confirmed. Nobody else can, either.
 	name := sinktest.Writer + "/" + fmt.Sprintf("%020d", 0) + ".jsonl"
-	_, err := client.NewBlobClient(name).Delete(t.Context(), nil)
-	wantError(t, err, http.StatusForbidden, "AuthorizationPermissionMismatch")
-	_, err = client.NewBlockBlobClient(name).Upload(t.Context(), streaming.NopCloser(strings.NewReader("forged")), nil)
-	wantError(t, err, http.StatusForbidden, "AuthorizationPermissionMismatch")
+	for _, where := range []string{"audit/audit", "witness/witness"} {
+		for principal, refusal := range map[string]struct {
+			status int
+			code   string
+		}{serviceID: {http.StatusForbidden, "AuthorizationPermissionMismatch"}, entratest.ObjectID: {http.StatusConflict, "BlobImmutableDueToPolicy"}} {
+			client := ok(container.NewClient(storage.URL+"/"+where, storage.Tokens.Principal(principal), &container.ClientOptions{ClientOptions: storage.Options().ClientOptions}))(t)
+			_, err := client.NewBlobClient(name).Delete(t.Context(), nil)
+			wantError(t, err, refusal.status, refusal.code)
+			_, err = client.NewBlockBlobClient(name).Upload(t.Context(), streaming.NopCloser(strings.NewReader("forged")), nil)
+			wantError(t, err, refusal.status, refusal.code)
+			_, err = client.NewAppendBlobClient(name).Create(t.Context(), nil)
+			wantError(t, err, refusal.status, refusal.code)
+		}
+	}
 }
 
 // TestAuditSinkNeedsPolicy: records are not exported into a container in which they could be changed.
