@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	adminaccess "github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	adminapp "github.com/hcpmesh/hcpmesh/admin/pkg/app"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
@@ -614,4 +615,49 @@ func keyRow(path []string, p *schema.Property) string {
 		users = append(users, "`"+use+"`")
 	}
 	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", strings.Join(path, "."), strings.ReplaceAll(meaning, "|", "\\|"), innermost, strings.Join(append(users, p.UsedBy...), ", "))
+}
+
+// TestRolesForWholeVaults lists the roles that the templates assign for a vault with everything in it. All others are for one secret or one key.
+func TestRolesForWholeVaults(t *testing.T) {
+	want := map[string]string{
+		"region certificates_role":           "local.vaults.clusters: local.roles.certificatesOfficer for local.principals[\"cluster-service\"]",
+		"management-cluster identities_role": "var.outer.region.vaults.identities.id: local.secretsUser for module.cluster.secrets_provider.objectId",
+	}
+	module, argument := regexp.MustCompile(`(?ms)^module "(\w+)" \{\n(.*?)^\}`), regexp.MustCompile(`(?m)^  (\w+) += (.*)$`)
+	got, roles := map[string]string{}, 0
+	files, err := filepath.Glob(filepath.Join(root(t), "dev-infrastructure", "azure", "*", "*.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := filepath.Glob(filepath.Join(root(t), "dev-infrastructure", "azure", "modules", "*", "*.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, modules...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := filepath.Base(filepath.Dir(file))
+		if strings.Contains(string(text), "types.roleAssignment") && folder != "role" {
+			t.Errorf("%s assigns a role without the module role", file)
+		}
+		for _, found := range module.FindAllStringSubmatch(string(text), -1) {
+			arguments := map[string]string{}
+			for _, a := range argument.FindAllStringSubmatch(found[2], -1) {
+				arguments[a[1]] = a[2]
+			}
+			scope := arguments["scope"]
+			if !strings.HasSuffix(arguments["source"], `/role"`) {
+				continue
+			}
+			roles++
+			if strings.Contains(scope, "vaults") && !strings.Contains(scope, "/secrets/${") || strings.Contains(scope, "module.vault") {
+				got[folder+" "+found[1]] = scope + ": " + arguments["role"] + " for " + arguments["principal"]
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || roles < 10 {
+		t.Errorf("of %d roles, those for a vault differ (-want +got):\n%s", roles, diff)
+	}
 }
