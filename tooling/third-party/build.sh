@@ -9,6 +9,7 @@
 #   build.sh node       also what Kubernetes nodes and their clusters run: all controllers, kubelet, kube-proxy, kube-scheduler,
 #                       containerd, the CNI plugins and CoreDNS
 #   build.sh maestro    also the published Maestro, with which ours is compared
+#   build.sh hypershift also the published HyperShift operator, with which our runtime is compared
 #   build.sh opentofu   also OpenTofu and its provider for Azure, for the templates of the infrastructure
 #   build.sh istio      also Istio's control plane (pilot-discovery) and istioctl, which validate and enforce the policies of the mesh
 #   build.sh observability
@@ -115,6 +116,24 @@ provider() {
 	compile azapi -ldflags='-s -w' -o="$into/terraform-provider-azapi_$version" github.com/Azure/terraform-provider-azapi
 }
 
+# operator SCRIPT builds the HyperShift operator. It copies the operator and the modules that do not compile with our versions of Kubernetes and
+# controller-runtime, and applies SCRIPT, which is for sed, to their sources.
+operator() {
+	local module copy
+	cp go.mod go.sum "$dir/"
+	for module in github.com/openshift/{hypershift,cluster-node-tuning-operator} sigs.k8s.io/cluster-api{,-provider-aws/v2,-provider-azure,-provider-gcp}; do
+		go mod download "$module"
+		copy=$dir/source/$module
+		mkdir -p "$(dirname "$copy")"
+		cp -R --no-preserve=mode "$(go list -m -f '{{.Dir}}' "$module")" "$copy"
+		(cd "$dir" && go mod edit -replace "$module=./source/$module")
+	done
+	find "$dir/source" -name '*.go' -print0 | xargs -0 sed -i -e "$1"
+	cd "$dir"
+	compile hypershift -ldflags='-s -w' -o=. github.com/openshift/hypershift/hypershift-operator
+	rm -r go.mod go.sum source
+}
+
 # definitions MODULE FOLDER copies the YAML files below a folder of a module, with the folders that they are in.
 definitions() {
 	go mod download "$1" # a module that is not downloaded has no folder
@@ -151,6 +170,7 @@ for extra in "$@"; do
 		build cni-plugins cni-plugins tools
 		;;
 	maestro) build maestro maestro programs github.com/openshift-online/maestro/cmd/maestro ;;
+	hypershift) build hypershift hypershift operator "$(<hypershift/sources.sed)" ;;
 	opentofu)
 		mkdir -p "$out/opentofu"
 		build opentofu opentofu programs github.com/opentofu/opentofu/cmd/tofu
@@ -173,7 +193,7 @@ for extra in "$@"; do
 		links "$out/observability"
 		continue
 		;;
-	*) echo "build.sh: unknown program $extra; it builds controllers, istio, kubectl, maestro, node, observability and opentofu on request" >&2 && exit 2 ;;
+	*) echo "build.sh: unknown program $extra; it builds controllers, hypershift, istio, kubectl, maestro, node, observability and opentofu on request" >&2 && exit 2 ;;
 	esac
 	links "$out/bin"
 done
