@@ -3,6 +3,7 @@
 package faultproxy
 
 import (
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ type Proxy struct {
 	Address string
 
 	target   string
+	observe  func() io.Writer
 	listener net.Listener
 	running  sync.WaitGroup
 
@@ -26,11 +28,17 @@ type Proxy struct {
 // Start returns a proxy to the server at target, host:port. It stops with the test.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
+	return StartObserved(t, target, func() io.Writer { return io.Discard })
+}
+
+// StartObserved is Start for a proxy that calls observe for each connection, and writes what the client sends to its result before it forwards it.
+func StartObserved(t testing.TB, target string, observe func() io.Writer) *Proxy {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Address: listener.Addr().String(), target: target, listener: listener, open: make(chan struct{}), connections: map[net.Conn]bool{}}
+	p := &Proxy{Address: listener.Addr().String(), target: target, observe: observe, listener: listener, open: make(chan struct{}), connections: map[net.Conn]bool{}}
 	close(p.open)
 	p.running.Go(p.accept)
 	t.Cleanup(p.stop)
@@ -110,17 +118,18 @@ func (p *Proxy) connect(client net.Conn) {
 		p.forget(client)
 		return
 	}
-	p.running.Go(func() { p.copy(server, client) })
-	p.copy(client, server)
+	p.running.Go(func() { p.copy(server, client, p.observe()) })
+	p.copy(client, server, io.Discard)
 }
 
-// copy forwards data in one direction and closes both connections at the end.
-func (p *Proxy) copy(to, from net.Conn) {
+// copy forwards data in one direction, after the observer has it, and closes both connections at the end.
+func (p *Proxy) copy(to, from net.Conn, observer io.Writer) {
 	defer p.forget(to, from)
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
 		p.await()
+		_, _ = observer.Write(buffer[:n])
 		if _, writeErr := to.Write(buffer[:n]); writeErr != nil || err != nil {
 			return
 		}

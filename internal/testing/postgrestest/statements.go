@@ -1,15 +1,18 @@
 package postgrestest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 )
 
 // Statements counts the statements that clients execute. Its methods are safe for concurrent use.
@@ -26,80 +29,37 @@ func CountStatements(t testing.TB, databaseURL string) (*Statements, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &Statements{counts: map[string]int{}}
-	var running sync.WaitGroup
-	target := u.Host
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { s.forward(client, target) })
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
-	u.Host = listener.Addr().String()
+	u.Host = faultproxy.StartObserved(t, u.Host, func() io.Writer {
+		return &messages{statements: s, header: startupHeader, prepared: map[string]string{}, bound: map[string]string{}}
+	}).Address
 	return s, u.String()
 }
 
-// Reset returns the number of executions of each statement since the last call, by its text.
-func (s *Statements) Reset() map[string]int {
+// Reset forgets all executions.
+func (s *Statements) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counts := maps.Clone(s.counts)
 	clear(s.counts)
-	return counts
 }
 
-// forward forwards a connection until one end closes it.
-func (s *Statements) forward(client net.Conn, target string) {
-	defer client.Close()
-	server, err := net.Dial("tcp", target)
-	if err != nil {
-		return
+// ExpectAtMost fails if more statements were executed since the last Reset. It does not count those that begin with one of the texts.
+func (s *Statements) ExpectAtMost(t testing.TB, most int, except ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := 0
+	var lines []string
+	for _, statement := range slices.Sorted(maps.Keys(s.counts)) {
+		if slices.ContainsFunc(except, func(begin string) bool { return strings.HasPrefix(statement, begin) }) {
+			continue
+		}
+		sum += s.counts[statement]
+		lines = append(lines, fmt.Sprintf("%3d %.120s", s.counts[statement], strings.Join(strings.Fields(statement), " ")))
 	}
-	defer server.Close()
-	var responses sync.WaitGroup
-	responses.Go(func() {
-		_, _ = io.Copy(client, server)
-		_ = client.Close()
-	})
-	defer responses.Wait()
-	defer server.Close()
-	requests := bufio.NewReader(io.TeeReader(client, server))
-	prepared, bound := map[string]string{}, map[string]string{}
-	for first := true; ; first = false {
-		kind := byte(0)
-		if !first { // the startup message has no type
-			if kind, err = requests.ReadByte(); err != nil {
-				return
-			}
-		}
-		var size uint32
-		if err := binary.Read(requests, binary.BigEndian, &size); err != nil {
-			return
-		}
-		message := make([]byte, size-4)
-		if _, err := io.ReadFull(requests, message); err != nil {
-			return
-		}
-		name, rest, _ := bytes.Cut(message, []byte{0})
-		text, _, _ := bytes.Cut(rest, []byte{0})
-		switch kind {
-		case 'P': // Parse: a name and a statement
-			prepared[string(name)] = string(text)
-		case 'B': // Bind: a portal and the name of a statement
-			bound[string(name)] = prepared[string(text)]
-		case 'E': // Execute: a portal
-			s.count(bound[string(name)])
-		case 'Q': // Query: a statement
-			s.count(string(name))
-		}
+	t.Logf("%d statements were executed", sum)
+	if sum > most {
+		t.Errorf("want at most %d statements:\n%s", most, strings.Join(lines, "\n"))
 	}
 }
 
@@ -107,4 +67,47 @@ func (s *Statements) count(statement string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[statement]++
+}
+
+// A message has its length, which includes that of the length itself. Messages but the first of a connection have their type before it.
+const startupHeader, header = 4, 5
+
+// messages reads the messages of a client.
+type messages struct {
+	statements      *Statements
+	header          int
+	prepared, bound map[string]string
+	// rest is the begin of a message.
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (m *messages) Write(data []byte) (int, error) {
+	m.rest = append(m.rest, data...)
+	for len(m.rest) >= m.header {
+		end := m.header - 4 + int(binary.BigEndian.Uint32(m.rest[m.header-4:]))
+		if len(m.rest) < end {
+			break
+		}
+		if m.header == header {
+			m.read(m.rest[0], m.rest[header:end])
+		}
+		m.rest, m.header = m.rest[end:], header
+	}
+	return len(data), nil
+}
+
+func (m *messages) read(kind byte, content []byte) {
+	name, rest, _ := bytes.Cut(content, []byte{0})
+	text, _, _ := bytes.Cut(rest, []byte{0})
+	switch kind {
+	case 'P': // Parse: a name and a statement
+		m.prepared[string(name)] = string(text)
+	case 'B': // Bind: a portal and the name of a statement
+		m.bound[string(name)] = m.prepared[string(text)]
+	case 'E': // Execute: a portal
+		m.statements.count(m.bound[string(name)])
+	case 'Q': // Query: a statement
+		m.statements.count(string(name))
+	}
 }
