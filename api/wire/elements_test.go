@@ -16,8 +16,8 @@ type entry struct {
 	Number int    `json:"number"`
 }
 
-// TestMalformedElementHidesNoOther checks that the elements beside malformed ones are used, that each malformed one is named and counted, and that a text
-// which is no list, or is not complete, is an error.
+// TestMalformedElementHidesNoOther checks that the elements beside malformed ones are used, that each malformed one is named and counted, and that Stream
+// returns an error for a text that is not a list and for an incomplete one.
 func TestMalformedElementHidesNoOther(t *testing.T) {
 	const good = `{"id":"a","number":1}`
 	for name, tc := range map[string]struct {

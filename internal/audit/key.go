@@ -270,6 +270,18 @@ func (k Keys) Verify(l Line, text []byte) error {
 	return nil
 }
 
+// ParseCheckpoint parses a line, without its newline, that must be a checkpoint of a writer, and verifies its signature.
+func (k Keys) ParseCheckpoint(writer string, text []byte) (Line, error) {
+	line, err := ParseLine(text)
+	switch {
+	case err != nil:
+		return Line{}, err
+	case line.Writer != writer:
+		return Line{}, fmt.Errorf("it is a checkpoint of %s", line.Writer)
+	}
+	return line, k.Verify(line, text)
+}
+
 // trusted returns the key of a service with an ID, which must have been in use at a time.
 func (k Keys) trusted(service, id string, at time.Time) (PublicKey, error) {
 	key, ok := k[service][id]

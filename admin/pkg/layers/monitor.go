@@ -118,6 +118,9 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
+// Deadline returns the time in which a component must answer.
+func (m *Monitor) Deadline() time.Duration { return m.deadline }
+
 // Check asks all components at the same time and returns their states within the deadline. Concurrent calls share their questions.
 func (m *Monitor) Check(ctx context.Context) []adminv1.Component {
 	answers, _, _ := m.rounds.Do("", func() (any, error) {

@@ -87,7 +87,7 @@ func (s *Server) showJournal(ctx context.Context, rq *request) (any, error) {
 }
 
 // explanationBudget is the default time of an explanation. A layer that does not respond delays it no longer. The search of the cluster has half of
-// it, and its API server five eighths, which is layers.Deadline.
+// it.
 const explanationBudget = 2400 * time.Millisecond
 
 // explainCluster explains a cluster from what ARM and Cluster Service report and from the states of the region's components, which
@@ -131,7 +131,7 @@ func (s *Server) askHostedAPI(ctx context.Context, cluster adminv1.Cluster) []ad
 	if cluster.APIURL == "" || s.AskHostedAPI == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.ExplanationBudget*5/8)
+	ctx, cancel := context.WithTimeout(ctx, s.Layers.Deadline())
 	defer cancel()
 	asked := time.Now().UTC()
 	err := s.AskHostedAPI(ctx, cluster.APIURL)

@@ -95,6 +95,8 @@ type RefusalRecorder interface {
 // ComponentReader returns the states of the region's components within a few seconds, even if some do not respond.
 type ComponentReader interface {
 	Check(ctx context.Context) []adminv1.Component
+	// Deadline returns the time in which a component must answer.
+	Deadline() time.Duration
 }
 
 // Server serves the API.

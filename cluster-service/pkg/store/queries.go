@@ -222,16 +222,16 @@ type Clock struct {
 const clockColumns = "revision, compacted, began, " + foreign
 
 // selectChanges reads the revision clock and then at most $2 rows of each table that changed after revision $1: the kind of the
-// row, and its columns as a record. It is one statement, so that all rows are of one snapshot. The first $2 rows of all tables
-// together are among the first $2 rows of each table.
+// row, its revision, and its columns as a record. It is one statement, so that all rows are of one snapshot. The first $2 rows of all
+// tables together are among the first $2 rows of each table.
 const (
-	selectChanges = "SELECT 0, ROW (" + clockColumns + ") FROM revision_clock" +
-		" UNION ALL (SELECT 1, ROW (" + clusterColumns + ") FROM clusters" + sinceRevision +
-		" UNION ALL (SELECT 2, ROW (" + poolColumns + ") FROM node_pools" + sinceRevision +
-		" UNION ALL (SELECT 3, ROW (" + authColumns + ") FROM external_auths" + sinceRevision +
-		" UNION ALL (SELECT 4, ROW (" + credentialColumns + ") FROM break_glass_credentials" + sinceRevision +
-		" UNION ALL (SELECT 5, ROW (" + revocationColumns + ") FROM break_glass_revocations" + sinceRevision +
-		" UNION ALL (SELECT 6, ROW (" + upgradeColumns + ") FROM upgrades" + sinceRevision
+	selectChanges = "SELECT 0, revision, ROW (" + clockColumns + ") FROM revision_clock" +
+		" UNION ALL (SELECT 1, revision, ROW (" + clusterColumns + ") FROM clusters" + sinceRevision +
+		" UNION ALL (SELECT 2, revision, ROW (" + poolColumns + ") FROM node_pools" + sinceRevision +
+		" UNION ALL (SELECT 3, revision, ROW (" + authColumns + ") FROM external_auths" + sinceRevision +
+		" UNION ALL (SELECT 4, revision, ROW (" + credentialColumns + ") FROM break_glass_credentials" + sinceRevision +
+		" UNION ALL (SELECT 5, revision, ROW (" + revocationColumns + ") FROM break_glass_revocations" + sinceRevision +
+		" UNION ALL (SELECT 6, revision, ROW (" + upgradeColumns + ") FROM upgrades" + sinceRevision
 	sinceRevision = " WHERE revision > $1 ORDER BY revision LIMIT $2)"
 )
 
@@ -246,14 +246,14 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 	isForeign := false
 	for rows.Next() {
 		var part int
-		if err := rows.Scan(&part, nil); err != nil {
+		var change Change
+		if err := rows.Scan(&part, &change.Revision, nil); err != nil {
 			return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
 		}
 		if part == 0 {
 			err = record{rows}.Scan(&clock.Revision, &clock.Compacted, &clock.RestartedAt, &isForeign)
 		} else {
-			var change Change
-			change, err = scanChange(part, record{rows})
+			err = change.scan(part, record{rows})
 			changes = append(changes, change)
 		}
 		if err != nil {
@@ -273,35 +273,23 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 	return changes[:min(limit, len(changes))], clock, nil
 }
 
-// scanChange reads a row of selectChanges.
-func scanChange(part int, row record) (c Change, err error) {
+// scan reads the record of a row of selectChanges.
+func (c *Change) scan(part int, row record) (err error) {
 	switch part {
 	case 1:
-		if c.Cluster, err = scanCluster(row); err == nil {
-			c.Revision = c.Cluster.Revision
-		}
+		c.Cluster, err = scanCluster(row)
 	case 2:
-		if c.NodePool, err = scanPool(row); err == nil {
-			c.Revision = c.NodePool.Revision
-		}
+		c.NodePool, err = scanPool(row)
 	case 3:
-		if c.ExternalAuth, err = scanAuth(row); err == nil {
-			c.Revision = c.ExternalAuth.Revision
-		}
+		c.ExternalAuth, err = scanAuth(row)
 	case 4:
-		if c.Credential, err = scanCredential(row); err == nil {
-			c.Revision = c.Credential.Revision
-		}
+		c.Credential, err = scanCredential(row)
 	case 5:
-		if c.Revocation, err = scanRevocation(row); err == nil {
-			c.Revision = c.Revocation.Revision
-		}
+		c.Revocation, err = scanRevocation(row)
 	case 6:
-		if c.Upgrade, err = scanUpgrade(row); err == nil {
-			c.Revision = c.Upgrade.Revision
-		}
+		c.Upgrade, err = scanUpgrade(row)
 	}
-	return c, err
+	return err
 }
 
 // Clock returns the state of the revision clock.

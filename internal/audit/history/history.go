@@ -56,8 +56,7 @@ func (r *Reader) checkpoint(ctx context.Context, writer string) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	text := bytes.TrimSuffix(line, []byte("\n"))
-	if decoded, err := audit.ParseLine(text); err != nil || decoded.Writer != writer || keys.Verify(decoded, text) != nil {
+	if _, err := keys.ParseCheckpoint(writer, bytes.TrimSuffix(line, []byte("\n"))); err != nil {
 		return nil, nil
 	}
 	return line, nil

@@ -147,7 +147,7 @@ func (c *chainEnd) report(findings []Finding, finding Finding) []Finding {
 	return append(findings, finding)
 }
 
-// verify verifies lines of the logs with the names, which are sorted. It returns the first finding of each chain.
+// verify verifies lines of the logs with the names, which are sorted.
 func (e *Ends) verify(ctx context.Context, names []string) ([]Finding, error) {
 	keys, err := e.keys()
 	if err != nil {
@@ -166,7 +166,7 @@ func (e *Ends) verify(ctx context.Context, names []string) ([]Finding, error) {
 	}
 	for _, name := range names {
 		chain := e.chains[name]
-		if new := chain.size != chain.lines.size || chain.lines.witness.next != nil; new && left > 0 {
+		if left > 0 && (chain.size != chain.lines.size || chain.lines.witness.next != nil) {
 			check(chain.lines)
 		}
 	}
@@ -182,13 +182,7 @@ func (e *Ends) verify(ctx context.Context, names []string) ([]Finding, error) {
 			e.again = nil
 		}
 	}
-	var first []Finding
-	for _, f := range report.Findings {
-		if !slices.ContainsFunc(first, func(other Finding) bool { return other.Writer == f.Writer }) {
-			first = append(first, f)
-		}
-	}
-	return first, errors.Join(failures...)
+	return report.Findings, errors.Join(failures...)
 }
 
 func newChainEnd(name string) *chainEnd { return &chainEnd{lines: newChecker(name)} }

@@ -323,14 +323,7 @@ func (c *checker) advance() {
 			return
 		}
 		w.size += n
-		text = bytes.TrimSuffix(text, []byte("\n"))
-		line, err := audit.ParseLine(text)
-		if err == nil && line.Writer != c.chain.Writer {
-			err = fmt.Errorf("it is a checkpoint of %s", line.Writer)
-		}
-		if err == nil {
-			err = c.keys.Verify(line, text)
-		}
+		line, err := c.keys.ParseCheckpoint(c.chain.Writer, bytes.TrimSuffix(text, []byte("\n")))
 		switch {
 		case err != nil:
 			c.find(0, 0, Forged, "a checkpoint in the witness is not valid: %v", err)
