@@ -95,14 +95,18 @@ generate: tools ## regenerate the generated code and the OpenAPI documents (need
 bench: third-party postgresql ## run the benchmarks and print the table of results
 	go run ./test/bench
 	tooling/third-party/build.sh maestro
-	go test ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
+	go test -tags peers ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
 
 bench-compare: third-party postgresql ## measure the commit REF and this checkout alternately and print the ratios (ONLY=create,read,frontend)
 	go run ./test/bench -runs 50 -only $(or $(ONLY),create,read,frontend) -compare $(REF)
 
-peers: third-party postgresql ## run the Maestro conformance suite against the published Maestro
+# The tag peers adds the tests with published programs and libraries that nothing else needs. They compile for two minutes of CPU time.
+with_peers = ./maestro/conformance ./tooling/azure-emulator/pkg/emulator
+peers: third-party postgresql ## run the Maestro conformance suite against the published Maestro, and the Azure emulator with the published client for networks
 	tooling/third-party/build.sh maestro
-	go test ./maestro/conformance ./test/maestro -run Published -count 1 -v
+	go vet -tags peers $(with_peers)
+	go test -tags peers ./maestro/conformance ./test/maestro -run Published -count 1 -v
+	go test -tags peers ./tooling/azure-emulator/pkg/emulator -count 1
 
 sweeps: third-party postgresql ## run all crash sweeps completely: kill processes at each of their writes
 	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -parallel 4 ./cluster-service/pkg/app

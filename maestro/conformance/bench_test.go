@@ -1,3 +1,5 @@
+//go:build peers
+
 package conformance
 
 import (
@@ -20,7 +22,7 @@ type figures map[string]float64
 // report of the agent at the source, with everything on this machine. If the published server is built (`make peers`), it and the
 // published agent are measured in the same run, and each figure is followed by the ratio of ours to theirs.
 //
-//	go test ./conformance -run xxx -bench Maestro -benchtime 1x
+//	go test -tags peers ./conformance -run xxx -bench Maestro -benchtime 1x
 func BenchmarkMaestro(b *testing.B) {
 	fmt.Printf("machine: %d cores, %s/%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	var theirs figures

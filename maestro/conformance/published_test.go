@@ -1,3 +1,8 @@
+//go:build peers
+
+// The published work agent compiles for more than a minute of CPU time, so only `make peers` and `make bench` build the tests with it, with the
+// tag peers.
+
 package conformance
 
 import (

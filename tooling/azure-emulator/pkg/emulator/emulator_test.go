@@ -12,11 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
@@ -128,32 +125,6 @@ func TestUnsupportedRequests(t *testing.T) {
 				t.Errorf("got %d %s, want %d %s", response.StatusCode, text, tc.status, tc.code)
 			}
 		})
-	}
-}
-
-// TestAssumeCustomers reads resources that were not created.
-func TestAssumeCustomers(t *testing.T) {
-	azure, ctx := start(t, emulator.Options{AssumeCustomers: true}), t.Context()
-	subnets := ok(armnetwork.NewSubnetsClient(subscription, azure.Tokens, azure.Options()))(t)
-	subnet := ok(subnets.Get(ctx, "customer", "vnet", "workers", nil))(t)
-	nsg := "/subscriptions/" + subscription + "/resourceGroups/customer/providers/Microsoft.Network/networkSecurityGroups/nsg"
-	subnet.Properties.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &nsg}
-	_, err := subnets.BeginCreateOrUpdate(ctx, "customer", "vnet", "workers", subnet.Subnet, nil)
-	must(t, 0, err)
-	identities := ok(armmsi.NewUserAssignedIdentitiesClient(subscription, azure.Tokens, azure.Options()))(t)
-	identity := ok(identities.Get(ctx, "customer", "registry", nil))(t)
-	assignments := ok(armauthorization.NewRoleAssignmentsClient(subscription, azure.Tokens, azure.Options()))(t)
-	page := ok(assignments.NewListForScopePager(nsg, &armauthorization.RoleAssignmentsClientListForScopeOptions{
-		Filter: to.Ptr("assignedTo('" + *identity.Properties.PrincipalID + "')")}).NextPage(ctx))(t)
-	if len(page.Value) != 1 {
-		t.Errorf("an assumed identity has %d role assignments, want 1", len(page.Value))
-	}
-	if _, err := groupsClient(t, azure, azure.Tokens).Get(ctx, "managed", nil); true {
-		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
-	}
-	leftovers := ok(azure.Leftovers())(t)
-	if want := []string{*subnet.ID + " with " + nsg}; !cmp.Equal(leftovers, want) {
-		t.Errorf("leftovers %v, want only the association: %v", leftovers, want)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
@@ -197,60 +196,14 @@ func TestDNS(t *testing.T) {
 // TestOneOperationAtATime checks that a resource with an operation in progress rejects the next one.
 func TestOneOperationAtATime(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour}), t.Context()
-	networks := ok(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t).NewVirtualNetworksClient()
-	network := armnetwork.VirtualNetwork{Location: to.Ptr("westus3"), Properties: &armnetwork.VirtualNetworkPropertiesFormat{
-		AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.0.0.0/16")}}}}
-	_, err := networks.BeginCreateOrUpdate(ctx, "region", "vnet", network, nil)
-	must(t, 0, err)
-	_, err = networks.BeginCreateOrUpdate(ctx, "region", "vnet", network, nil)
-	wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
-
 	groups := ok(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
 	group := armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner")}
-	_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
+	_, err := groups.CreateOrUpdate(ctx, "managed", group, nil)
 	must(t, 0, err)
 	_, err = groups.BeginDelete(ctx, "managed", nil)
 	must(t, 0, err)
 	_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
 	wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
-}
-
-func TestNetwork(t *testing.T) {
-	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
-		ctx := t.Context()
-		factory := ok(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
-		networks, subnets, securityGroups := factory.NewVirtualNetworksClient(), factory.NewSubnetsClient(), factory.NewSecurityGroupsClient()
-		network, err := networks.BeginCreateOrUpdate(ctx, "region", "vnet", armnetwork.VirtualNetwork{Location: to.Ptr("westus3"), Properties: &armnetwork.VirtualNetworkPropertiesFormat{
-			AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.0.0.0/16")}},
-			Subnets:      []*armnetwork.Subnet{{Name: to.Ptr("workers"), Properties: &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr("10.0.0.0/24")}}},
-		}}, nil)
-		vnet, err := must(t, network, err).PollUntilDone(ctx, pollFast)
-		if must(t, vnet, err); len(vnet.Properties.Subnets) != 1 || *vnet.Properties.ProvisioningState != "Succeeded" {
-			t.Errorf("network %+v", vnet.Properties)
-		}
-		subnet, err := subnets.Get(ctx, "region", "vnet", "workers", nil)
-		must(t, subnet, err)
-		id := emulatortest.Group + "/providers/Microsoft.Network/networkSecurityGroups/nsg"
-		subnet.Properties.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &id}
-		_, err = subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
-		wantError(t, err, http.StatusBadRequest, "InvalidResourceReference")
-		group, err := securityGroups.BeginCreateOrUpdate(ctx, "region", "nsg", armnetwork.SecurityGroup{Location: to.Ptr("westus3")}, nil)
-		_, err = must(t, group, err).PollUntilDone(ctx, pollFast)
-		must(t, 0, err)
-		poller, err := subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
-		associated, err := must(t, poller, err).PollUntilDone(ctx, pollFast)
-		if must(t, associated, err); *associated.Properties.NetworkSecurityGroup.ID != id {
-			t.Errorf("subnet %+v", associated.Properties)
-		}
-		_, err = securityGroups.BeginDelete(ctx, "region", "nsg", nil)
-		wantError(t, err, http.StatusBadRequest, "InUseNetworkSecurityGroupCannotBeDeleted")
-		shown, err := securityGroups.Get(ctx, "region", "nsg", nil)
-		if must(t, shown, err); len(shown.Properties.Subnets) != 1 {
-			t.Errorf("security group %+v", shown.Properties)
-		}
-		_, err = subnets.Get(ctx, "region", "vnet", "none", nil)
-		wantError(t, err, http.StatusNotFound, "ResourceNotFound")
-	})
 }
 
 func TestIdentitiesAndRoles(t *testing.T) {
