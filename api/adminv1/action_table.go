@@ -2,8 +2,10 @@ package adminv1
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,8 +16,8 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// Action declares an action that an SRE can request. Admin's routes and OpenAPI document, the signed intent, the backend's calls of Cluster Service, and the
-// requests of hcpctl and of the portal are derived from it.
+// Action declares an action that an SRE can request. Admin's routes and OpenAPI document, the signed intent, the backend's calls of Cluster Service, the
+// commands of hcpctl and the requests of the portal are derived from it.
 type Action struct {
 	// Name is the name of the action and of its route.
 	Name string
@@ -29,7 +31,50 @@ type Action struct {
 	Body any
 	// RPC executes the action. Its request is the parameters of the action. It is nil if the backend executes the action otherwise.
 	RPC *RPC
+	// Command is the command of hcpctl. It is empty if hcpctl has none, or one that does more than request the action and print its result.
+	Command Command
+	// Fields are the parameters.
+	Fields []Field
 }
+
+// Command is a command of hcpctl. Its arguments are the wildcards of the path and then the fields without a flag. An upgrade is named by its cluster. hcpctl adds
+// the flags that all actions have, and describes the role and CLUSTER.
+type Command struct {
+	// Group are the commands above it, for example "upgrade policy". Use is its name and its arguments.
+	Group, Use string
+	// Short and Long describe the command. Short may be empty: it is the first sentence of the summary. Long is empty if Short is enough.
+	Short, Long string
+	// Done is what the command prints at the end, with %s for the ID of the target. If it is empty, the command prints the result.
+	Done string
+	// Examples are pairs of a purpose and a command line.
+	Examples [][2]string
+}
+
+// Field is a parameter of an action.
+type Field struct {
+	// Name is the name of the field in the JSON form of the body.
+	Name string
+	Kind FieldKind
+	// Optional is set for a field that may be empty.
+	Optional bool
+	// Flag is the flag of the command, Default its default value and Usage its description. A field without a flag is an argument.
+	Flag, Default, Usage string
+}
+
+// FieldKind is the form of a value.
+type FieldKind string
+
+// The kinds of fields. Empty means a text.
+const (
+	FieldNumber FieldKind = "number"
+	FieldCheck  FieldKind = "check"
+	// FieldList is a list of names, separated by commas. As an argument it is the last one, and may be repeated.
+	FieldList FieldKind = "list"
+	// FieldArea is a list of names, each in a line of its own. Its flag may be repeated.
+	FieldArea FieldKind = "area"
+	// FieldLabels is a map: name=value, separated by commas.
+	FieldLabels FieldKind = "labels"
+)
 
 // RPC is a method of Cluster Service.
 type RPC struct {
@@ -76,6 +121,20 @@ func (a *Action) Request(body any, values ...string) (method, path string, conte
 		body = Message[proto.Message]{message}
 	}
 	return a.Method, path, body
+}
+
+// Content returns the body of a request, of the type of Body. values are those of the fields in the body.
+func (a *Action) Content(values map[string]any) (any, error) {
+	if a.Body == nil {
+		return nil, nil
+	}
+	content, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	body := reflect.New(reflect.TypeOf(a.Body))
+	err = json.Unmarshal(content, body.Interface())
+	return body.Elem().Interface(), err
 }
 
 // Actions returns all actions.
@@ -164,31 +223,73 @@ const post, put, patch, del = http.MethodPost, http.MethodPut, http.MethodPatch,
 
 var actions = []Action{
 	{Name: ActionClusterPause, Class: Operate, Method: post, Path: "/clusters/{cluster}/pause", Body: PauseRequest{}, RPC: rpc(csv1.ClusterServiceClient.PauseCluster),
-		Summary: "Pause HyperShift's reconciliation of the control plane and the node pools. Running workloads are not affected."},
-	{Name: ActionClusterResume, Class: Operate, Method: post, Path: "/clusters/{cluster}/resume", RPC: rpc(csv1.ClusterServiceClient.ResumeCluster), Summary: "Resume the reconciliation of a paused cluster."},
+		Summary: "Pause HyperShift's reconciliation of the control plane and the node pools. Running workloads are not affected.",
+		Command: Command{Group: "cluster", Use: "pause CLUSTER", Short: "Pause the reconciliation of a cluster", Examples: [][2]string{{"Pause a cluster for 30 minutes", "hcpctl cluster pause demo --for 30m --reason 'etcd is restored by hand' --ticket INC-42"}},
+			Long: `Pause HyperShift's reconciliation of a cluster's control plane and node pools. Running workloads are not affected. The pause
+ends automatically, or with 'hcpctl cluster resume'.`},
+		Fields: []Field{{Name: "duration", Flag: "for", Default: "1h", Usage: "`duration` of the pause, at most 168h"}}},
+	{Name: ActionClusterResume, Class: Operate, Method: post, Path: "/clusters/{cluster}/resume", RPC: rpc(csv1.ClusterServiceClient.ResumeCluster),
+		Summary: "Resume the reconciliation of a paused cluster.",
+		Command: Command{Group: "cluster", Use: "resume CLUSTER", Examples: [][2]string{{"Resume a paused cluster", "hcpctl cluster resume demo --reason 'etcd is restored' --ticket INC-42"}}}},
 	{Name: ActionClusterSetSize, Class: Operate, Method: post, Path: "/clusters/{cluster}/set-size", Body: SetSizeRequest{}, RPC: rpc(csv1.ClusterServiceClient.SetClusterSize),
-		Summary: "Override the size class of the control plane, or remove the override."},
+		Summary: "Override the size class of the control plane, or remove the override.",
+		Command: Command{Group: "cluster", Use: "set-size CLUSTER", Short: "Override the size class of a hosted control plane", Examples: [][2]string{{"Set the size class", "hcpctl cluster set-size demo --size large --reason 'API server is slow' --ticket INC-42"}, {"Remove the override", "hcpctl cluster set-size demo --size '' --reason 'load is normal' --ticket INC-42"}}},
+		Fields:  []Field{{Name: "size", Flag: "size", Optional: true, Usage: "`name` of the size class; empty removes the override"}}},
 	{Name: ActionClusterRetry, Class: Operate, Method: post, Path: "/clusters/{cluster}/retry", RPC: rpc(csv1.ClusterServiceClient.RetryCluster),
-		Summary: "Retry all pending steps of a cluster immediately: placement, publishing of works, and steps in Azure."},
+		Summary: "Retry all pending steps of a cluster immediately: placement, publishing of works, and steps in Azure.",
+		Command: Command{Group: "cluster", Use: "retry CLUSTER", Short: "Retry all pending steps of a cluster immediately", Examples: [][2]string{{"Retry the pending steps of a cluster", "hcpctl cluster retry demo --reason 'the quota was raised' --ticket INC-42"}}}},
 	{Name: ActionClusterForce, Class: Recover, Method: post, Path: "/clusters/{cluster}/force", Body: Message[*csv1.ForceClusterStepRequest]{}, RPC: rpc(csv1.ClusterServiceClient.ForceClusterStep),
-		Summary: "Stop waiting for a stuck Azure step of a cluster in creation. The step is still retried."},
+		Summary: "Stop waiting for a stuck Azure step of a cluster in creation. The step is still retried.",
+		Command: Command{Group: "cluster", Use: "force CLUSTER STEP", Examples: [][2]string{{"Stop waiting for role assignments", "hcpctl cluster force demo azure/operator-roles --reason 'roles were assigned by hand' --ticket INC-42"}},
+			Long: `Stop waiting for a stuck Azure step of a cluster in creation, for example azure/operator-roles. Cluster Service continues to
+retry the step in the background.`},
+		Fields: []Field{{Name: "step"}}},
 	{Name: ActionClusterAccept, Class: Recover, Method: post, Path: "/clusters/{cluster}/accept-control-plane", Body: Message[*csv1.AcceptControlPlaneRequest]{}, RPC: rpc(csv1.ClusterServiceClient.AcceptControlPlane),
-		Summary: "Accept the new, empty control plane of a cluster whose control plane was removed from its management cluster. The data of the removed one is lost."},
-	{Name: ActionDeletionRetry, Class: Operate, Method: post, Path: "/clusters/{cluster}/deletion/retry", RPC: rpc(csv1.ClusterServiceClient.RetryDeletion), Summary: "Retry all running deletion steps immediately, in Cluster Service and in ARM."},
+		Summary: "Accept the new, empty control plane of a cluster whose control plane was removed from its management cluster. The data of the removed one is lost.",
+		Command: Command{Group: "cluster", Use: "accept-control-plane CLUSTER", Short: "Accept the new control plane of a cluster that lost its own", Examples: [][2]string{{"Accept a control plane that was rebuilt without its data", "hcpctl cluster accept-control-plane demo --reason 'the customer restores a backup' --ticket INC-42"}},
+			Long: `Accept the new, empty control plane of a cluster whose control plane was removed from its management cluster. The cluster then has
+the state that the new control plane warrants. The data of the removed control plane is lost: the customer's objects are gone.
+Restore the data or delete the cluster instead, if the customer wants that.`},
+		Fields: []Field{{Name: "controlPlaneUid", Flag: "control-plane", Optional: true, Usage: "`UID` of the successor to accept, as explain shows it: of the HostedCluster or, if that is the same, of its namespace; empty accepts the current one"}}},
+	{Name: ActionDeletionRetry, Class: Operate, Method: post, Path: "/clusters/{cluster}/deletion/retry", RPC: rpc(csv1.ClusterServiceClient.RetryDeletion),
+		Summary: "Retry all running deletion steps immediately, in Cluster Service and in ARM.",
+		Command: Command{Group: "deletion", Use: "retry CLUSTER", Short: "Retry all pending deletion steps of a cluster immediately", Examples: [][2]string{{"Retry the pending steps of a deletion", "hcpctl deletion retry demo --reason 'Maestro is back' --ticket INC-42"}}}},
 	{Name: ActionDeletionRelease, Class: Recover, Method: post, Path: "/clusters/{cluster}/deletion/release", Body: Message[*csv1.ReleaseDeletionFinalizersRequest]{}, RPC: rpc(csv1.ClusterServiceClient.ReleaseDeletionFinalizers),
-		Summary: "Release finalizers that block a deletion step."},
+		Summary: "Release finalizers that block a deletion step.",
+		Command: Command{Group: "deletion", Use: "release CLUSTER STEP FINALIZER...", Examples: [][2]string{{"Release a finalizer whose controller is gone", "hcpctl deletion release demo hosted-cluster backup.example.com/hook --reason 'backup operator was removed' --ticket INC-42"}},
+			Long: `Release finalizers whose controllers no longer exist. The Maestro agent of the management cluster removes them from the objects
+of the step and from all objects in deletion in the namespaces of the cluster; the step then continues automatically. Finalizers
+of controllers that run on every management cluster are rejected.`},
+		Fields: []Field{
+			{Name: "step"},
+			{Name: "finalizers", Kind: FieldList},
+		}},
 	{Name: ActionDeletionForce, Class: Recover, Method: post, Path: "/clusters/{cluster}/deletion/force", Body: Message[*csv1.ForceDeletionStepRequest]{}, RPC: rpc(csv1.ClusterServiceClient.ForceDeletionStep),
-		Summary: "Stop waiting for a deletion step of Cluster Service. Leftovers are listed. Steps in ARM are rejected."},
+		Summary: "Stop waiting for a deletion step of Cluster Service. Leftovers are listed. Steps in ARM are rejected.",
+		Command: Command{Group: "deletion", Use: "force CLUSTER STEP", Short: "Stop waiting for a stuck deletion step", Examples: [][2]string{{"Stop waiting for the namespaces", "hcpctl deletion force demo namespaces --reason 'the management cluster is lost' --ticket INC-42"}},
+			Long: `Stop waiting for a stuck deletion step. Cluster Service records the objects that may be left behind
+and continues to delete them; see 'hcpctl deletion leftovers'.`},
+		Fields: []Field{{Name: "step"}}},
 	{Name: ActionUpgradeStart, Class: Operate, Method: post, Path: "/clusters/{cluster}/upgrades", Body: Message[*csv1.StartUpgradeRequest]{}, RPC: rpc(csv1.ClusterServiceClient.StartUpgrade),
 		Summary: "Start an upgrade. Its UID is the ID of the operation. Acknowledging gates requires the role break-glass."},
-	{Name: ActionUpgradePause, Class: Operate, Method: post, Path: "/upgrades/{upgrade}/pause", RPC: rpc(csv1.ClusterServiceClient.PauseUpgrade), Summary: "Pause an upgrade. Started steps continue."},
-	{Name: ActionUpgradeResume, Class: Operate, Method: post, Path: "/upgrades/{upgrade}/resume", RPC: rpc(csv1.ClusterServiceClient.ResumeUpgrade), Summary: "Resume a paused upgrade."},
-	{Name: ActionUpgradeAbort, Class: Operate, Method: post, Path: "/upgrades/{upgrade}/abort", RPC: rpc(csv1.ClusterServiceClient.AbortUpgrade), Summary: "Abort the steps of an upgrade that have not started."},
+	{Name: ActionUpgradePause, Class: Operate, Method: post, Path: "/upgrades/{upgrade}/pause", RPC: rpc(csv1.ClusterServiceClient.PauseUpgrade),
+		Summary: "Pause an upgrade. Started steps continue.",
+		Command: Command{Group: "upgrade", Use: "pause CLUSTER", Short: "Pause an upgrade; started steps continue", Examples: [][2]string{{"Pause an upgrade", "hcpctl upgrade pause demo --reason 'nodes do not drain' --ticket INC-42"}}}},
+	{Name: ActionUpgradeResume, Class: Operate, Method: post, Path: "/upgrades/{upgrade}/resume", RPC: rpc(csv1.ClusterServiceClient.ResumeUpgrade),
+		Summary: "Resume a paused upgrade.",
+		Command: Command{Group: "upgrade", Use: "resume CLUSTER", Examples: [][2]string{{"Resume an upgrade", "hcpctl upgrade resume demo --reason 'nodes drain again' --ticket INC-42"}}}},
+	{Name: ActionUpgradeAbort, Class: Operate, Method: post, Path: "/upgrades/{upgrade}/abort", RPC: rpc(csv1.ClusterServiceClient.AbortUpgrade),
+		Summary: "Abort the steps of an upgrade that have not started.",
+		Command: Command{Group: "upgrade", Use: "abort CLUSTER", Short: "Abort an upgrade; rejected while the control plane rolls out", Examples: [][2]string{{"Abort an upgrade", "hcpctl upgrade abort demo --reason 'the customer asked for it' --ticket INC-42"}}}},
 	{Name: ActionUpgradeAcknowledge, Class: Recover, Method: post, Path: "/upgrades/{upgrade}/acknowledge", Body: Message[*csv1.AcknowledgeUpgradeGateRequest]{}, RPC: rpc(csv1.ClusterServiceClient.AcknowledgeUpgradeGate),
-		Summary: "Acknowledge a gate of an upgrade."},
+		Summary: "Acknowledge a gate of an upgrade.",
+		Command: Command{Group: "upgrade", Use: "ack CLUSTER GATE", Examples: [][2]string{{"Acknowledge the gate minor-version", "hcpctl upgrade ack demo minor-version --reason 'the customer agreed' --ticket INC-42"}}},
+		Fields:  []Field{{Name: "gate"}}},
 	{Name: ActionUpgradePolicyApply, Class: Operate, Method: put, Path: "/upgrade-policies/{policy}", Body: Message[*csv1.ApplyUpgradePolicyRequest]{}, RPC: rpc(csv1.ClusterServiceClient.ApplyUpgradePolicy),
 		Summary: "Create or replace an upgrade policy."},
-	{Name: ActionUpgradePolicyDelete, Class: Operate, Method: del, Path: "/upgrade-policies/{policy}", RPC: rpc(csv1.ClusterServiceClient.DeleteUpgradePolicy), Summary: "Delete an upgrade policy. Its upgrades in progress continue."},
+	{Name: ActionUpgradePolicyDelete, Class: Operate, Method: del, Path: "/upgrade-policies/{policy}", RPC: rpc(csv1.ClusterServiceClient.DeleteUpgradePolicy),
+		Summary: "Delete an upgrade policy. Its upgrades in progress continue.",
+		Command: Command{Group: "upgrade policy", Use: "delete NAME", Short: "Delete an upgrade policy; its upgrades in progress continue", Done: "upgrade policy %s deleted", Examples: [][2]string{{"Delete a policy", "hcpctl upgrade policy delete patches --reason 'replaced by nightly' --ticket CHG-8"}}}},
 	{Name: ActionNodePoolScale, Class: Operate, Method: post, Path: "/clusters/{cluster}/node-pools/{pool}/scale", Body: ScaleRequest{}, Summary: "Set the size of a node pool in the customer's place. ARM shows it as an update."},
 	{Name: ActionCredentialRequest, Class: Operate, Method: post, Path: "/clusters/{cluster}/credentials", Body: CredentialRequest{},
 		Summary: "Request a credential of class sre. Its UID is the ID of the operation. The level admin requires the role break-glass."},
@@ -206,21 +307,58 @@ var actions = []Action{
 	{Name: ActionShardUpdate, Class: Operate, Method: patch, Path: "/shards/{shard}", Body: Message[*csv1.UpdateProvisionShardRequest]{}, RPC: rpc(csv1.ClusterServiceClient.UpdateProvisionShard),
 		Summary: "Cordon or uncordon a provision shard, or override its capacity, zones, size classes or labels."},
 	{Name: ActionShardRegister, Class: Recover, Method: put, Path: "/shards/{shard}", Body: Message[*csv1.RegisterProvisionShardRequest]{}, RPC: rpc(csv1.ClusterServiceClient.RegisterProvisionShard),
-		Summary: "Register a provision shard. Its Maestro consumer has the same name."},
-	{Name: ActionShardDrain, Class: Operate, Method: post, Path: "/shards/{shard}/drain", Body: Message[*csv1.DrainProvisionShardRequest]{}, RPC: rpc(csv1.ClusterServiceClient.DrainProvisionShard), Summary: "Cordon a provision shard permanently. No cluster is moved."},
-	{Name: ActionShardDeregister, Class: Recover, Method: del, Path: "/shards/{shard}", RPC: rpc(csv1.ClusterServiceClient.DeregisterProvisionShard), Summary: "Deregister an empty provision shard."},
+		Summary: "Register a provision shard. Its Maestro consumer has the same name.",
+		Command: Command{Group: "shard", Use: "register NAME", Short: "Register a management cluster as a provision shard", Examples: [][2]string{{"Register a shard for 100 clusters", "hcpctl shard register mgmt-3 --capacity 100 --zones 1,2,3 --reason 'new management cluster' --ticket CHG-8"}},
+			Long: `Register a management cluster as a provision shard. Its Maestro consumer must have the same name. The shard is cordoned until
+'hcpctl shard uncordon'.`},
+		Fields: []Field{
+			{Name: "capacity", Kind: FieldNumber, Flag: "capacity", Usage: "maximum number of `clusters`; required"},
+			{Name: "zones", Kind: FieldList, Flag: "zones", Optional: true, Usage: "availability `zones` of the shard"},
+			{Name: "sizeClasses", Kind: FieldList, Flag: "size-classes", Optional: true, Usage: "accepted size `classes` (default: all)"},
+			{Name: "labels", Kind: FieldLabels, Flag: "labels", Optional: true, Usage: "`labels`, for example stage=prod"},
+		}},
+	{Name: ActionShardDrain, Class: Operate, Method: post, Path: "/shards/{shard}/drain", Body: Message[*csv1.DrainProvisionShardRequest]{}, RPC: rpc(csv1.ClusterServiceClient.DrainProvisionShard),
+		Summary: "Cordon a provision shard permanently. No cluster is moved.",
+		Command: Command{Group: "shard", Use: "drain NAME", Short: "Cordon a provision shard permanently and plan where its clusters would go", Examples: [][2]string{{"Drain a shard", "hcpctl shard drain mgmt-1 --reason 'it is decommissioned' --ticket CHG-8"}},
+			Long: `Cordon a provision shard permanently and plan where its clusters would go. No cluster is moved: hcpmesh cannot move clusters
+yet. They stay on the shard until they are deleted.`},
+		Fields: []Field{{Name: "acceptNoRoom", Kind: FieldCheck, Flag: "accept-no-room", Optional: true, Usage: "cordon it even if no other shard accepts clusters"}}},
+	{Name: ActionShardDeregister, Class: Recover, Method: del, Path: "/shards/{shard}", RPC: rpc(csv1.ClusterServiceClient.DeregisterProvisionShard),
+		Summary: "Deregister an empty provision shard.",
+		Command: Command{Group: "shard", Use: "deregister NAME", Examples: [][2]string{{"Deregister an empty shard", "hcpctl shard deregister mgmt-1 --reason 'it is decommissioned' --ticket CHG-8"}}}},
 	{Name: ActionPlacementSet, Class: Operate, Method: put, Path: "/clusters/{cluster}/placement", Body: Message[*csv1.SetPlacementPolicyRequest]{}, RPC: rpc(csv1.ClusterServiceClient.SetPlacementPolicy),
 		Summary: "Set placement rules for a cluster, which override those of the region."},
-	{Name: ActionARMOperationRetry, Class: Operate, Method: post, Path: "/arm-operations/{operation}/retry", Summary: "Retry an ARM operation immediately."},
-	{Name: ActionARMOperationCancel, Class: Recover, Method: post, Path: "/arm-operations/{operation}/cancel", Summary: "Cancel a create or update operation of ARM. Changes that Cluster Service accepted stay."},
-	{Name: ActionOrphanDelete, Class: Recover, Method: del, Path: "/orphans/{bundle}", RPC: rpc(csv1.ClusterServiceClient.DeleteOrphan), Summary: "Delete an orphaned bundle and its objects on the management cluster."},
+	{Name: ActionARMOperationRetry, Class: Operate, Method: post, Path: "/arm-operations/{operation}/retry",
+		Summary: "Retry an ARM operation immediately.",
+		Command: Command{Group: "operation", Use: "retry ARM-OPERATION", Examples: [][2]string{{"Retry an ARM operation", "hcpctl operation retry 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'Cluster Service is back' --ticket INC-42"}}}},
+	{Name: ActionARMOperationCancel, Class: Recover, Method: post, Path: "/arm-operations/{operation}/cancel",
+		Summary: "Cancel a create or update operation of ARM. Changes that Cluster Service accepted stay.",
+		Command: Command{Group: "operation", Use: "cancel ARM-OPERATION", Examples: [][2]string{{"Cancel an ARM operation", "hcpctl operation cancel 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'the customer asked for it' --ticket INC-42"}}}},
+	{Name: ActionOrphanDelete, Class: Recover, Method: del, Path: "/orphans/{bundle}", RPC: rpc(csv1.ClusterServiceClient.DeleteOrphan),
+		Summary: "Delete an orphaned bundle and its objects on the management cluster.",
+		Command: Command{Group: "orphan", Use: "delete ID", Examples: [][2]string{{"Delete an orphaned bundle", "hcpctl orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}}}},
 	{Name: ActionAzureOrphanDelete, Class: Recover, Method: del, Path: "/azure-orphans/{orphan}", RPC: rpc(csv1.ClusterServiceClient.DeleteAzureOrphan),
-		Summary: "Delete a resource in Azure whose cluster is proved to be deleted. Cluster Service checks the proof again."},
-	{Name: ActionDriftReconcile, Class: Operate, Method: post, Path: "/drift/reconcile", Summary: "Compare the region and send lost resources to the fleet again."},
-	{Name: ActionDriftDelete, Class: Recover, Method: del, Path: "/drift/{uid}", Summary: "Delete a resource from the fleet that ARM does not have."},
+		Summary: "Delete a resource in Azure whose cluster is proved to be deleted. Cluster Service checks the proof again.",
+		Command: Command{Group: "azure-orphan", Use: "delete ID", Examples: [][2]string{{"Delete a resource in Azure whose cluster is deleted", "hcpctl azure-orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}},
+			Long: `Delete a resource in Azure whose cluster is proved to be deleted. Cluster Service reads the resource and its cluster again. It refuses
+the deletion without a PROOF, if the resource names another cluster than the list, and if the cluster that it names exists.`}},
+	{Name: ActionDriftReconcile, Class: Operate, Method: post, Path: "/drift/reconcile",
+		Summary: "Compare the region and send lost resources to the fleet again.",
+		Command: Command{Group: "drift", Use: "reconcile", Examples: [][2]string{{"Send lost resources again", "hcpctl drift reconcile --reason 'the database was restored' --ticket INC-42"}}}},
+	{Name: ActionDriftDelete, Class: Recover, Method: del, Path: "/drift/{uid}",
+		Summary: "Delete a resource from the fleet that ARM does not have.",
+		Command: Command{Group: "drift", Use: "delete UID", Examples: [][2]string{{"Delete an orphan from the fleet", "hcpctl drift delete 5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10 --reason 'the customer deleted it' --ticket INC-42"}}}},
 	{Name: ActionQuotaSet, Class: Operate, Method: put, Path: "/subscriptions/{subscription}/quota", Body: SetQuotaRequest{},
 		Summary: "Set how many clusters a subscription may have in the region, or reset it to the default. It changes no existing cluster."},
 	{Name: ActionEgressLinkSet, Class: Operate, Method: put, Path: "/clusters/{cluster}/egress-links/{link}", Body: SetEgressLinkRequest{},
-		Summary: "Assign a link of the egress gateway to a cluster, or replace the hosts of its link. {link} is the link ID of the private endpoint. A removed link is refused for another cluster for 15 minutes."},
-	{Name: ActionEgressLinkDelete, Class: Operate, Method: del, Path: "/egress-links/{link}", Summary: "Remove a link of the egress gateway from its cluster. Its connections are closed. Delete the private endpoint afterwards."},
+		Summary: "Assign a link of the egress gateway to a cluster, or replace the hosts of its link. {link} is the link ID of the private endpoint. A removed link is refused for another cluster for 15 minutes.",
+		Command: Command{Group: "egress link", Use: "set CLUSTER LINK", Short: "Assign a link to a cluster, or replace its hosts", Done: "the link is assigned to cluster %s", Examples: [][2]string{{"Let a cluster use a private endpoint, and reach the storage of its image registry", "hcpctl egress link set demo 536872312 --host imageregistryx.blob.core.windows.net --reason 'the cluster has no way to the internet' --ticket INC-42"}},
+			Long: `Assign a link of the egress gateway to a cluster, or replace the hosts of its link. LINK is the link ID of the private endpoint.
+The hosts replace those that the link has; connections to hosts that are no longer permitted are closed. A link that was
+removed from another cluster is refused for 15 minutes.`},
+		Fields: []Field{{Name: "hosts", Kind: FieldArea, Flag: "host", Optional: true, Usage: "`name` of a host that the cluster may connect to, beside those of the region; repeatable"}}},
+	{Name: ActionEgressLinkDelete, Class: Operate, Method: del, Path: "/egress-links/{link}",
+		Summary: "Remove a link of the egress gateway from its cluster. Its connections are closed. Delete the private endpoint afterwards.",
+		Command: Command{Group: "egress link", Use: "delete LINK", Short: "Remove a link from its cluster", Done: "the link %s is removed", Examples: [][2]string{{"Remove a link from its cluster, and close its connections", "hcpctl egress link delete 536872312 --reason 'the private endpoint is deleted' --ticket INC-42"}},
+			Long: `Remove a link of the egress gateway from its cluster. The gateway closes its connections. Delete the private endpoint afterwards.`}},
 }

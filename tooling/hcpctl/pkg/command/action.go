@@ -1,9 +1,11 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +17,6 @@ import (
 
 // requestFunc sends the request of a command to admin.
 type requestFunc func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error)
-
-// bodyFunc returns the body of a request from the arguments of a command that are not in the path of the action.
-type bodyFunc func(args []string) any
 
 // justification is the reason and the ticket of an SRE. With both, the command creates an elevation for its request and ends it
 // when the operation has ended. Without them it uses an elevation that exists.
@@ -133,16 +132,118 @@ func (e *environment) endElevation(ctx context.Context, client *adminclient.Clie
 	}
 }
 
-// requestAction completes the command of an action: it sends the request to admin, waits for the operation and prints its effect. The first arguments of
-// the command are the values of the wildcards of the action's path. body may be nil.
-func (e *environment) requestAction(c *cobra.Command, action string, body bodyFunc) *cobra.Command {
-	return e.requestAndShow(c, action, body, func(operation *adminv1.Operation) error {
-		if text := adminclient.Effect(operation); text != "" {
-			_, err := fmt.Fprintln(e.out, text)
-			return err
+// addActions adds the commands that package adminv1 declares to their groups.
+func (e *environment) addActions(root *cobra.Command) {
+	for _, a := range adminv1.Actions() {
+		if a.Command.Use == "" {
+			continue
 		}
-		return e.printDone(operation)
-	})
+		c := e.actionCommand(&a)
+		group, _, _ := root.Find(strings.Fields(a.Command.Group))
+		if group.ContainsGroup(forSREs) {
+			c.GroupID = forSREs
+		}
+		group.AddCommand(c)
+	}
+}
+
+// actionCommand returns the command of an action.
+func (e *environment) actionCommand(a *adminv1.Action) *cobra.Command {
+	sentence, _, _ := strings.Cut(strings.TrimSuffix(a.Summary, "."), ". ")
+	c := &cobra.Command{Use: a.Command.Use, Short: cmp.Or(a.Command.Short, sentence), Long: a.Command.Long, Example: exampleText(a.Command.Examples)}
+	if strings.Contains(c.Use, "CLUSTER") {
+		c.ValidArgsFunction = e.completeFleet
+	}
+	inPath := adminv1.Wildcards(a.Path)
+	values := map[string]any{}
+	var arguments []adminv1.Field
+	for _, f := range a.Fields {
+		if f.Flag != "" {
+			values[f.Name] = addFlag(c, f)
+		} else {
+			arguments = append(arguments, f)
+		}
+	}
+	switch count := len(inPath) + len(arguments); {
+	case count == 0:
+		c.Args = cobra.NoArgs
+	case slices.ContainsFunc(arguments, func(f adminv1.Field) bool { return f.Kind == adminv1.FieldList }):
+		c.Args = cobra.MinimumNArgs(count)
+	default:
+		c.Args = cobra.ExactArgs(count)
+	}
+	return e.requestWith(c, classOf(a.Name), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		path, rest := slices.Clone(args[:len(inPath)]), args[len(inPath):]
+		for i, f := range arguments {
+			values[f.Name] = rest[i]
+			if f.Kind == adminv1.FieldList {
+				values[f.Name] = rest[i:]
+			}
+		}
+		body, err := a.Content(values)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(inPath, "upgrade") {
+			u, err := upgradeInProgress(ctx, client, path[0])
+			if err != nil {
+				return nil, err
+			}
+			path[0] = u.GetUid()
+		}
+		return client.Act(ctx, a.Name, body, path...)
+	}, func(operation *adminv1.Operation) error { return e.printAction(a, operation) })
+}
+
+// addFlag adds the flag of a field to a command, and returns a pointer to its value.
+func addFlag(c *cobra.Command, f adminv1.Field) (value any) {
+	switch flags := c.Flags(); f.Kind {
+	case adminv1.FieldNumber:
+		value = flags.Int32(f.Flag, 0, f.Usage)
+	case adminv1.FieldCheck:
+		value = flags.Bool(f.Flag, false, f.Usage)
+	case adminv1.FieldList:
+		value = flags.StringSlice(f.Flag, nil, f.Usage)
+	case adminv1.FieldArea:
+		value = flags.StringArray(f.Flag, []string{}, f.Usage)
+	case adminv1.FieldLabels:
+		value = flags.StringToString(f.Flag, nil, f.Usage)
+	default:
+		value = flags.String(f.Flag, f.Default, f.Usage)
+	}
+	if !f.Optional && f.Default == "" {
+		_ = c.MarkFlagRequired(f.Flag)
+	}
+	return value
+}
+
+// printAction prints the result of an action that succeeded: that of its kind, or else the description of its effect.
+func (e *environment) printAction(a *adminv1.Action, operation *adminv1.Operation) error {
+	switch a.Name {
+	case adminv1.ActionDeletionRetry:
+		return e.printRetriedDeletion(operation)
+	case adminv1.ActionDriftReconcile:
+		return e.printReconciled(operation)
+	case adminv1.ActionDeletionRelease:
+		return printResult(e, operation, e.printReleasedStep)
+	case adminv1.ActionDeletionForce:
+		return printResult(e, operation, e.printForcedStep)
+	case adminv1.ActionUpgradePause, adminv1.ActionUpgradeResume, adminv1.ActionUpgradeAbort, adminv1.ActionUpgradeAcknowledge:
+		return printResult(e, operation, e.printUpgrade)
+	case adminv1.ActionShardRegister, adminv1.ActionShardDeregister:
+		return printResult(e, operation, e.printShard)
+	case adminv1.ActionShardDrain:
+		return printResult(e, operation, e.drainPlan)
+	}
+	if a.Command.Done != "" {
+		_, err := fmt.Fprintf(e.out, a.Command.Done+"\n", operation.Target.ID)
+		return err
+	}
+	if text := adminclient.Effect(operation); text != "" {
+		_, err := fmt.Fprintln(e.out, text)
+		return err
+	}
+	return e.printDone(operation)
 }
 
 // printDone prints that an operation succeeded.
@@ -151,33 +252,23 @@ func (e *environment) printDone(operation *adminv1.Operation) error {
 	return err
 }
 
-// requestResult is requestAction for operations with a message of Cluster Service as the result, which show prints.
-func requestResult[M proto.Message](e *environment, c *cobra.Command, action string, body bodyFunc, show func(M) error) *cobra.Command {
-	return e.requestAndShow(c, action, body, resultPrinter(e, show))
-}
-
-// resultPrinter returns a function that decodes the result of an operation and prints it with show.
-func resultPrinter[M proto.Message](e *environment, show func(M) error) func(*adminv1.Operation) error {
-	return func(operation *adminv1.Operation) error {
-		answer, err := adminclient.Result[M](operation)
-		switch {
-		case errors.Is(err, adminclient.ErrNoResult):
-			return e.printDone(operation)
-		case err != nil:
-			return err
-		}
-		return show(answer)
+// printResult prints the message of Cluster Service in the result of an operation with show.
+func printResult[M proto.Message](e *environment, operation *adminv1.Operation, show func(M) error) error {
+	answer, err := adminclient.Result[M](operation)
+	switch {
+	case errors.Is(err, adminclient.ErrNoResult):
+		return e.printDone(operation)
+	case err != nil:
+		return err
 	}
+	return show(answer)
 }
 
-// requestAndShow is requestAction for operations that show prints.
-func (e *environment) requestAndShow(c *cobra.Command, action string, body bodyFunc, show func(*adminv1.Operation) error) *cobra.Command {
-	inPath := len(adminv1.Wildcards(adminv1.FindAction(action).Path))
+// requestAndShow completes the command of an action whose flags depend on each other, or that has several commands: it sends the request to admin, waits for
+// the operation and shows it. The arguments of the command are the values of the wildcards of the action's path.
+func (e *environment) requestAndShow(c *cobra.Command, action string, body func() any, show func(*adminv1.Operation) error) *cobra.Command {
 	return e.requestWith(c, classOf(action), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		if body == nil {
-			return client.Act(ctx, action, nil, args...)
-		}
-		return client.Act(ctx, action, body(args[inPath:]), args[:inPath]...)
+		return client.Act(ctx, action, body(), args...)
 	}, show)
 }
 

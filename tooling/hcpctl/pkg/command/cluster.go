@@ -16,7 +16,7 @@ func (e *environment) cluster() *cobra.Command {
 		e.clusterCreate(), e.get(clusters()), e.clusterList(), e.clusterUpdate(), e.delete(clusters(), "Delete a cluster and its node pools"),
 		e.clusterWatch(), e.clusterCredential(), e.clusterKubeconfig(),
 	}
-	engineers := []*cobra.Command{e.clusterFind(), e.clusterDump(), e.clusterJournal(), e.clusterStatus(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterForce(), e.clusterSetSize(), e.clusterAcceptControlPlane()}
+	engineers := []*cobra.Command{e.clusterFind(), e.clusterDump(), e.clusterJournal(), e.clusterStatus()}
 	c := group("cluster", "Manage clusters", slices.Concat(customers, engineers)...)
 	c.AddGroup(&cobra.Group{ID: forCustomers, Title: "Customer (through Azure Resource Manager):"}, &cobra.Group{ID: forSREs, Title: "SRE (through admin, any cluster of the region):"})
 	for _, customer := range customers {

@@ -21,7 +21,7 @@ import (
 
 func (e *environment) deletion() *cobra.Command {
 	c := group("deletion", "List deletions in progress and unblock stuck ones",
-		e.deletionList(), e.deletionShow(), e.deletionRetry(), e.deletionRelease(), e.deletionForce(), e.deletionLeftovers())
+		e.deletionList(), e.deletionShow(), e.deletionLeftovers())
 	c.Long = `List deletions in progress and unblock stuck ones. A cluster that is gone from ARM is found as long as Cluster Service keeps its
 deletion record. The runbooks are in docs/operators/stuck-deletion.`
 	return c
@@ -169,53 +169,35 @@ func stepDetails(s *csv1.DeletionStep) string {
 	return strings.Join(parts, " ")
 }
 
-func (e *environment) deletionRetry() *cobra.Command {
-	return e.requestAndShow(&cobra.Command{
-		Use: "retry CLUSTER", Short: "Retry all pending deletion steps of a cluster immediately", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-	}, adminv1.ActionDeletionRetry, nil, func(operation *adminv1.Operation) error {
-		var result adminv1.DeletionRetryResult
-		if err := json.Unmarshal(operation.Result, &result); err != nil {
-			return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
-		}
-		for _, id := range result.ResourceIDs {
-			fmt.Fprintf(e.out, "the backend retries the deletion of %s\n", shortID(id))
-		}
-		if len(result.Steps) > 0 {
-			fmt.Fprintf(e.out, "retried steps: %s\n", strings.Join(result.Steps, ", "))
-		}
-		return nil
-	})
+// printRetriedDeletion prints what a retry of a deletion retried.
+func (e *environment) printRetriedDeletion(operation *adminv1.Operation) error {
+	var result adminv1.DeletionRetryResult
+	if err := json.Unmarshal(operation.Result, &result); err != nil {
+		return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
+	}
+	for _, id := range result.ResourceIDs {
+		fmt.Fprintf(e.out, "the backend retries the deletion of %s\n", shortID(id))
+	}
+	if len(result.Steps) > 0 {
+		fmt.Fprintf(e.out, "retried steps: %s\n", strings.Join(result.Steps, ", "))
+	}
+	return nil
 }
 
-func (e *environment) deletionRelease() *cobra.Command {
-	return requestResult(e, &cobra.Command{
-		Use: "release CLUSTER STEP FINALIZER...", Short: "Release finalizers that block a deletion step",
-		Args: cobra.MinimumNArgs(3), ValidArgsFunction: e.completeFleet,
-		Long: `Release finalizers whose controllers no longer exist. The Maestro agent of the management cluster removes them from the objects
-of the step and from all objects in deletion in the namespaces of the cluster; the step then continues automatically. Finalizers
-of controllers that run on every management cluster are rejected.`,
-	}, adminv1.ActionDeletionRelease, func(args []string) any {
-		return &csv1.ReleaseDeletionFinalizersRequest{Step: args[0], Finalizers: args[1:]}
-	}, func(step *csv1.DeletionStep) error {
-		var finalizers []string
-		if done := step.GetActions(); len(done) > 0 {
-			finalizers = done[len(done)-1].GetReleasedFinalizers()
-		}
-		_, err := fmt.Fprintf(e.out, "release of %s requested from the agent; step %s continues afterwards\n", strings.Join(finalizers, ", "), step.GetName())
-		return err
-	})
+// printReleasedStep prints the finalizers of a deletion step that are released.
+func (e *environment) printReleasedStep(step *csv1.DeletionStep) error {
+	var finalizers []string
+	if done := step.GetActions(); len(done) > 0 {
+		finalizers = done[len(done)-1].GetReleasedFinalizers()
+	}
+	_, err := fmt.Fprintf(e.out, "release of %s requested from the agent; step %s continues afterwards\n", strings.Join(finalizers, ", "), step.GetName())
+	return err
 }
 
-func (e *environment) deletionForce() *cobra.Command {
-	return requestResult(e, &cobra.Command{
-		Use: "force CLUSTER STEP", Short: "Stop waiting for a stuck deletion step",
-		Long: `Stop waiting for a stuck deletion step. Cluster Service records the objects that may be left behind
-and continues to delete them; see 'hcpctl deletion leftovers'.`, Args: cobra.ExactArgs(2),
-		ValidArgsFunction: e.completeFleet,
-	}, adminv1.ActionDeletionForce, func(args []string) any { return &csv1.ForceDeletionStepRequest{Step: args[0]} }, func(step *csv1.DeletionStep) error {
-		_, err := fmt.Fprintf(e.out, "step %s forced. %s\n", step.GetName(), step.GetForce().GetLeftBehind())
-		return err
-	})
+// printForcedStep prints what a forced deletion step may leave behind.
+func (e *environment) printForcedStep(step *csv1.DeletionStep) error {
+	_, err := fmt.Fprintf(e.out, "step %s forced. %s\n", step.GetName(), step.GetForce().GetLeftBehind())
+	return err
 }
 
 func (e *environment) deletionLeftovers() *cobra.Command {

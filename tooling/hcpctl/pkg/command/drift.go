@@ -17,7 +17,7 @@ import (
 )
 
 func (e *environment) drift() *cobra.Command {
-	return group("drift", "List and resolve differences between ARM and the fleet", e.driftList(), e.driftReconcile(), e.driftDelete())
+	return group("drift", "List and resolve differences between ARM and the fleet", e.driftList())
 }
 
 func (e *environment) driftList() *cobra.Command {
@@ -70,28 +70,19 @@ func (e *environment) differenceTable(list *adminv1.DriftList) error {
 	return err
 }
 
-func (e *environment) driftReconcile() *cobra.Command {
-	return e.requestAndShow(&cobra.Command{
-		Use: "reconcile", Short: "Compare the region and send lost resources to the fleet again", Args: cobra.NoArgs,
-	}, adminv1.ActionDriftReconcile, nil, func(operation *adminv1.Operation) error {
-		var result adminv1.DriftResult
-		if err := json.Unmarshal(operation.Result, &result); err != nil {
-			return e.printDone(operation)
-		}
-		if _, err := fmt.Fprintf(e.out, "%d resources desired, %d in the fleet: %d sent again, %d deletions sent again\n", result.Desired, result.InFleet, result.Applied, result.Deleted); err != nil {
+// printReconciled prints the result of a comparison of the region.
+func (e *environment) printReconciled(operation *adminv1.Operation) error {
+	var result adminv1.DriftResult
+	if err := json.Unmarshal(operation.Result, &result); err != nil {
+		return e.printDone(operation)
+	}
+	if _, err := fmt.Fprintf(e.out, "%d resources desired, %d in the fleet: %d sent again, %d deletions sent again\n", result.Desired, result.InFleet, result.Applied, result.Deleted); err != nil {
+		return err
+	}
+	for _, concern := range slices.Sorted(maps.Keys(result.Findings)) {
+		if _, err := fmt.Fprintf(e.out, "%d differences need a decision: %s (see `hcpctl drift list`)\n", result.Findings[concern], concern); err != nil {
 			return err
 		}
-		for _, concern := range slices.Sorted(maps.Keys(result.Findings)) {
-			if _, err := fmt.Fprintf(e.out, "%d differences need a decision: %s (see `hcpctl drift list`)\n", result.Findings[concern], concern); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (e *environment) driftDelete() *cobra.Command {
-	return e.requestAction(&cobra.Command{
-		Use: "delete UID", Short: "Delete a resource from the fleet that ARM does not have", Args: cobra.ExactArgs(1),
-	}, adminv1.ActionDriftDelete, nil)
+	}
+	return nil
 }

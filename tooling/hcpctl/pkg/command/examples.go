@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// examples holds the examples of all commands by their path, as pairs of a purpose and a command line.
+// examples holds the examples of the commands that package adminv1 does not declare, by their path, as pairs of a purpose and a command line.
 var examples = map[string][][2]string{
 	"hcpctl access activate":            {{"Activate an approved request", "hcpctl access activate 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
 	"hcpctl access approve":             {{"Approve the request of another engineer", "hcpctl access approve 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'agreed in the incident call'"}},
@@ -34,15 +34,10 @@ var examples = map[string][][2]string{
 	"hcpctl cluster dump":               {{"Print the state of all layers as YAML", "hcpctl cluster dump demo"}},
 	"hcpctl cluster status":             {{"Show the layers and the conditions of a cluster", "hcpctl cluster status demo"}},
 	"hcpctl cluster find":               {{"Find a cluster by name", "hcpctl cluster find demo"}, {"Find the cluster of a namespace", "hcpctl cluster find ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"}, {"Find the cluster of an API server", "hcpctl cluster find https://api.demo.0ulz.westus3.aroapp-hcp.io:443"}},
-	"hcpctl cluster force":              {{"Stop waiting for role assignments", "hcpctl cluster force demo azure/operator-roles --reason 'roles were assigned by hand' --ticket INC-42"}},
 	"hcpctl cluster get":                {{"Show a cluster", "hcpctl cluster get demo"}},
 	"hcpctl cluster journal":            {{"Show whether the API of a cluster was available", "hcpctl cluster journal demo"}},
 	"hcpctl cluster kubeconfig":         {{"Write the kubeconfig to a file", "hcpctl cluster kubeconfig demo -f demo.kubeconfig"}},
 	"hcpctl cluster list":               {{"List the clusters of a resource group", "hcpctl cluster list -g demo"}, {"List the clusters of the subscription", "hcpctl cluster list --all"}, {"List the clusters of the region that have waited for nodes for 10 minutes", "hcpctl cluster list --region --not-ready --older-than 10m --concern node-pool"}},
-	"hcpctl cluster pause":              {{"Pause a cluster for 30 minutes", "hcpctl cluster pause demo --for 30m --reason 'etcd is restored by hand' --ticket INC-42"}},
-	"hcpctl cluster resume":             {{"Resume a paused cluster", "hcpctl cluster resume demo --reason 'etcd is restored' --ticket INC-42"}},
-	"hcpctl cluster retry":              {{"Retry the pending steps of a cluster", "hcpctl cluster retry demo --reason 'the quota was raised' --ticket INC-42"}},
-	"hcpctl cluster set-size":           {{"Set the size class", "hcpctl cluster set-size demo --size large --reason 'API server is slow' --ticket INC-42"}, {"Remove the override", "hcpctl cluster set-size demo --size '' --reason 'load is normal' --ticket INC-42"}},
 	"hcpctl cluster update":             {{"Set one tag and remove another", "hcpctl cluster update demo --tag stage=test --tag owner-"}, {"Change the properties in a file", "hcpctl cluster update demo -f change.yaml"}},
 	"hcpctl cluster watch":              {{"Watch a cluster until its operation completes", "hcpctl cluster watch demo"}},
 	"hcpctl completion bash":            {{"Print the completion for bash", "hcpctl completion bash"}},
@@ -58,15 +53,10 @@ var examples = map[string][][2]string{
 	"hcpctl dashboard list":             {{"List the dashboards", "hcpctl dashboard list"}},
 	"hcpctl dashboard render":           {{"Draw all dashboards of the local region", "hcpctl dashboard render --into dashboards"}, {"Draw the last 6 hours of one shard", "hcpctl dashboard render shard-triage --since 6h --variable shard=mgmt-1 --into dashboards --prometheus http://127.0.0.1:9090"}},
 	"hcpctl dashboard show":             {{"Show the values of a dashboard", "hcpctl dashboard show region"}, {"Show what is beyond its limit, with the runbook", "hcpctl dashboard show hosted-apis --bad"}},
-	"hcpctl deletion force":             {{"Stop waiting for the namespaces", "hcpctl deletion force demo namespaces --reason 'the management cluster is lost' --ticket INC-42"}},
 	"hcpctl deletion leftovers":         {{"List what forced deletions left behind", "hcpctl deletion leftovers"}, {"List those of a cluster", "hcpctl deletion leftovers demo"}},
 	"hcpctl deletion list":              {{"List stuck deletions", "hcpctl deletion list --stuck"}},
-	"hcpctl deletion release":           {{"Release a finalizer whose controller is gone", "hcpctl deletion release demo hosted-cluster backup.example.com/hook --reason 'backup operator was removed' --ticket INC-42"}},
-	"hcpctl deletion retry":             {{"Retry the pending steps of a deletion", "hcpctl deletion retry demo --reason 'Maestro is back' --ticket INC-42"}},
 	"hcpctl deletion show":              {{"Show the steps of a deletion", "hcpctl deletion show demo"}},
-	"hcpctl drift delete":               {{"Delete an orphan from the fleet", "hcpctl drift delete 5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10 --reason 'the customer deleted it' --ticket INC-42"}},
 	"hcpctl drift list":                 {{"List all differences", "hcpctl drift list"}},
-	"hcpctl drift reconcile":            {{"Send lost resources again", "hcpctl drift reconcile --reason 'the database was restored' --ticket INC-42"}},
 	"hcpctl timeline":                   {{"Show the last hour of a cluster", "hcpctl timeline demo --since 1h"}, {"Show how the desired state changed between two times", "hcpctl timeline demo --from 2026-11-24T01:00:00Z --to 2026-11-24T02:00:00Z --desired-state"}, {"Show only actions of SREs and changes of conditions", "hcpctl timeline demo --kind Action,Condition"}},
 	"hcpctl trace":                      {{"Show the trace of an operation", "hcpctl trace 38a61b65-0c3f-4d55-9f0c-6b7ac8b4e0d1"}, {"Show the traces of all recent changes of a cluster, for a program", "hcpctl trace /subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo -o json"}},
 	"hcpctl explain":                    {{"Explain the region", "hcpctl explain"}, {"Explain a cluster", "hcpctl explain demo"}, {"Explain the cluster of a namespace, for a program", "hcpctl explain ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae -o json"}},
@@ -97,56 +87,40 @@ var examples = map[string][][2]string{
 	"hcpctl nodepool scale": {{"Scale a node pool as the customer", "hcpctl nodepool scale demo workers --replicas 5"},
 		{"Scale a node pool in the customer's place", "hcpctl nodepool scale demo workers --replicas 5 --as-sre --reason 'the batch is late' --ticket INC-42"},
 		{"Let the autoscaler choose between 3 and 10 nodes", "hcpctl nodepool scale demo workers --min 3 --max 10 --as-sre --reason 'load varies' --ticket INC-42"}},
-	"hcpctl operation cancel":      {{"Cancel an ARM operation", "hcpctl operation cancel 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'the customer asked for it' --ticket INC-42"}},
-	"hcpctl operation get":         {{"Show an admin operation", "hcpctl operation get 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
-	"hcpctl operation list":        {{"List the failed operations of a cluster", "hcpctl operation list --cluster demo --state Failed"}},
-	"hcpctl operation retry":       {{"Retry an ARM operation", "hcpctl operation retry 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11 --reason 'Cluster Service is back' --ticket INC-42"}},
-	"hcpctl azure-orphan delete":   {{"Delete a resource in Azure whose cluster is deleted", "hcpctl azure-orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}},
-	"hcpctl azure-orphan list":     {{"List resources in Azure that belong to no cluster", "hcpctl azure-orphan list"}},
-	"hcpctl orphan delete":         {{"Delete an orphaned bundle", "hcpctl orphan delete 0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41 --reason 'its cluster is deleted' --ticket INC-42"}},
-	"hcpctl orphan list":           {{"List orphaned bundles", "hcpctl orphan list"}},
-	"hcpctl egress link delete":    {{"Remove a link from its cluster, and close its connections", "hcpctl egress link delete 536872312 --reason 'the private endpoint is deleted' --ticket INC-42"}},
-	"hcpctl egress link list":      {{"List the links", "hcpctl egress link list"}},
-	"hcpctl egress link set":       {{"Let a cluster use a private endpoint, and reach the storage of its image registry", "hcpctl egress link set demo 536872312 --host imageregistryx.blob.core.windows.net --reason 'the cluster has no way to the internet' --ticket INC-42"}},
-	"hcpctl quota set":             {{"Let a subscription have 250 clusters", "hcpctl quota set 11111111-1111-1111-1111-111111111111 --clusters 250 --reason 'the customer asked for it' --ticket INC-42"}, {"Return to the default of the region", "hcpctl quota set 11111111-1111-1111-1111-111111111111 --use-default --reason 'the migration is over' --ticket INC-42"}},
-	"hcpctl quota show":            {{"Show the quota of a subscription", "hcpctl quota show 11111111-1111-1111-1111-111111111111"}},
-	"hcpctl region ca rotate":      {{"Replace the authority of the local region", "hcpctl region ca rotate"}},
-	"hcpctl region demo":           {{"Create the demo cluster", "hcpctl region demo"}},
-	"hcpctl region down":           {{"Stop the region", "hcpctl region down"}, {"Stop the region and remove its data", "hcpctl region down --purge"}},
-	"hcpctl region events":         {{"List what happened to the backend in the last ten minutes", "hcpctl region events backend --since 10m"}},
-	"hcpctl region kill":           {{"Kill the backend", "hcpctl region kill backend"}},
-	"hcpctl region logs":           {{"Follow the log of the frontend", "hcpctl region logs -f frontend"}},
-	"hcpctl region restart":        {{"Restart Cluster Service", "hcpctl region restart cluster-service"}},
-	"hcpctl region status":         {{"List the processes", "hcpctl region status"}},
-	"hcpctl region up":             {{"Run a region in the background with a demo cluster", "hcpctl region up --detach --demo"}},
-	"hcpctl shard cordon":          {{"Cordon a shard", "hcpctl shard cordon mgmt-1 --reason 'node image update' --ticket CHG-8"}},
-	"hcpctl shard deregister":      {{"Deregister an empty shard", "hcpctl shard deregister mgmt-1 --reason 'it is decommissioned' --ticket CHG-8"}},
-	"hcpctl shard drain":           {{"Drain a shard", "hcpctl shard drain mgmt-1 --reason 'it is decommissioned' --ticket CHG-8"}},
-	"hcpctl shard explain":         {{"Explain where a cluster was placed and why", "hcpctl shard explain demo"}},
-	"hcpctl shard list":            {{"List the shards", "hcpctl shard list"}},
-	"hcpctl shard place":           {{"Place a cluster in zones 1 and 2", "hcpctl shard place demo --zones 1,2 --reason 'zone 3 is full' --ticket CHG-8"}, {"Remove the rules of a cluster", "hcpctl shard place demo --none --reason 'zone 3 has capacity' --ticket CHG-8"}},
-	"hcpctl shard plan":            {{"Show where the clusters of a shard would go", "hcpctl shard plan mgmt-1"}},
-	"hcpctl shard register":        {{"Register a shard for 100 clusters", "hcpctl shard register mgmt-3 --capacity 100 --zones 1,2,3 --reason 'new management cluster' --ticket CHG-8"}},
-	"hcpctl shard set":             {{"Raise the capacity", "hcpctl shard set mgmt-1 --capacity 150 --reason 'it has more nodes' --ticket CHG-8"}, {"Use the capacity of the shards file again", "hcpctl shard set mgmt-1 --use-configured capacity --reason 'the file is updated' --ticket CHG-8"}},
-	"hcpctl shard show":            {{"Show a shard", "hcpctl shard show mgmt-1"}},
-	"hcpctl shard uncordon":        {{"Uncordon a shard", "hcpctl shard uncordon mgmt-1 --reason 'node images are updated' --ticket CHG-8"}},
-	"hcpctl upgrade abort":         {{"Abort an upgrade", "hcpctl upgrade abort demo --reason 'the customer asked for it' --ticket INC-42"}},
-	"hcpctl upgrade ack":           {{"Acknowledge the gate minor-version", "hcpctl upgrade ack demo minor-version --reason 'the customer agreed' --ticket INC-42"}},
-	"hcpctl upgrade list":          {{"List upgrades in progress", "hcpctl upgrade list"}, {"Include those of the last 7 days", "hcpctl upgrade list --all"}},
-	"hcpctl upgrade pause":         {{"Pause an upgrade", "hcpctl upgrade pause demo --reason 'nodes do not drain' --ticket INC-42"}},
-	"hcpctl upgrade plan":          {{"Show the newest possible upgrade", "hcpctl upgrade plan demo"}, {"Show the upgrade to a version with all node pools", "hcpctl upgrade plan demo 4.21.4 --node-pools all"}},
-	"hcpctl upgrade policy apply":  {{"Upgrade 50 clusters at a time on weekends", "hcpctl upgrade policy apply patches --max-concurrent 50 --window 'SAT,SUN 01:00 240' --reason 'monthly patches' --ticket CHG-8"}},
-	"hcpctl upgrade policy delete": {{"Delete a policy", "hcpctl upgrade policy delete patches --reason 'replaced by nightly' --ticket CHG-8"}},
-	"hcpctl upgrade policy list":   {{"List the policies", "hcpctl upgrade policy list"}},
-	"hcpctl upgrade policy show":   {{"Show the progress of a policy", "hcpctl upgrade policy show patches"}},
-	"hcpctl upgrade resume":        {{"Resume an upgrade", "hcpctl upgrade resume demo --reason 'nodes drain again' --ticket INC-42"}},
-	"hcpctl upgrade start":         {{"Upgrade a control plane", "hcpctl upgrade start demo 4.21.4 --reason 'security fix' --ticket CHG-8"}, {"Upgrade at night, with all node pools", "hcpctl upgrade start demo 4.21.4 --node-pools all --not-before 2026-11-21T22:00:00Z --reason 'security fix' --ticket CHG-8"}},
-	"hcpctl upgrade status":        {{"Show the progress of an upgrade", "hcpctl upgrade status demo"}},
-	"hcpctl version list":          {{"List the versions", "hcpctl version list"}},
-	"hcpctl whoami":                {{"Show your roles", "hcpctl whoami"}},
-	"hcpctl work list":             {{"List the bundles of a cluster", "hcpctl work list demo"}},
-
-	"hcpctl cluster accept-control-plane": {{"Accept a control plane that was rebuilt without its data", "hcpctl cluster accept-control-plane demo --reason 'the customer restores a backup' --ticket INC-42"}},
+	"hcpctl operation get":        {{"Show an admin operation", "hcpctl operation get 3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"}},
+	"hcpctl operation list":       {{"List the failed operations of a cluster", "hcpctl operation list --cluster demo --state Failed"}},
+	"hcpctl azure-orphan list":    {{"List resources in Azure that belong to no cluster", "hcpctl azure-orphan list"}},
+	"hcpctl orphan list":          {{"List orphaned bundles", "hcpctl orphan list"}},
+	"hcpctl egress link list":     {{"List the links", "hcpctl egress link list"}},
+	"hcpctl quota set":            {{"Let a subscription have 250 clusters", "hcpctl quota set 11111111-1111-1111-1111-111111111111 --clusters 250 --reason 'the customer asked for it' --ticket INC-42"}, {"Return to the default of the region", "hcpctl quota set 11111111-1111-1111-1111-111111111111 --use-default --reason 'the migration is over' --ticket INC-42"}},
+	"hcpctl quota show":           {{"Show the quota of a subscription", "hcpctl quota show 11111111-1111-1111-1111-111111111111"}},
+	"hcpctl region ca rotate":     {{"Replace the authority of the local region", "hcpctl region ca rotate"}},
+	"hcpctl region demo":          {{"Create the demo cluster", "hcpctl region demo"}},
+	"hcpctl region down":          {{"Stop the region", "hcpctl region down"}, {"Stop the region and remove its data", "hcpctl region down --purge"}},
+	"hcpctl region events":        {{"List what happened to the backend in the last ten minutes", "hcpctl region events backend --since 10m"}},
+	"hcpctl region kill":          {{"Kill the backend", "hcpctl region kill backend"}},
+	"hcpctl region logs":          {{"Follow the log of the frontend", "hcpctl region logs -f frontend"}},
+	"hcpctl region restart":       {{"Restart Cluster Service", "hcpctl region restart cluster-service"}},
+	"hcpctl region status":        {{"List the processes", "hcpctl region status"}},
+	"hcpctl region up":            {{"Run a region in the background with a demo cluster", "hcpctl region up --detach --demo"}},
+	"hcpctl shard cordon":         {{"Cordon a shard", "hcpctl shard cordon mgmt-1 --reason 'node image update' --ticket CHG-8"}},
+	"hcpctl shard explain":        {{"Explain where a cluster was placed and why", "hcpctl shard explain demo"}},
+	"hcpctl shard list":           {{"List the shards", "hcpctl shard list"}},
+	"hcpctl shard place":          {{"Place a cluster in zones 1 and 2", "hcpctl shard place demo --zones 1,2 --reason 'zone 3 is full' --ticket CHG-8"}, {"Remove the rules of a cluster", "hcpctl shard place demo --none --reason 'zone 3 has capacity' --ticket CHG-8"}},
+	"hcpctl shard plan":           {{"Show where the clusters of a shard would go", "hcpctl shard plan mgmt-1"}},
+	"hcpctl shard set":            {{"Raise the capacity", "hcpctl shard set mgmt-1 --capacity 150 --reason 'it has more nodes' --ticket CHG-8"}, {"Use the capacity of the shards file again", "hcpctl shard set mgmt-1 --use-configured capacity --reason 'the file is updated' --ticket CHG-8"}},
+	"hcpctl shard show":           {{"Show a shard", "hcpctl shard show mgmt-1"}},
+	"hcpctl shard uncordon":       {{"Uncordon a shard", "hcpctl shard uncordon mgmt-1 --reason 'node images are updated' --ticket CHG-8"}},
+	"hcpctl upgrade list":         {{"List upgrades in progress", "hcpctl upgrade list"}, {"Include those of the last 7 days", "hcpctl upgrade list --all"}},
+	"hcpctl upgrade plan":         {{"Show the newest possible upgrade", "hcpctl upgrade plan demo"}, {"Show the upgrade to a version with all node pools", "hcpctl upgrade plan demo 4.21.4 --node-pools all"}},
+	"hcpctl upgrade policy apply": {{"Upgrade 50 clusters at a time on weekends", "hcpctl upgrade policy apply patches --max-concurrent 50 --window 'SAT,SUN 01:00 240' --reason 'monthly patches' --ticket CHG-8"}},
+	"hcpctl upgrade policy list":  {{"List the policies", "hcpctl upgrade policy list"}},
+	"hcpctl upgrade policy show":  {{"Show the progress of a policy", "hcpctl upgrade policy show patches"}},
+	"hcpctl upgrade start":        {{"Upgrade a control plane", "hcpctl upgrade start demo 4.21.4 --reason 'security fix' --ticket CHG-8"}, {"Upgrade at night, with all node pools", "hcpctl upgrade start demo 4.21.4 --node-pools all --not-before 2026-11-21T22:00:00Z --reason 'security fix' --ticket CHG-8"}},
+	"hcpctl upgrade status":       {{"Show the progress of an upgrade", "hcpctl upgrade status demo"}},
+	"hcpctl version list":         {{"List the versions", "hcpctl version list"}},
+	"hcpctl whoami":               {{"Show your roles", "hcpctl whoami"}},
+	"hcpctl work list":            {{"List the bundles of a cluster", "hcpctl work list demo"}},
 }
 
 // addExamples sets the examples of a command and its subcommands.
@@ -154,11 +128,16 @@ func addExamples(c *cobra.Command) {
 	for _, child := range c.Commands() {
 		addExamples(child)
 	}
+	if list := examples[c.CommandPath()]; len(list) > 0 {
+		c.Example = exampleText(list)
+	}
+}
+
+// exampleText returns the examples of a command, pairs of a purpose and a command line, in the form of its help.
+func exampleText(list [][2]string) string {
 	var text []string
-	for _, example := range examples[c.CommandPath()] {
+	for _, example := range list {
 		text = append(text, "  # "+example[0]+"\n  "+example[1])
 	}
-	if len(text) > 0 {
-		c.Example = strings.Join(text, "\n\n")
-	}
+	return strings.Join(text, "\n\n")
 }

@@ -63,7 +63,7 @@ the autoscaler, and ARM shows the change as an update of the node pool. The cust
 	c.MarkFlagsOneRequired("replicas", "max")
 	c.MarkFlagsMutuallyExclusive("replicas", "max")
 	c.MarkFlagsRequiredTogether("min", "max")
-	e.requestAndShow(c, adminv1.ActionNodePoolScale, func([]string) any {
+	e.requestAndShow(c, adminv1.ActionNodePoolScale, func() any {
 		if flags.Changed("max") {
 			return adminv1.ScaleRequest{AutoScaling: &hub.NodePoolAutoScaling{Min: low, Max: high}}
 		}

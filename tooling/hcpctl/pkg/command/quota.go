@@ -47,7 +47,7 @@ func (e *environment) quotaSet() *cobra.Command {
 		Long: `Set how many clusters a subscription may have in the region, or reset it to the default. A quota below the number of existing clusters
 deletes nothing; it prevents new clusters.`,
 	}
-	c = e.requestAndShow(c, adminv1.ActionQuotaSet, func([]string) any {
+	c = e.requestAndShow(c, adminv1.ActionQuotaSet, func() any {
 		if c.Flags().Changed("clusters") {
 			request.Clusters = &clusters
 		}

@@ -78,6 +78,7 @@ func (e *environment) root() *cobra.Command {
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
 		e.login(), e.logout(), e.whoami(), e.access(), e.managementCluster(), e.serviceCluster(), e.operation(), e.audit(), e.alert(), e.work(), e.orphan(), e.azureOrphan(), e.drift(), e.quota(), e.egress(), e.breakGlass(), e.keys())
 	root.AddCommand(deployments())
+	e.addActions(root)
 	root.AddGroup(&cobra.Group{ID: forSREs, Title: "Operations (SRE, through admin):"}, &cobra.Group{ID: forCustomers, Title: "Clusters (customer, through Azure Resource Manager):"},
 		&cobra.Group{ID: forRegions, Title: "Local Region:"},
 		&cobra.Group{ID: forDeployments, Title: "Deployments:"})

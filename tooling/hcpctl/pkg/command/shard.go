@@ -19,8 +19,7 @@ import (
 
 func (e *environment) shard() *cobra.Command {
 	c := group("shard", "Manage provision shards and the placement of clusters",
-		e.shardList(), e.shardShow(), e.shardRegister(), e.shardCordon(), e.shardUncordon(), e.shardSet(), e.shardDrain(), e.shardPlan(),
-		e.shardDeregister(), e.shardExplain(), e.shardPlace())
+		e.shardList(), e.shardShow(), e.shardCordon(), e.shardUncordon(), e.shardSet(), e.shardPlan(), e.shardExplain(), e.shardPlace())
 	c.Long = `Manage provision shards, which are the management clusters of the region, and the placement of clusters. The runbook is
 docs/operators/shards.md.`
 	return c
@@ -160,22 +159,6 @@ func reasonOf(a *csv1.Actor) string {
 	return a.GetReason() + " (" + a.GetTicket() + ")"
 }
 
-func (e *environment) shardRegister() *cobra.Command {
-	request := &csv1.RegisterProvisionShardRequest{}
-	c := requestResult(e, &cobra.Command{
-		Use: "register NAME", Short: "Register a management cluster as a provision shard", Args: cobra.ExactArgs(1),
-		Long: `Register a management cluster as a provision shard. Its Maestro consumer must have the same name. The shard is cordoned until
-'hcpctl shard uncordon'.`,
-	}, adminv1.ActionShardRegister, func([]string) any { return request }, e.printShard)
-	flags := c.Flags()
-	flags.Int32Var(&request.Capacity, "capacity", 0, "maximum number of `clusters`; required")
-	flags.StringSliceVar(&request.Zones, "zones", nil, "availability `zones` of the shard")
-	flags.StringSliceVar(&request.SizeClasses, "size-classes", nil, "accepted size `classes` (default: all)")
-	flags.StringToStringVar(&request.Labels, "labels", nil, "`labels`, for example stage=prod")
-	_ = c.MarkFlagRequired("capacity")
-	return c
-}
-
 // printShard prints the shard that was changed.
 func (e *environment) printShard(shard *csv1.ProvisionShard) error { return e.shardTable(shard) }
 
@@ -229,22 +212,11 @@ func (e *environment) shardSet() *cobra.Command {
 // updateShard returns a command that updates a shard and prints it.
 func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
-	return requestResult(e, c, adminv1.ActionShardUpdate, func([]string) any {
+	return e.requestAndShow(c, adminv1.ActionShardUpdate, func() any {
 		request := &csv1.UpdateProvisionShardRequest{}
 		fill(c, request)
 		return request
-	}, e.printShard)
-}
-
-func (e *environment) shardDrain() *cobra.Command {
-	var acceptNoRoom bool
-	c := requestResult(e, &cobra.Command{
-		Use: "drain NAME", Short: "Cordon a provision shard permanently and plan where its clusters would go",
-		Long: `Cordon a provision shard permanently and plan where its clusters would go. No cluster is moved: hcpmesh cannot move clusters
-yet. They stay on the shard until they are deleted.`, Args: cobra.ExactArgs(1),
-	}, adminv1.ActionShardDrain, func([]string) any { return &csv1.DrainProvisionShardRequest{AcceptNoRoom: acceptNoRoom} }, e.drainPlan)
-	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "cordon it even if no other shard accepts clusters")
-	return c
+	}, func(operation *adminv1.Operation) error { return printResult(e, operation, e.printShard) })
 }
 
 func (e *environment) shardPlan() *cobra.Command {
@@ -287,11 +259,6 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 	}
 	fmt.Fprintln(e.out)
 	return display.Table(e.out, []string{"CLUSTER", "SIZE CLASS", "NODES", "TO", ""}, rows)
-}
-
-func (e *environment) shardDeregister() *cobra.Command {
-	return requestResult(e, &cobra.Command{Use: "deregister NAME", Short: "Deregister an empty provision shard", Args: cobra.ExactArgs(1)},
-		adminv1.ActionShardDeregister, nil, e.printShard)
 }
 
 func (e *environment) shardExplain() *cobra.Command {
@@ -341,7 +308,7 @@ func (e *environment) shardPlace() *cobra.Command {
 	var strategy string
 	var none bool
 	policy := &csv1.PlacementPolicy{}
-	c := requestResult(e, &cobra.Command{
+	c := e.requestAndShow(&cobra.Command{
 		Use: "place CLUSTER", Short: "Set placement rules for a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `Set placement rules for a cluster, which override those of the region. A waiting cluster is placed by the new rules
 immediately; a placed cluster stays, and drain plans follow the new rules. The command replaces all rules of the cluster;
@@ -358,12 +325,12 @@ immediately; a placed cluster stays, and drain plans follow the new rules. The c
 			}
 			return nil
 		},
-	}, adminv1.ActionPlacementSet, func([]string) any {
+	}, adminv1.ActionPlacementSet, func() any {
 		if none {
 			return &csv1.SetPlacementPolicyRequest{}
 		}
 		return &csv1.SetPlacementPolicyRequest{Policy: policy}
-	}, e.placement)
+	}, func(operation *adminv1.Operation) error { return printResult(e, operation, e.placement) })
 	flags := c.Flags()
 	flags.BoolVar(&none, "none", false, "remove the rules of the cluster")
 	flags.StringVar(&strategy, "strategy", "", "placement `strategy`: spread or pack")

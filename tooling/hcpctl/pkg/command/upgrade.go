@@ -18,8 +18,7 @@ import (
 
 func (e *environment) upgrade() *cobra.Command {
 	c := group("upgrade", "Plan, start and control upgrades of clusters",
-		e.upgradePlan(), e.upgradeStart(), e.upgradeStatus(), e.upgradeList(), e.upgradePause(), e.upgradeResume(), e.upgradeAbort(), e.upgradeAck(),
-		e.upgradePolicy())
+		e.upgradePlan(), e.upgradeStart(), e.upgradeStatus(), e.upgradeList(), e.upgradePolicy())
 	c.Long = `Plan, start and control upgrades of clusters, and manage upgrade policies. docs/operators/upgrades.md describes which upgrades are
 possible when.`
 	return c
@@ -162,7 +161,7 @@ func (e *environment) upgradeStart() *cobra.Command {
 	return e.requestWith(c, class, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		request.Version, request.NodePools = args[1], followNames[follow]
 		return client.Act(ctx, adminv1.ActionUpgradeStart, request, args[0])
-	}, resultPrinter(e, e.printUpgrade))
+	}, func(operation *adminv1.Operation) error { return printResult(e, operation, e.printUpgrade) })
 }
 
 // printUpgrade prints the state of an upgrade that was changed.
@@ -259,39 +258,11 @@ func (e *environment) upgradeList() *cobra.Command {
 	return c
 }
 
-// onUpgrade completes a command that acts on the upgrade in progress of a cluster. body may be nil.
-func (e *environment) onUpgrade(c *cobra.Command, action string, body bodyFunc) *cobra.Command {
-	c.ValidArgsFunction = e.completeFleet
-	return e.requestWith(c, classOf(action), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		list, err := client.ClusterUpgrades(ctx, args[0])
-		if err != nil {
-			return nil, err
-		}
-		u, err := newestUpgrade(slices.DeleteFunc(list, func(u *csv1.Upgrade) bool { return !inProgress(u) }))
-		if err != nil {
-			return nil, err
-		}
-		var content any
-		if body != nil {
-			content = body(args[1:])
-		}
-		return client.Act(ctx, action, content, u.GetUid())
-	}, resultPrinter(e, e.printUpgrade))
-}
-
-func (e *environment) upgradePause() *cobra.Command {
-	return e.onUpgrade(&cobra.Command{Use: "pause CLUSTER", Short: "Pause an upgrade; started steps continue", Args: cobra.ExactArgs(1)}, adminv1.ActionUpgradePause, nil)
-}
-
-func (e *environment) upgradeResume() *cobra.Command {
-	return e.onUpgrade(&cobra.Command{Use: "resume CLUSTER", Short: "Resume a paused upgrade", Args: cobra.ExactArgs(1)}, adminv1.ActionUpgradeResume, nil)
-}
-
-func (e *environment) upgradeAbort() *cobra.Command {
-	return e.onUpgrade(&cobra.Command{Use: "abort CLUSTER", Short: "Abort an upgrade; rejected while the control plane rolls out", Args: cobra.ExactArgs(1)}, adminv1.ActionUpgradeAbort, nil)
-}
-
-func (e *environment) upgradeAck() *cobra.Command {
-	return e.onUpgrade(&cobra.Command{Use: "ack CLUSTER GATE", Short: "Acknowledge a gate of an upgrade", Args: cobra.ExactArgs(2)}, adminv1.ActionUpgradeAcknowledge,
-		func(args []string) any { return &csv1.AcknowledgeUpgradeGateRequest{Gate: args[0]} })
+// upgradeInProgress returns the upgrade in progress of a cluster.
+func upgradeInProgress(ctx context.Context, client *adminclient.Client, cluster string) (*csv1.Upgrade, error) {
+	list, err := client.ClusterUpgrades(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return newestUpgrade(slices.DeleteFunc(list, func(u *csv1.Upgrade) bool { return !inProgress(u) }))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func (e *environment) upgradePolicy() *cobra.Command {
-	return group("policy", "Manage policies that upgrade clusters to new patch releases", e.policyList(), e.policyShow(), e.policyApply(), e.policyDelete())
+	return group("policy", "Manage policies that upgrade clusters to new patch releases", e.policyList(), e.policyShow(), e.policyApply())
 }
 
 func (e *environment) policyList() *cobra.Command {
@@ -182,12 +182,4 @@ func parseWindow(text string) (*csv1.WeeklyWindow, error) {
 		return nil, fmt.Errorf("--window: %q is not a number of minutes", fields[2])
 	}
 	return &csv1.WeeklyWindow{Days: strings.Split(strings.ToUpper(fields[0]), ","), Start: fields[1], Minutes: int32(minutes)}, nil
-}
-
-func (e *environment) policyDelete() *cobra.Command {
-	return e.requestAndShow(&cobra.Command{Use: "delete NAME", Short: "Delete an upgrade policy; its upgrades in progress continue", Args: cobra.ExactArgs(1)},
-		adminv1.ActionUpgradePolicyDelete, nil, func(operation *adminv1.Operation) error {
-			_, err := fmt.Fprintf(e.out, "upgrade policy %s deleted\n", operation.Target.ID)
-			return err
-		})
 }

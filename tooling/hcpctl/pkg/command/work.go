@@ -71,7 +71,7 @@ func applied(b adminv1.Bundle) string {
 func formatAge(t time.Time) string { return time.Since(t).Round(time.Second).String() + " ago" }
 
 func (e *environment) orphan() *cobra.Command {
-	return group("orphan", "List and delete bundles without a ManifestWork", e.orphanList(), e.orphanDelete())
+	return group("orphan", "List and delete bundles without a ManifestWork", e.orphanList())
 }
 
 func (e *environment) orphanList() *cobra.Command {
@@ -95,7 +95,7 @@ func (e *environment) orphanList() *cobra.Command {
 }
 
 func (e *environment) azureOrphan() *cobra.Command {
-	return group("azure-orphan", "List and delete resources in Azure that belong to no cluster", e.azureOrphanList(), e.azureOrphanDelete())
+	return group("azure-orphan", "List and delete resources in Azure that belong to no cluster", e.azureOrphanList())
 }
 
 func (e *environment) azureOrphanList() *cobra.Command {
@@ -119,18 +119,4 @@ every 6 hours, and reports what two searches at least an hour apart found. PROOF
 	})
 	e.addOutputFlag(c)
 	return c
-}
-
-func (e *environment) azureOrphanDelete() *cobra.Command {
-	return e.requestAction(&cobra.Command{
-		Use: "delete ID", Short: "Delete a resource in Azure whose cluster is proved to be deleted", Args: cobra.ExactArgs(1),
-		Long: `Delete a resource in Azure whose cluster is proved to be deleted. Cluster Service reads the resource and its cluster again. It refuses
-the deletion without a PROOF, if the resource names another cluster than the list, and if the cluster that it names exists.`,
-	}, adminv1.ActionAzureOrphanDelete, nil)
-}
-
-func (e *environment) orphanDelete() *cobra.Command {
-	return e.requestAction(&cobra.Command{
-		Use: "delete ID", Short: "Delete an orphaned bundle and its objects on the management cluster", Args: cobra.ExactArgs(1),
-	}, adminv1.ActionOrphanDelete, nil)
 }
