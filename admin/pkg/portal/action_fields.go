@@ -8,10 +8,36 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
 // text returns the value of a field without the spaces around it.
 func text(form url.Values, name string) string { return strings.TrimSpace(form.Get(name)) }
+
+// fieldValue returns the value of a field that an action declares. admin checks a text that has a first value.
+func fieldValue(f field, form url.Values) (any, error) {
+	switch f.Kind {
+	case adminv1.FieldNumber:
+		return requiredNumber(form, f.Name, f.Min, f.Max)
+	case adminv1.FieldSelect:
+		return form.Get(f.Name), nil
+	case adminv1.FieldCheck:
+		return checked(form, f.Name), nil
+	case adminv1.FieldLabels:
+		return labels(form, f.Name)
+	case adminv1.FieldList, adminv1.FieldArea:
+		list := append([]string{}, names(form, f.Name)...)
+		if f.Max > 0 && (len(list) < int(f.Min) || len(list) > int(f.Max)) {
+			return nil, &fieldError{f.Name, fmt.Sprintf("Enter %d to %d %s.", f.Min, f.Max, f.Name)}
+		}
+		return list, nil
+	}
+	if f.Optional || f.Value != "" {
+		return text(form, f.Name), nil
+	}
+	return required(form, f.Name)
+}
 
 // required returns the value of a field, which must not be empty.
 func required(form url.Values, name string) (string, error) {
@@ -81,6 +107,9 @@ func timestamp(form url.Values, name string) (*timestamppb.Timestamp, error) {
 	}
 	return timestamppb.New(at), nil
 }
+
+// checkedOption is the value of a checkbox that is checked.
+const checkedOption = "true"
 
 // checked reports whether a checkbox is checked.
 func checked(form url.Values, name string) bool { return form.Get(name) == checkedOption }

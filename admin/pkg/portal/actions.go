@@ -11,31 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// fieldKind is the input of a field of a form.
-type fieldKind string
-
-// The inputs. A fixed field has the value that the page before the form chose; it can be entered if there is none.
-const (
-	textField     fieldKind = "text"
-	numberField   fieldKind = "number"
-	areaField     fieldKind = "area"
-	checkField    fieldKind = "check"
-	selectField   fieldKind = "select"
-	fixedField    fieldKind = "fixed"
-	hiddenField   fieldKind = "hidden"
-	checkedOption           = "true"
-)
-
 // field is a field of the form of an action.
-type field struct {
-	Name, Label, Help, Value string
-	// Kind is the input; empty means text.
-	Kind fieldKind
-	// Optional is set for a field that may be empty.
-	Optional bool
-	// Choices are the values of a selectField.
-	Choices []string
-}
+type field = adminv1.Field
 
 // action is an action that the portal offers.
 type action struct {
@@ -49,7 +26,7 @@ type action struct {
 	Fields []field
 	// class returns the class of the action if it depends on the form; nil if it is that of the name.
 	class func(form url.Values) adminv1.AccessClass
-	// body returns the body of the request; an error names an invalid field. It is nil for an action without a body.
+	// body returns the body of the request; an error names an invalid field. If it is nil, the body has the fields that the action declares.
 	body func(o object, form url.Values) (any, error)
 	// preview reads what the action would do; nil if Effect states it completely.
 	preview func(v *view, o object, form url.Values) (preview, error)
@@ -76,12 +53,31 @@ func (a *action) request(o object, form url.Values) (method, path string, body a
 		values = append(values, value)
 	}
 	if a.body != nil {
-		if body, err = a.body(o, form); err != nil {
-			return "", "", nil, err
-		}
+		body, err = a.body(o, form)
+	} else {
+		body, err = declaredBody(declared, form)
+	}
+	if err != nil {
+		return "", "", nil, err
 	}
 	method, path, body = declared.Request(body, values...)
 	return method, path, body, nil
+}
+
+// declaredBody returns the body of the request of an action from the fields that it declares.
+func declaredBody(declared *adminv1.Action, form url.Values) (any, error) {
+	values, inPath := map[string]any{}, adminv1.Wildcards(declared.Path)
+	for _, f := range declared.Fields {
+		if slices.Contains(inPath, f.Name) {
+			continue
+		}
+		value, err := fieldValue(f, form)
+		if err != nil {
+			return nil, err
+		}
+		values[f.Name] = value
+	}
+	return declared.Content(values)
 }
 
 // fieldError is an error of a field that the portal itself found.
@@ -92,7 +88,23 @@ func (e *fieldError) Error() string { return e.message }
 
 // actions lists the actions that the portal offers. A test compares them with the routes of admin.
 func actions() []action {
-	return slices.Concat(clusterActions(), nodePoolActions(), deletionActions(), credentialActions(), upgradeActions(), shardActions(), egressLinkActions(), regionActions())
+	return slices.Concat(declaredActions(), placementActions(), nodePoolActions(), upgradeActions(), shardActions(), egressLinkActions(), quotaActions())
+}
+
+// declaredActions lists the actions whose form package adminv1 declares.
+func declaredActions() []action {
+	var list []action
+	for _, a := range adminv1.Actions() {
+		if a.Form.Path == "" {
+			continue
+		}
+		kind, _, found := strings.Cut(a.Path[1:], "/{")
+		if !found {
+			kind = kindRegion
+		}
+		list = append(list, action{Kind: kind, Path: a.Form.Path, Name: a.Name, Title: a.Form.Title, Effect: a.Form.Effect, Fields: a.Fields, preview: previews[a.Name]})
+	}
+	return list
 }
 
 // offer is an action that a page offers.
@@ -220,6 +232,7 @@ func (p *Portal) prepare(w http.ResponseWriter, v *view, kind objectKind, values
 	}
 	entered := v.request.Method == http.MethodPost
 	form.filled = url.Values{}
+	form.Action.Fields = slices.Clone(form.Action.Fields)
 	for i := range form.Action.Fields {
 		f := &form.Action.Fields[i]
 		switch {
@@ -228,8 +241,8 @@ func (p *Portal) prepare(w http.ResponseWriter, v *view, kind objectKind, values
 		case o.Values.Has(f.Name):
 			f.Value = o.Values.Get(f.Name)
 		}
-		if f.Kind == fixedField && f.Value == "" {
-			f.Kind = textField
+		if f.Kind == adminv1.FieldFixed && f.Value == "" {
+			f.Kind = ""
 		}
 		form.filled.Set(f.Name, f.Value)
 	}

@@ -23,6 +23,9 @@ type preview struct {
 	Sentences []string
 }
 
+// previews read what the actions would do whose form package adminv1 declares.
+var previews = map[string]func(v *view, o object, form url.Values) (preview, error){adminv1.ActionShardDrain: previewDrain}
+
 // previewPlacement reads why a cluster is on its shard, or what it waits for.
 func previewPlacement(v *view, o object, _ url.Values) (preview, error) {
 	var placement adminv1.Message[*clusterservicev1.PlacementExplanation]
@@ -80,26 +83,26 @@ func followName(follow clusterservicev1.NodePoolFollow) string {
 // upgradeActions lists the actions on upgrades and upgrade policies.
 func upgradeActions() []action {
 	const follows = "The node pools that follow the control plane, one after the other: none, unpinned (without a version of their own) or all."
-	nodePools := field{Name: "nodePools", Label: "Node pools", Help: follows, Kind: selectField, Choices: followNames, Value: followNames[0]}
+	nodePools := field{Name: "nodePools", Label: "Node pools", Help: follows, Kind: adminv1.FieldSelect, Choices: followNames, Value: followNames[0]}
 	policyFields := []field{
 		{Name: "cluster", Label: "Only this cluster", Help: "The UID of one cluster. Its policy overrides those of the region.", Optional: true},
 		{Name: "channelGroups", Label: "Channel groups", Help: "Only clusters of these groups, separated by commas. Empty means all.", Optional: true},
 		{Name: "minorVersions", Label: "Minor versions", Help: "Only clusters of these versions, for example 4.20, 4.21. Empty means all.", Optional: true},
 		{Name: "provisionShards", Label: "Provision shards", Help: "Only clusters on these shards. Empty means all.", Optional: true},
 		nodePools,
-		{Name: "maxConcurrent", Label: "Upgrades at the same time", Help: "1 to 1000; 0 means the limit of the region.", Kind: numberField, Value: "0"},
-		{Name: "weekly", Label: "Weekly windows", Help: "One in a line: days, start in UTC and minutes, for example SAT,SUN 22:00 240. Without windows and without cron, upgrades start at any time.", Kind: areaField, Optional: true},
+		{Name: "maxConcurrent", Label: "Upgrades at the same time", Help: "1 to 1000; 0 means the limit of the region.", Kind: adminv1.FieldNumber, Value: "0"},
+		{Name: "weekly", Label: "Weekly windows", Help: "One in a line: days, start in UTC and minutes, for example SAT,SUN 22:00 240. Without windows and without cron, upgrades start at any time.", Kind: adminv1.FieldArea, Optional: true},
 		{Name: "cron", Label: "Windows by cron", Help: "Instead of weekly windows: minute, hour, day of month, month, day of week, in UTC.", Optional: true},
-		{Name: "cronMinutes", Label: "Minutes of a window by cron", Help: "15 to 10080.", Kind: numberField, Optional: true},
-		{Name: "paused", Label: "Paused", Help: "A paused policy starts no upgrade.", Kind: checkField, Optional: true},
+		{Name: "cronMinutes", Label: "Minutes of a window by cron", Help: "15 to 10080.", Kind: adminv1.FieldNumber, Optional: true},
+		{Name: "paused", Label: "Paused", Help: "A paused policy starts no upgrade.", Kind: adminv1.FieldCheck, Optional: true},
 	}
 	const effect = "Within its windows and limits the policy upgrades all clusters that it matches to the newest recommended patch release of their minor version. It replaces a policy with the same name. Upgrades in progress continue."
 	return []action{
 		{Kind: kindCluster, Path: "upgrade", Name: adminv1.ActionUpgradeStart, Title: "Start upgrade", preview: previewUpgrade,
 			Effect: "The control plane gets each release of the path when its gates are passed. A rollout that has begun cannot be reverted. The selected node pools follow, one after the other; their nodes are replaced.",
 			Fields: []field{
-				{Name: "version", Label: "Version", Help: "MAJOR.MINOR.PATCH, as planned.", Kind: fixedField},
-				{Name: "nodePools", Label: "Node pools", Help: follows, Kind: fixedField},
+				{Name: "version", Label: "Version", Help: "MAJOR.MINOR.PATCH, as planned.", Kind: adminv1.FieldFixed},
+				{Name: "nodePools", Label: "Node pools", Help: follows, Kind: adminv1.FieldFixed},
 				{Name: "notBefore", Label: "Not before", Help: "The earliest start of the control plane, for example 2026-11-24T22:00:00Z. Empty means at once.", Optional: true},
 				{Name: "acknowledge", Label: "Gates to acknowledge", Help: "Names of gates of the plan, separated by commas. They override a safeguard: an elevation of the class recover is needed.", Optional: true},
 			},
@@ -110,24 +113,9 @@ func upgradeActions() []action {
 				return adminv1.ClassOf(adminv1.ActionUpgradeStart)
 			},
 			body: upgradeBody},
-		{Kind: kindUpgrade, Path: "pause", Name: adminv1.ActionUpgradePause, Title: "Pause upgrade",
-			Effect: "The upgrade starts no further step. A started step continues, because a rollout cannot be stopped."},
-		{Kind: kindUpgrade, Path: "resume", Name: adminv1.ActionUpgradeResume, Title: "Resume upgrade",
-			Effect: "The upgrade continues with its next step when the gates of that are passed."},
-		{Kind: kindUpgrade, Path: "abort", Name: adminv1.ActionUpgradeAbort, Title: "Abort upgrade",
-			Effect: "The steps that have not started are aborted; completed steps stay. While the control plane rolls out a release, the request is rejected: pause the later steps instead. An operation of the customer that caused the upgrade fails."},
-		{Kind: kindUpgrade, Path: "acknowledge", Name: adminv1.ActionUpgradeAcknowledge, Title: "Acknowledge gate",
-			Effect: "The upgrade does not wait for this gate any more. If the gate reports a risk, the cluster takes the risk.",
-			Fields: []field{{Name: "gate", Label: "Gate", Help: "The name of the gate, for example minor-version.", Kind: fixedField}},
-			body: func(_ object, form url.Values) (any, error) {
-				gate, err := required(form, "gate")
-				return &clusterservicev1.AcknowledgeUpgradeGateRequest{Gate: gate}, err
-			}},
 		{Kind: kindRegion, Path: "apply-upgrade-policy", Name: adminv1.ActionUpgradePolicyApply, Title: "Create upgrade policy", Effect: effect, body: policyBody,
 			Fields: append([]field{{Name: "name", Label: "Name", Help: "1 to 63 lower-case letters, digits and dashes."}}, policyFields...)},
 		{Kind: kindPolicy, Path: "apply", Name: adminv1.ActionUpgradePolicyApply, Title: "Change upgrade policy", Effect: effect, Fields: policyFields, body: policyBody},
-		{Kind: kindPolicy, Path: "delete", Name: adminv1.ActionUpgradePolicyDelete, Title: "Delete upgrade policy",
-			Effect: "The policy starts no further upgrade. Its upgrades in progress continue."},
 	}
 }
 
@@ -202,19 +190,11 @@ func schedule(form url.Values) (*clusterservicev1.UpgradeSchedule, error) {
 	return nil, nil
 }
 
-// maxCapacity bounds the capacity that a form accepts.
-const maxCapacity = 100_000
-
 // shardActions lists the actions on provision shards.
 func shardActions() []action {
-	noRoom := field{Name: "acceptNoRoom", Label: "Accept that no shard has room", Help: "Without it the last shard that accepts clusters is not closed. With it new clusters wait.", Kind: checkField, Optional: true}
-	version := field{Name: "version", Kind: hiddenField}
-	settings := []field{
-		{Name: "zones", Label: "Zones", Help: "Availability zones of its nodes, separated by commas.", Optional: true},
-		{Name: "sizeClasses", Label: "Size classes", Help: "The size classes that it accepts, separated by commas. Empty means all.", Optional: true},
-		{Name: "labels", Label: "Labels", Help: "All labels, for example stage=prod, separated by commas.", Optional: true},
-	}
-	capacity := field{Name: "capacity", Label: "Capacity", Help: "The maximum number of clusters. A number below the current one moves no cluster.", Kind: numberField}
+	noRoom, settings := adminv1.FindAction(adminv1.ActionShardDrain).Fields[0], adminv1.FindAction(adminv1.ActionShardRegister).Fields
+	version := field{Name: "version", Kind: adminv1.FieldHidden}
+	capacity := field{Name: "capacity", Label: "Capacity", Help: "The maximum number of clusters. A number below the current one moves no cluster.", Kind: adminv1.FieldNumber}
 	cordon := func(cordoned bool) func(object, url.Values) (any, error) {
 		return func(_ object, form url.Values) (any, error) {
 			return updateShard(form, &clusterservicev1.UpdateProvisionShardRequest{Cordoned: proto.Bool(cordoned), AcceptNoRoom: checked(form, "acceptNoRoom")})
@@ -225,12 +205,7 @@ func shardActions() []action {
 			Effect: "No new cluster is placed on the shard. Its clusters stay and are reconciled. The plan shows whether other shards have room for them."},
 		{Kind: kindShard, Path: "uncordon", Name: adminv1.ActionShardUpdate, Title: "Uncordon", Fields: []field{version}, body: cordon(false),
 			Effect: "The shard accepts new clusters again, and a drain of it ends. Waiting clusters that it accepts are placed at once."},
-		{Kind: kindShard, Path: "drain", Name: adminv1.ActionShardDrain, Title: "Drain", preview: previewDrain, Fields: []field{noRoom},
-			Effect: "The shard is cordoned until an engineer uncordons it, and is shown as draining. No cluster is moved: clusters stay on it until they are deleted. The plan shows where they would fit.",
-			body: func(_ object, form url.Values) (any, error) {
-				return &clusterservicev1.DrainProvisionShardRequest{AcceptNoRoom: checked(form, "acceptNoRoom")}, nil
-			}},
-		{Kind: kindShard, Path: "set", Name: adminv1.ActionShardUpdate, Title: "Change settings", Fields: append([]field{capacity}, append(slices.Clone(settings), version)...), body: shardSettings,
+		{Kind: kindShard, Path: "set", Name: adminv1.ActionShardUpdate, Title: "Change settings", Fields: slices.Concat([]field{capacity}, settings[1:], []field{version}), body: shardSettings,
 			Effect: "The changed settings override the shards file, also after restarts. They decide about new clusters; no cluster is moved."},
 		{Kind: kindShard, Path: "reset", Name: adminv1.ActionShardUpdate, Title: "Reset settings",
 			Effect: "These settings are those of the shards file again. They decide about new clusters; no cluster is moved.",
@@ -241,22 +216,9 @@ func shardActions() []action {
 				}
 				return updateShard(form, &clusterservicev1.UpdateProvisionShardRequest{UseConfigured: names(form, "settings")})
 			}},
-		{Kind: kindShard, Path: "deregister", Name: adminv1.ActionShardDeregister, Title: "Deregister",
-			Effect: "The shard, which must be cordoned and hold no cluster, also none in deletion, is deregistered. It stays so even if the shards file lists it."},
 		{Kind: kindRegion, Path: "register-shard", Name: adminv1.ActionShardRegister, Title: "Register provision shard",
 			Effect: "The management cluster is registered under this name, which must be that of its Maestro consumer. The shard is cordoned until an engineer uncordons it.",
-			Fields: append([]field{{Name: "name", Label: "Name", Help: "Lower-case letters, digits and hyphens, at most 63."}, {Name: "capacity", Label: "Capacity", Help: "The maximum number of clusters.", Kind: numberField}}, settings...),
-			body: func(_ object, form url.Values) (any, error) {
-				var err error
-				register := &clusterservicev1.RegisterProvisionShardRequest{Zones: names(form, "zones"), SizeClasses: names(form, "sizeClasses")}
-				if register.Capacity, err = requiredNumber(form, "capacity", 0, maxCapacity); err != nil {
-					return nil, err
-				}
-				if register.Labels, err = labels(form, "labels"); err != nil {
-					return nil, err
-				}
-				return register, nil
-			}},
+			Fields: slices.Concat([]field{{Name: "name", Label: "Name", Help: "Lower-case letters, digits and hyphens, at most 63."}}, settings)},
 	}
 }
 
@@ -273,7 +235,7 @@ func updateShard(form url.Values, update *clusterservicev1.UpdateProvisionShardR
 // shardSettings returns the body of the request that changes the settings in which the form differs from the shard.
 func shardSettings(o object, form url.Values) (any, error) {
 	update := &clusterservicev1.UpdateProvisionShardRequest{}
-	capacity, err := requiredNumber(form, "capacity", 0, maxCapacity)
+	capacity, err := requiredNumber(form, "capacity", 0, adminv1.FindAction(adminv1.ActionShardRegister).Fields[0].Max)
 	if err != nil {
 		return nil, err
 	}
@@ -302,20 +264,12 @@ func shardSettings(o object, form url.Values) (any, error) {
 // maxQuota is the limit of admin for the clusters of a subscription.
 const maxQuota = 5000
 
-// regionActions lists the actions on objects that belong to no cluster.
-func regionActions() []action {
+// quotaActions lists the actions on the quotas of subscriptions.
+func quotaActions() []action {
 	return []action{
-		{Kind: kindRegion, Path: "reconcile-drift", Name: adminv1.ActionDriftReconcile, Title: "Compare and repair",
-			Effect: "The backend compares ARM's documents of the region with the fleet at once, and sends resources and deletions that the fleet has lost again. Differences that an engineer must decide are only counted."},
-		{Kind: kindDrift, Path: "delete", Name: adminv1.ActionDriftDelete, Title: "Delete from the fleet",
-			Effect: "The resource, which ARM does not have, is deleted from the fleet: a cluster with its control plane and nodes. There is no proof that a customer deleted it. This cannot be undone."},
-		{Kind: kindOrphan, Path: "delete", Name: adminv1.ActionOrphanDelete, Title: "Delete orphan",
-			Effect: "Maestro deletes the bundle, and the agent deletes its objects from the management cluster. If they belong to a running control plane, that ends. This cannot be undone."},
-		{Kind: kindAzureOrphan, Path: "delete", Name: adminv1.ActionAzureOrphanDelete, Title: "Delete Azure orphan",
-			Effect: "Cluster Service reads the resource and its cluster again. It deletes the resource, a group with everything in it, if a record proves that the cluster is deleted. This cannot be undone."},
 		{Kind: kindSubscription, Path: "set-quota", Name: adminv1.ActionQuotaSet, Title: "Set quota",
 			Effect: "The subscription may have this number of clusters in the region. Existing clusters stay, also if it has more.",
-			Fields: []field{{Name: "clusters", Label: "Clusters", Help: "0 to 5000. Empty resets it to the default of the region.", Kind: numberField, Optional: true}},
+			Fields: []field{{Name: "clusters", Label: "Clusters", Help: "0 to 5000. Empty resets it to the default of the region.", Kind: adminv1.FieldNumber, Optional: true}},
 			body: func(_ object, form url.Values) (any, error) {
 				clusters, err := number(form, "clusters", 0, maxQuota)
 				quota := adminv1.SetQuotaRequest{UseDefault: clusters == nil}

@@ -120,7 +120,7 @@ func TestFormsOfAllActions(t *testing.T) {
 		}
 		values := formValues(t, page.body)
 		for _, f := range a.Fields {
-			if !values.Has(f.Name) && f.Kind != checkField {
+			if !values.Has(f.Name) && f.Kind != adminv1.FieldCheck {
 				t.Errorf("%s has no field %s", path, f.Name)
 			}
 		}

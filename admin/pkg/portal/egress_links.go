@@ -39,17 +39,12 @@ func readEgressLink(v *view, id string) (object, error) {
 
 // egressLinkActions lists the actions on the links of the egress gateway.
 func egressLinkActions() []action {
-	hosts := field{Name: "hosts", Label: "Hosts", Help: "Names of the hosts that the cluster may connect to, beside those of the region; one in a line, at most 200. They replace those that the link has.", Kind: areaField, Optional: true}
-	body := func(_ object, form url.Values) (any, error) {
-		return adminv1.SetEgressLinkRequest{Hosts: append([]string{}, names(form, "hosts")...)}, nil
-	}
+	fields := adminv1.FindAction(adminv1.ActionEgressLinkSet).Fields
 	return []action{
 		{Kind: kindCluster, Path: "set-egress-link", Name: adminv1.ActionEgressLinkSet, Title: "Assign egress link",
 			Effect: "The cluster uses the egress gateway through this private endpoint. A link that was removed from another cluster is refused for 15 minutes.",
-			Fields: []field{{Name: "link", Label: "Link", Help: "The link ID of the private endpoint, a decimal number."}, hosts}, body: body},
-		{Kind: kindEgressLink, Path: "set", Name: adminv1.ActionEgressLinkSet, Title: "Change hosts", Fields: []field{hosts}, body: body,
+			Fields: fields},
+		{Kind: kindEgressLink, Path: "set", Name: adminv1.ActionEgressLinkSet, Title: "Change hosts", Fields: fields[1:],
 			Effect: "The cluster may connect to these hosts and to those of the region. Connections to hosts that are not permitted any more are closed."},
-		{Kind: kindEgressLink, Path: "delete", Name: adminv1.ActionEgressLinkDelete, Title: "Remove egress link",
-			Effect: "The cluster loses the link, and its connections are closed. Delete the private endpoint afterwards. Another cluster can have the link after 15 minutes."},
 	}
 }

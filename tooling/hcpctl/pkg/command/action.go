@@ -158,9 +158,10 @@ func (e *environment) actionCommand(a *adminv1.Action) *cobra.Command {
 	values := map[string]any{}
 	var arguments []adminv1.Field
 	for _, f := range a.Fields {
-		if f.Flag != "" {
+		switch {
+		case f.Flag != "":
 			values[f.Name] = addFlag(c, f)
-		} else {
+		case !slices.Contains(inPath, f.Name):
 			arguments = append(arguments, f)
 		}
 	}
