@@ -3,6 +3,7 @@ package mesh
 import (
 	"slices"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
@@ -109,12 +110,12 @@ func clusterServiceRules() []Rule {
 // credentials of customers need none.
 func engineerRules() []Rule {
 	asked := []Grant{{Client: Backend, Condition: Condition{Intent: true}}}
-	rules := grpcRules(ClusterService, ClusterServiceAPI, asked,
-		"PauseCluster", "ResumeCluster", "SetClusterSize", "RetryCluster", "ForceClusterStep", "AcceptControlPlane",
-		"RetryDeletion", "ReleaseDeletionFinalizers", "ForceDeletionStep", "DeleteOrphan", "DeleteAzureOrphan",
-		"StartUpgrade", "PauseUpgrade", "ResumeUpgrade", "AbortUpgrade", "AcknowledgeUpgradeGate",
-		"ApplyUpgradePolicy", "DeleteUpgradePolicy",
-		"RevokeBreakGlassCredential", "RegisterProvisionShard", "UpdateProvisionShard", "DrainProvisionShard", "DeregisterProvisionShard", "SetPlacementPolicy")
+	rules := grpcRules(ClusterService, ClusterServiceAPI, asked, "RevokeBreakGlassCredential")
+	for _, action := range adminv1.Actions() {
+		if action.RPC != nil {
+			rules = append(rules, Rule{ClusterService, GRPC, action.RPC.Method(), asked})
+		}
+	}
 	customers := func(field string) []Grant {
 		return []Grant{{Client: Backend, Condition: Condition{Intent: true, Field: field, Values: []string{customerClass}}}}
 	}

@@ -1,13 +1,13 @@
 package mesh
 
-import "slices"
+import (
+	"slices"
 
-// The roles of engineers, as in package adminv1. Each includes those before it.
-const (
-	reader     = "reader"
-	operator   = "operator"
-	breakGlass = "break-glass"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
+
+// The roles of engineers. Each includes those before it.
+const reader, operator, breakGlass = string(adminv1.Reader), string(adminv1.Operator), string(adminv1.BreakGlass)
 
 // adminRules allows engineers the routes of admin, by role. An action also needs an active elevation. Everybody may read the
 // description of the API and the public keys of intents.
@@ -37,24 +37,13 @@ func adminReads() []Rule {
 // adminActions returns the rules of the actions that the backend executes. admin requires the role break-glass for credentials of the
 // level admin.
 func adminActions() []Rule {
-	const (
-		cluster   = "/admin/v1/clusters/{cluster}"
-		operation = "/admin/v1/arm-operations/{operation}"
-		upgrade   = "/admin/v1/upgrades/{upgrade}"
-		policy    = "/admin/v1/upgrade-policies/{policy}"
-		shard     = "/admin/v1/shards/{shard}"
-	)
-	return append(
-		httpRules(Admin, engineers(Condition{Role: operator, Elevated: true}),
-			"POST "+cluster+"/pause", "POST "+cluster+"/resume", "POST "+cluster+"/set-size", "POST "+cluster+"/retry",
-			"POST "+cluster+"/node-pools/{pool}/scale", "POST "+cluster+"/credentials", "POST "+cluster+"/credentials/revoke", "POST "+cluster+"/credentials/{credential}/revoke", "POST "+cluster+"/access-sessions", "POST "+operation+"/retry", "POST "+cluster+"/deletion/retry",
-			"POST "+cluster+"/upgrades", "POST "+upgrade+"/pause", "POST "+upgrade+"/resume", "POST "+upgrade+"/abort",
-			"PUT "+policy, "DELETE "+policy, "PATCH "+shard, "POST "+shard+"/drain", "POST "+shard+"/access-sessions", "POST /admin/v1/service-cluster/access-sessions", "PUT "+cluster+"/placement", "POST /admin/v1/drift/reconcile",
-			"PUT /admin/v1/subscriptions/{subscription}/quota", "PUT "+cluster+"/egress-links/{link}", "DELETE /admin/v1/egress-links/{link}"),
-		httpRules(Admin, engineers(Condition{Role: breakGlass, Elevated: true}),
-			"POST "+cluster+"/force", "POST "+cluster+"/accept-control-plane", "POST "+operation+"/cancel",
-			"POST "+cluster+"/deletion/release", "POST "+cluster+"/deletion/force", "POST "+upgrade+"/acknowledge",
-			"PUT "+shard, "DELETE "+shard, "DELETE /admin/v1/orphans/{bundle}", "DELETE /admin/v1/azure-orphans/{orphan}", "DELETE /admin/v1/drift/{uid}")...)
+	var rules []Rule
+	for _, action := range adminv1.Actions() {
+		if action.Path != "" {
+			rules = append(rules, httpRules(Admin, engineers(Condition{Role: string(action.Class.Role()), Elevated: true}), action.Method+" "+adminv1.Root+action.Path)...)
+		}
+	}
+	return rules
 }
 
 // elevation returns a pattern of one elevation. The access policy decides who may approve, deny and review it.
