@@ -136,7 +136,13 @@ func clusterOffers(cluster adminv1.Cluster) []offer {
 	if cluster.DeleteTime != nil || cluster.Verdict == verdict.Deleting {
 		return offersOf(kindCluster, cluster.UID, "retry-deletion")
 	}
-	paths := []string{"retry", "pause", "resume", "set-size", "set-placement", "remove-placement", "set-egress-link", "accept-control-plane"}
+	var paths []string
+	for _, a := range adminv1.Actions() {
+		if a.Form.OnCluster {
+			paths = append(paths, a.Form.Path)
+		}
+	}
+	paths = append(paths, "set-placement", "remove-placement", "set-egress-link", "accept-control-plane")
 	if cluster.Verdict != verdict.Ready {
 		paths = append(paths, "force-step")
 	}
