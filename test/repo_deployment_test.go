@@ -316,7 +316,7 @@ var atDefault = []string{
 	"time-scale", "kube-apiserver", "etcd-servers", "etcd-authority-dir", "egress-proxy", "egress-authority-dir", "state-dir", "concurrent-starts",
 	"api-url-source", "maestro-plaintext", "kubeconfig", "install-crds", "max-feedback-bytes",
 	"fast-path-grace", "progress-interval", "feed-busy-interval", "feed-idle-interval", "resync", "reconcile-report-only", "lease-duration",
-	"audit-queue-limit", "audit-keys-dir", "audit-sink-dir", "recording-limit", "recording-max-bytes", "recording-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",
+	"audit-queue-limit", "audit-sink-dir", "recording-limit", "recording-max-bytes", "recording-sink-dir", "audit-witness-dir", "heartbeat", "resend-after", "resend-at-most", "safety-poll", "status-sweep", "reseal-again-after",
 }
 
 // TestConfigurationKeysAreFlags joins the keys of the configuration with the flags of the programs: each flag that a key names must

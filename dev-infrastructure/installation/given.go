@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
 // ShardKeys returns the files of the keys of the region's management cluster: its agent opens Secrets with the private one, and Cluster
@@ -33,8 +34,8 @@ func (s *Outside) StampSecrets(stamp values.Target) (map[string]string, error) {
 }
 
 // GivenSecrets creates the files of secrets that come from elsewhere, for the Supplier of a region: the pull secret, the public key of the
-// agent, the keys of intents, of the session gateway and of recordings, the trust root of releases and the token of the ticket system. The audit key of
-// the session gateway is one of them, because admin needs its public key.
+// agent, the keys of intents, of the session gateway and of recordings, the trust root of releases and the token of the ticket system. The audit keys of
+// all services are among them, because admin needs their public keys.
 func (s *Outside) GivenSecrets() (map[string]string, error) {
 	r := s.settings()
 	clusters := s.Target.Configuration.Get("managementClusters")
@@ -70,11 +71,16 @@ func (s *Outside) GivenSecrets() (map[string]string, error) {
 		}
 		given[r.text(append(part, "key", "secret")...)], given[r.text(append(part, "publicKey", "secret")...)] = key, publicKey
 	}
-	auditKey, auditKeys := filepath.Join(s.Dir, "gateway-audit.key"), filepath.Join(s.Dir, "gateway-audit.pem")
-	if err := audit.CreatePair(auditKey, auditKeys); err != nil {
-		return nil, err
+	for _, w := range workload.All() {
+		if !w.Audit {
+			continue
+		}
+		key, publicKeys := filepath.Join(s.Dir, string(w.Peer)+"-audit.key"), filepath.Join(s.Dir, string(w.Peer)+"-audit.pem")
+		if err := audit.CreatePair(key, publicKeys); err != nil {
+			return nil, err
+		}
+		given[r.text(append(w.Key, "auditSigningKey", "secret")...)], given[r.text(append(w.Key, "auditPublicKeys", "secret")...)] = key, publicKeys
 	}
-	given[r.text("gatewayAccess", "auditSigningKey", "secret")], given[r.text("gatewayAccess", "auditPublicKeys", "secret")] = auditKey, auditKeys
 	if _, err := s.ticketToken(); err != nil {
 		return nil, err
 	}

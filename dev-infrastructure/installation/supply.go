@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -151,21 +149,11 @@ func (s *Supplier) key(peer mesh.Peer, vault string, file values.File) (string, 
 
 // creators returns the functions that create secrets of a program, by the name of the file in the chart.
 func creators(peer mesh.Peer) map[string]func(path string) error {
-	known := map[string]func(string) error{"audit-signing-key": createAuditKey}
-	maps.Copy(known, map[mesh.Peer]map[string]func(string) error{
+	return map[mesh.Peer]map[string]func(string) error{
 		mesh.Frontend:       {"credential-key": seal.Create, "skip-token-key": seal.Create},
 		mesh.ClusterService: {"secrets-key": seal.Create},
 		mesh.Admin:          {"intent-key": intent.CreateKeys, "ticket-validator-token": createToken},
-	}[peer])
-	return known
-}
-
-func createAuditKey(path string) error {
-	key, err := audit.GenerateKey()
-	if err != nil {
-		return err
-	}
-	return key.Create(path)
+	}[peer]
 }
 
 // createToken writes a random bearer token.

@@ -4,18 +4,20 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
@@ -57,16 +59,19 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := filepath.Join(dir, "given")
-	if err := os.WriteFile(given, []byte("given"), 0o600); err != nil {
+	outside := &installation.Outside{Target: targetWithDigests(t, target), Dir: dir}
+	given, err := outside.GivenSecrets()
+	if err != nil {
 		t.Fatal(err)
 	}
-	suppliers := map[bool]*installation.Supplier{} // by Workload.Management
-	for management, name := range map[bool]string{false: target, true: stamp} {
-		suppliers[management] = &installation.Supplier{Target: targetWithDigests(t, name), Authority: authority, Secrets: secrets, Dir: dir,
-			Given: map[string]string{"openshift-pull-secret": given, "maestro-agent-public-key-1": given, "release-trust-root": given, "maestro-agent-secrets-key": given,
-				"intent-public-keys": given, "gateway-access-key": given, "gateway-access-public-key": given, "recording-key": given, "recording-public-key": given,
-				"gateway-access-audit-public-keys": given}}
+	ofStamp := targetWithDigests(t, stamp)
+	givenToStamp, err := outside.StampSecrets(ofStamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	suppliers := map[bool]*installation.Supplier{ // by Workload.Management
+		false: {Target: outside.Target, Authority: authority, Secrets: secrets, Dir: dir, Given: given},
+		true:  {Target: ofStamp, Authority: authority, Secrets: secrets, Dir: dir, Given: givenToStamp},
 	}
 	content := func(namespace, name string) map[string][]byte {
 		t.Helper()
@@ -149,6 +154,74 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 	}
 }
 
+// TestAdminVerifiesAllWriters signs a checkpoint with the audit key that the chart of each program mounts. Admin verifies it with the files that its own chart
+// mounts, also after the key was rotated.
+func TestAdminVerifiesAllWriters(t *testing.T) {
+	outside := &installation.Outside{Target: targetWithDigests(t, target), Dir: t.TempDir()}
+	given, err := outside.GivenSecrets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// mounted returns the file that the chart of a program mounts at a path.
+	mounted := func(program mesh.Peer, path string) string {
+		t.Helper()
+		w, _ := workload.Find(program)
+		computed, err := values.Of(w, outside.Target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, volume := range computed.Secrets.Volumes {
+			for _, file := range volume.Files {
+				if "/secrets/"+volume.Name+"/"+file.Path == path {
+					return given[file.Secret]
+				}
+			}
+		}
+		t.Fatalf("%s does not mount %s", program, path)
+		return ""
+	}
+	for _, w := range workload.All() {
+		if !w.Audit {
+			continue
+		}
+		key, err := audit.LoadKey(mounted(w.Peer, "/secrets/keys/audit-signing-key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		public := mounted(mesh.Admin, "/secrets/audit-keys/"+string(w.Peer)+".pem")
+		next, err := audit.GenerateKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		writer, rotated := string(w.Peer)+"-0123456789abcdef", time.Now()
+		verify := func(key *audit.SigningKey, at time.Time) error {
+			t.Helper()
+			keys, err := audit.FollowKeys(string(w.Peer), public)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkpoint, _, err := audit.AppendCheckpoint(nil, audit.Head{Writer: writer, Time: at}, audit.Position{}, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = keys().ParseCheckpoint(writer, bytes.TrimSuffix(checkpoint, []byte("\n")))
+			return err
+		}
+		if err := verify(key, rotated); err != nil {
+			t.Errorf("a checkpoint of %s: %v", w.Peer, err)
+		}
+		if err := errors.Join(next.Publish(public), audit.Retire(public, next.ID(), rotated)); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(verify(key, rotated), verify(next, rotated.Add(time.Hour))); err != nil {
+			t.Errorf("checkpoints of %s after the rotation: %v", w.Peer, err)
+		}
+		if err := verify(key, rotated.Add(time.Hour)); err == nil {
+			t.Errorf("the former key of %s signs after the rotation", w.Peer)
+		}
+	}
+}
+
 // TestSupplierNamesWhatIsMissing checks the errors for a secret without a file, and for a program without a chart or with one elsewhere.
 func TestSupplierNamesWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
@@ -157,7 +230,7 @@ func TestSupplierNamesWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ target, want string }{
-		"cluster-service": {target, "openshift-pull-secret"},
+		"cluster-service": {target, "cluster-service-audit-signing-key"},
 		"maestro-agent":   {target, "public/local/westus3 has no chart of it"},
 		"admin":           {stamp, "public/local/westus3/1 has no chart of it"},
 		"fronted":         {target, "fronted"},

@@ -145,8 +145,7 @@ func (r *Region) admin() supervisor.Spec {
 	}
 	if !r.config.without("gateway-access") {
 		spec.Args = append(spec.Args, "--gateway-url=https://"+r.address(gatewayAccessPort), "--gateway-key-file="+r.gatewayPublicKeyFile(),
-			"--recording-sink-dir="+r.recordingSinkDir(), "--recording-private-key-file="+r.recordingKeyFile(),
-			"--recording-signing-keys-file="+r.auditPublicKeysFile("gateway-access"))
+			"--recording-sink-dir="+r.recordingSinkDir(), "--recording-private-key-file="+r.recordingKeyFile())
 	}
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"], spec.Ports["portal"] = r.port(adminPort), r.port(portalPort)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,11 +58,11 @@ type Options struct {
 	GatewayURL, GatewayKeyFile string
 	// ServiceClusterSessions is true if the region has a service cluster, for which access sessions can be requested.
 	ServiceClusterSessions bool
-	// Recordings is the storage of the recordings of its commands. RecordingKeyFile holds the private keyset that opens them, and
-	// RecordingSigningKeysFile the public audit keys of the session gateway, which signs them. All are empty if admin does not read recordings.
-	Recordings                                 recording.StorageOptions
-	RecordingKeyFile, RecordingSigningKeysFile string
-	// AuditKeysDir has the public audit keys of all services, with which admin verifies audit chains; empty if it does not verify signatures.
+	// Recordings is the storage of the recordings of its commands, and RecordingKeyFile holds the private keyset that opens them. Both are empty if
+	// admin does not read recordings.
+	Recordings       recording.StorageOptions
+	RecordingKeyFile string
+	// AuditKeysDir has the public audit keys of all services, with which admin verifies audit chains, and recordings of the session gateway.
 	AuditKeysDir string
 	// Environment is the environment of Cluster Service, part of the names of namespaces.
 	Environment string
@@ -69,11 +70,8 @@ type Options struct {
 	Portal PortalOptions
 }
 
-// auditKeys returns a function that reads the public audit keys of all services; nil if the options have none.
+// auditKeys returns a function that reads the public audit keys of all services.
 func (o *Options) auditKeys() (func() (audit.Keys, error), error) {
-	if o.AuditKeysDir == "" {
-		return nil, nil
-	}
 	load := func() (audit.Keys, error) { return audit.LoadKeys(o.AuditKeysDir) }
 	if _, err := load(); err != nil {
 		return nil, fmt.Errorf("--audit-keys-dir: %w", err)
@@ -91,9 +89,9 @@ func (o *Options) recordings(metrics prometheus.Registerer) (*server.Recordings,
 		return nil, fmt.Errorf("--recording-private-key-file: %w", err)
 	}
 	metrics.MustRegister(keyfile.Collector("recording-private-key-file", keys.Ring))
-	signers, err := audit.FollowKeys(string(mesh.GatewayAccess), o.RecordingSigningKeysFile)
+	signers, err := audit.FollowKeys(string(mesh.GatewayAccess), filepath.Join(o.AuditKeysDir, string(mesh.GatewayAccess)+".pem"))
 	if err != nil {
-		return nil, fmt.Errorf("--recording-signing-keys-file: %w", err)
+		return nil, fmt.Errorf("--audit-keys-dir: %w", err)
 	}
 	storage, err := o.Recordings.Open()
 	if err != nil {
@@ -128,8 +126,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.GatewayKeyFile, "gateway-key-file", "", "`file` with the public Tink keyset that seals the private keys of access sessions for the session gateway")
 	o.Recordings.AddFlags(flags)
 	flags.StringVar(&o.RecordingKeyFile, "recording-private-key-file", "", "`file` with the private Tink keyset that opens recordings; it may be replaced at any time")
-	flags.StringVar(&o.RecordingSigningKeysFile, "recording-signing-keys-file", "", "PEM `file` with the public audit keys of the session gateway, which signs recordings; it may be replaced at any time")
-	flags.StringVar(&o.AuditKeysDir, "audit-keys-dir", "", "`folder` with the public audit keys of each service, SERVICE.pem, with which admin verifies audit chains; they may be replaced at any time; without it admin checks only the ends of chains")
+	flags.StringVar(&o.AuditKeysDir, "audit-keys-dir", "", "`folder` with the public audit keys of each service, SERVICE.pem, with which admin verifies audit chains and recordings; they may be replaced at any time")
 	flags.StringVar(&o.Environment, "environment", "local", "`name` of the environment, as configured in Cluster Service")
 }
 
@@ -142,6 +139,7 @@ func (o *Options) Validate() error {
 		{"roles-file", o.RolesFile},
 		{"access-policy-file", o.AccessPolicyFile},
 		{"intent-key-file", o.IntentKeyFile},
+		{"audit-keys-dir", o.AuditKeysDir},
 		{"environment", o.Environment},
 	} {
 		if required.value == "" {
@@ -163,8 +161,8 @@ func (o *Options) Validate() error {
 	if (o.GatewayURL == "") != (o.GatewayKeyFile == "") {
 		return errors.New("--gateway-url and --gateway-key-file require each other")
 	}
-	if o.Recordings.Enabled() != (o.RecordingKeyFile != "") || o.Recordings.Enabled() != (o.RecordingSigningKeysFile != "") {
-		return errors.New("--recording-private-key-file, --recording-signing-keys-file and one of --recording-sink-dir and --recording-sink-url require each other")
+	if o.Recordings.Enabled() != (o.RecordingKeyFile != "") {
+		return errors.New("--recording-private-key-file and one of --recording-sink-dir and --recording-sink-url require each other")
 	}
 	if o.Recordings.Enabled() {
 		if err := o.Recordings.Validate(); err != nil {

@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -74,6 +76,33 @@ func TestSigningKeysHaveOneReader(t *testing.T) {
 	}
 }
 
+// TestAdminMountsPublicKeysOfAllWriters compares the folder of admin's --audit-keys-dir with the programs that sign audit records: it has the public keys of each of
+// them, in the file with its name, and nothing else.
+func TestAdminMountsPublicKeysOfAllWriters(t *testing.T) {
+	want, got := map[string]string{}, map[string]string{}
+	flagged := false
+	for program, objects := range charttest.RenderAll(t, target(t, reference)) {
+		for _, object := range objects {
+			flagged = flagged || program == string(mesh.Admin) && strings.Contains(fmt.Sprint(object.Object), "--audit-keys-dir=/secrets/audit-keys")
+			if object.GetKind() != "SecretProviderClass" {
+				continue
+			}
+			_, files := filesOf(t, object)
+			for _, file := range files {
+				if file.ObjectAlias == "audit-signing-key" {
+					want[program+".pem"] = strings.TrimSuffix(file.ObjectName, "signing-key") + "public-keys"
+				}
+				if object.GetName() == "admin-audit-keys" {
+					got[file.ObjectAlias] = file.ObjectName
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !flagged {
+		t.Errorf("admin has the flag: %t; -writers, +mounted:\n%s", flagged, diff)
+	}
+}
+
 // mountedSecrets returns the secrets that pods mount with the secrets store driver, with the client ID in place of the name of the identity.
 func mountedSecrets(t *testing.T, objects chart.Objects) map[values.SecretRead]bool {
 	t.Helper()
@@ -103,18 +132,10 @@ func mountedSecrets(t *testing.T, objects chart.Objects) map[values.SecretRead]b
 			t.Errorf("no pod mounts the SecretProviderClass %s", name)
 		}
 		classes[name] = true
-		parameters, _, err := unstructured.NestedStringMap(object.Object, "spec", "parameters")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var list struct{ Array []string }
-		if err := yaml.Unmarshal([]byte(parameters["objects"]), &list); err != nil {
-			t.Fatal(err)
-		}
-		for _, item := range list.Array {
-			var file struct{ ObjectType, ObjectName string }
-			if err := yaml.Unmarshal([]byte(item), &file); err != nil || file.ObjectType != "secret" {
-				t.Fatalf("%s has the object %q: %v", name, item, err)
+		parameters, files := filesOf(t, object)
+		for _, file := range files {
+			if file.ObjectType != "secret" {
+				t.Fatalf("%s has the object %+v", name, file)
 			}
 			reads[values.SecretRead{Identity: parameters["clientID"], Vault: parameters["keyvaultName"], Secret: file.ObjectName}] = true
 		}
@@ -125,4 +146,28 @@ func mountedSecrets(t *testing.T, objects chart.Objects) map[values.SecretRead]b
 		}
 	}
 	return reads
+}
+
+// mountedFile is a secret that a SecretProviderClass mounts as the file ObjectAlias.
+type mountedFile struct{ ObjectType, ObjectName, ObjectAlias string }
+
+// filesOf returns the parameters of a SecretProviderClass and the files that it mounts.
+func filesOf(t *testing.T, object *unstructured.Unstructured) (parameters map[string]string, files []mountedFile) {
+	t.Helper()
+	parameters, _, err := unstructured.NestedStringMap(object.Object, "spec", "parameters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Array []string }
+	if err := yaml.Unmarshal([]byte(parameters["objects"]), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range list.Array {
+		var file mountedFile
+		if err := yaml.Unmarshal([]byte(item), &file); err != nil {
+			t.Fatalf("%s has the object %q: %v", object.GetName(), item, err)
+		}
+		files = append(files, file)
+	}
+	return parameters, files
 }

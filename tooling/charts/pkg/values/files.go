@@ -73,12 +73,7 @@ func (c *computation) regionSettings() any {
 
 // mountPullSecret mounts the pull secret of OpenShift's images, and returns the path of its file.
 func (c *computation) mountPullSecret() string {
-	reference := c.target.Configuration.Get("clusterService", "pullSecret")
-	if reference == nil {
-		c.fail("clusterService.pullSecret: is required, and no layer sets it")
-		return ""
-	}
-	c.mount("keys", c.vault("clusterService.pullSecret", reference), File{"pull-secret", c.text("clusterService", "pullSecret", "secret")})
+	c.mountSecret("keys", "pull-secret", "clusterService", "pullSecret")
 	return "/secrets/keys/pull-secret"
 }
 

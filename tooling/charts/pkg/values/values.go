@@ -293,7 +293,7 @@ func (c *computation) replicas() int64 {
 func (c *computation) flags() {
 	c.set, c.mounts = map[string]string{}, map[string]*Volume{}
 	c.visitFlags(func(path []string, flag string, n *document.Node) {
-		if c.set[flag] == "" { // the keys of a reference follow the reference itself
+		if c.set[flag] == "" || n.Kind == document.Map { // the keys of a reference follow the reference itself
 			c.set[flag] = c.flag(path, flag, n)
 		}
 	})
@@ -336,8 +336,18 @@ func (c *computation) flag(path []string, flag string, n *document.Node) string 
 func (c *computation) secret(path []string, flag string, n *document.Node) string {
 	key := strings.Join(path, ".")
 	if c.target.Schema.Lookup(path...).Secret() {
+		if volume, isFolder := strings.CutSuffix(flag, "-dir"); isFolder {
+			// The folder has a file for each program with such a key.
+			of := slices.IndexFunc(workload.All(), func(w workload.Workload) bool { return slices.Equal(w.Key, path[:len(path)-1]) })
+			if of < 0 {
+				c.fail("%s: --%s accepts only keys of programs", key, flag)
+				return ""
+			}
+			c.mountSecret(volume, string(workload.All()[of].Peer)+".pem", path...)
+			return "/secrets/" + volume
+		}
 		file := strings.TrimSuffix(flag, "-file")
-		c.mount("keys", c.vault(key, n), File{file, c.text(append(path[:len(path):len(path)], "secret")...)})
+		c.mountSecret("keys", file, path...)
 		return "/secrets/keys/" + file
 	}
 	certificate := n.Get("name")
@@ -375,6 +385,16 @@ func (c *computation) ownVault() string {
 		return c.text("managementCluster", "keyVault")
 	}
 	return c.text("keyVaults", "service")
+}
+
+// mountSecret adds the secret of a reference to a volume. The path of the reference is absolute.
+func (c *computation) mountSecret(volume, file string, path ...string) {
+	key, reference := strings.Join(path, "."), c.target.Configuration.Get(path...)
+	if reference == nil {
+		c.fail("%s: is required, and no layer sets it", key)
+		return
+	}
+	c.mount(volume, c.vault(key, reference), File{file, c.text(append(path[:len(path):len(path)], "secret")...)})
 }
 
 // mount adds a file to a volume. The files of a volume come from one vault.
