@@ -139,6 +139,9 @@ func keyID(public *ecdsa.PublicKey) (string, error) {
 // signed with an earlier key stay valid.
 type Keys map[string]map[string]PublicKey
 
+// ErrUnknownKey is the error for a checkpoint that was signed with a key that the verifier does not have.
+var ErrUnknownKey = errors.New("is not a key of the service")
+
 // PublicKey is a public key that a verifier trusts.
 type PublicKey struct {
 	*ecdsa.PublicKey
@@ -286,7 +289,7 @@ func (k Keys) ParseCheckpoint(writer string, text []byte) (Line, error) {
 func (k Keys) trusted(service, id string, at time.Time) (PublicKey, error) {
 	key, ok := k[service][id]
 	if !ok {
-		return PublicKey{}, fmt.Errorf("its key %s is not a key of the service %s", id, service)
+		return PublicKey{}, fmt.Errorf("its key %s %w %s", id, ErrUnknownKey, service)
 	}
 	if !key.Until.IsZero() && at.After(key.Until) {
 		return PublicKey{}, fmt.Errorf("its time is after the end of the use of the key %s of the service %s at %s", id, service, key.Until.Format(time.RFC3339))

@@ -30,8 +30,9 @@ const (
 // Ends checks that each chain ends with the checkpoint that the witness has, also the chains of writers that have stopped: nobody else checks those. A writer
 // that was killed before it confirmed its records is found, and so are records and checkpoints that somebody appends who cannot write the witness.
 //
-// With the keys of the services, a check also verifies lines as Verify does: first those that were appended, of maxRead bytes at most, and with the rest of these bytes,
-// lines that it has verified before. So it returns to each line of all chains after some checks. Ends is not safe for concurrent use.
+// A check also verifies lines as Verify does: first those that were appended, of maxRead bytes at most, and with the rest of these bytes, lines that it has verified
+// before. So it returns to each line of all chains after some checks. If it does not have a key, it reports the chain at a later check: after a rotation, a service may
+// have its new key before the verifier has the public part. Ends is not safe for concurrent use.
 type Ends struct {
 	log     sink.Reader
 	witness sink.WitnessReader
@@ -56,9 +57,11 @@ type chainEnd struct {
 	reported bool
 	// lines has verified the lines of the chain up to a place.
 	lines *checker
+	// unknown is the time of the check that found a checkpoint with an unknown key; zero if there is none.
+	unknown time.Time
 }
 
-// NewEnds returns Ends. keys returns the public keys of all services; if it is nil, Ends verifies no lines. NewEnds registers its metric.
+// NewEnds returns Ends. keys returns the public keys of all services. NewEnds registers its metric.
 func NewEnds(log sink.Reader, witness sink.WitnessReader, keys func() (audit.Keys, error), logger *slog.Logger, metrics prometheus.Registerer) *Ends {
 	e := &Ends{log: log, witness: witness, keys: keys, maxRead: maxRead, logger: logger, found: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "admin_audit_findings_total", Help: "Findings of the periodic check of audit chains, by reason: unconfirmed lines behind the checkpoint in the witness, a log or a witness that was cut, or lines that verify would report.",
@@ -128,14 +131,11 @@ func (e *Ends) Check(ctx context.Context, now time.Time) ([]Finding, error) {
 			findings = chain.report(findings, Finding{Writer: name, Problem: Cut, Message: "the sink has no log of this writer: the log was deleted"})
 		}
 	}
-	if e.keys != nil {
-		invalid, err := e.verify(ctx, slices.DeleteFunc(names, func(name string) bool { return e.chains[name] == nil }))
-		for _, finding := range invalid {
-			findings = e.chains[finding.Writer].report(findings, finding)
-		}
-		failures = append(failures, err)
+	invalid, err := e.verify(ctx, slices.DeleteFunc(names, func(name string) bool { return e.chains[name] == nil }), now)
+	for _, finding := range invalid {
+		findings = e.chains[finding.Writer].report(findings, finding)
 	}
-	return findings, errors.Join(failures...)
+	return findings, errors.Join(append(failures, err)...)
 }
 
 // report appends a finding unless one was reported since the chain was confirmed.
@@ -148,19 +148,27 @@ func (c *chainEnd) report(findings []Finding, finding Finding) []Finding {
 }
 
 // verify verifies lines of the logs with the names, which are sorted.
-func (e *Ends) verify(ctx context.Context, names []string) ([]Finding, error) {
+func (e *Ends) verify(ctx context.Context, names []string, now time.Time) ([]Finding, error) {
 	keys, err := e.keys()
 	if err != nil {
 		return nil, err
 	}
 	report, left, failures := &Report{}, e.maxRead, []error(nil)
 	check := func(c *checker) (ended bool) {
-		begin := c.size
+		begin, found, chain := c.size, len(report.Findings), e.chains[c.chain.Writer]
 		c.keys, c.report = keys, report
 		ended, err := c.readLines(ctx, e.log, e.witness, left, false)
 		left -= c.size - begin
 		if err != nil {
 			failures = append(failures, fmt.Errorf("the audit chain of %s: %w", c.chain.Writer, err))
+		}
+		switch {
+		case c.unknown && (chain.unknown.IsZero() || chain.unknown.Equal(now)):
+			report.Findings = report.Findings[:found]
+			chain.unknown, chain.lines = now, newChecker(c.chain.Writer)
+			return true
+		case ended && !c.unknown:
+			chain.unknown = time.Time{}
 		}
 		return ended || err != nil
 	}

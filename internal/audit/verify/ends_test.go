@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -26,14 +25,11 @@ type ends struct {
 	now time.Time
 }
 
-// newEnds returns an ends with the keys of the evidence, or without keys.
-func newEnds(t *testing.T, withKeys bool) *ends {
+// newEnds returns an ends with the keys of the evidence.
+func newEnds(t *testing.T) *ends {
 	t.Helper()
 	e := newEvidence(t)
-	var keys func() (audit.Keys, error)
-	if withKeys {
-		keys = func() (audit.Keys, error) { return e.keys, nil }
-	}
+	keys := func() (audit.Keys, error) { return e.keys, nil }
 	return &ends{e, verify.NewEnds(sink.FileAt(e.logs), sink.FileWitnessAt(e.witness), keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry()), began}
 }
 
@@ -77,35 +73,34 @@ func after(t *testing.T, name string, log []byte, key *audit.SigningKey) (record
 
 // TestEndsOfStoppedWritersAreChecked changes the log of a writer that does not run. Each change has exactly one finding, also if it was made before the first check.
 func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
-	for _, c := range []struct{ started, withKeys bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
+	for _, started := range []bool{true, false} {
 		for name, tc := range map[string]struct {
 			change func(t *testing.T, e *evidence, name string, log []byte)
-			// want is the problem; empty if there is none. first is that of a change before the first check without keys; empty if it is the same.
-			want, first verify.Problem
+			want   verify.Problem // empty if there is none
 		}{
-			"nothing": {func(*testing.T, *evidence, string, []byte) {}, "", ""},
+			"nothing": {func(*testing.T, *evidence, string, []byte) {}, ""},
 			"a record is appended": {func(t *testing.T, e *evidence, name string, log []byte) {
 				record, _ := after(t, name, log, e.key)
 				e.write(t, name, slices.Concat(log, record))
-			}, verify.Unconfirmed, ""},
+			}, verify.Unconfirmed},
 			"a record and a checkpoint are appended": {func(t *testing.T, e *evidence, name string, log []byte) {
 				record, checkpoint := after(t, name, log, e.key)
 				e.write(t, name, slices.Concat(log, record, checkpoint))
-			}, verify.Unconfirmed, ""},
-			"a part of a line is appended": {func(t *testing.T, e *evidence, name string, log []byte) { e.write(t, name, append(log, '{')) }, verify.Unconfirmed, ""},
+			}, verify.Unconfirmed},
+			"a part of a line is appended": {func(t *testing.T, e *evidence, name string, log []byte) { e.write(t, name, append(log, '{')) }, verify.Unconfirmed},
 			"the log is deleted": {func(t *testing.T, e *evidence, name string, _ []byte) {
 				if err := os.Remove(filepath.Join(e.logs, name+".jsonl")); err != nil {
 					t.Fatal(err)
 				}
-			}, verify.Cut, ""},
+			}, verify.Cut},
 			"the end is cut": {func(t *testing.T, e *evidence, name string, log []byte) {
 				all := lines(log)
 				e.write(t, name, bytes.Join(all[:len(all)-2], nil))
-			}, verify.Cut, verify.Unconfirmed},
+			}, verify.Cut},
 		} {
 			t.Run(name, func(t *testing.T) {
-				e := newEnds(t, c.withKeys)
-				if c.started {
+				e := newEnds(t)
+				if started {
 					if found := e.check(t); len(found) > 0 {
 						t.Fatalf("without a change: %v", found)
 					}
@@ -116,11 +111,8 @@ func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
 				for range 4 {
 					found = append(found, e.check(t)...)
 				}
-				if problem := tc.want; problem != "" {
-					if !c.started && !c.withKeys {
-						problem = cmp.Or(tc.first, tc.want)
-					}
-					want = []string{name + " " + string(problem)}
+				if tc.want != "" {
+					want = []string{name + " " + string(tc.want)}
 				}
 				if !slices.Equal(found, want) {
 					t.Errorf("found %v, want %v", found, want)
@@ -132,21 +124,106 @@ func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
 
 // TestUnknownChainIsFound adds the log of a writer that never existed, and a file with another name. They hide no finding of others.
 func TestUnknownChainIsFound(t *testing.T) {
-	for withKeys, want := range map[bool]verify.Problem{false: verify.Unconfirmed, true: verify.Forged} {
-		e := newEnds(t, withKeys)
-		const unknown = "frontend-00000000000000ff"
-		e.write(t, unknown, bytes.Join(chain(t, unknown, 3, e.former, e.key), nil))
-		e.write(t, "x", []byte("x"))
-		if found := append(e.check(t), e.check(t)...); !slices.Equal(found, []string{unknown + " " + string(want)}) {
-			t.Errorf("found %v, want %s", found, want)
+	e := newEnds(t)
+	const unknown = "frontend-00000000000000ff"
+	e.write(t, unknown, bytes.Join(chain(t, unknown, 3, e.former, e.key), nil))
+	e.write(t, "x", []byte("x"))
+	if found := append(e.check(t), e.check(t)...); !slices.Equal(found, []string{unknown + " " + string(verify.Unconfirmed)}) {
+		t.Errorf("found %v", found)
+	}
+}
+
+// TestPublicKeyMayArriveLater rotates the key of a writer. The verifier gets the public part, and the end of the former key, after it has read a checkpoint of the
+// new key; or it never gets them.
+func TestPublicKeyMayArriveLater(t *testing.T) {
+	for _, arrives := range []bool{true, false} {
+		e := newEnds(t)
+		name, key := e.writers[0], foreignKey(t)
+		log := e.read(t, name)
+		record, checkpoint := after(t, name, log, key)
+		e.write(t, name, slices.Concat(log, record, checkpoint))
+		e.put(t, name, checkpoint)
+		if found := e.check(t); len(found) > 0 {
+			t.Fatalf("without the key: %v", found)
 		}
+		if arrives {
+			e.keys.TrustUntil(audit.Service(name), e.key, began.Add(30*time.Minute))
+			e.keys.Trust(audit.Service(name), key)
+		}
+		if found := slices.Concat(e.check(t), e.check(t), e.check(t)); arrives != (len(found) == 0) {
+			t.Errorf("the key arrives: %t; found %v", arrives, found)
+		}
+	}
+}
+
+// TestSinkHasCheckpointFirst checks a chain whenever the sink has a checkpoint, and the witness does not have it yet.
+func TestSinkHasCheckpointFirst(t *testing.T) {
+	e := newEnds(t)
+	name := e.writers[0]
+	for n := range 5 {
+		log := e.read(t, name)
+		record, checkpoint := after(t, name, log, e.key)
+		e.write(t, name, slices.Concat(log, record, checkpoint))
+		for _, before := range []bool{true, false} {
+			if found := e.check(t); len(found) > 0 {
+				t.Fatalf("checkpoint %d, before the witness has it: %t: %v", n, before, found)
+			}
+			if before {
+				e.put(t, name, checkpoint)
+			}
+		}
+	}
+}
+
+// TestEarlierReleaseReplacesCheckpoints continues a chain with writers of this release, which append to the witness, and of an earlier one, which replaces what the
+// witness has. Only a witness that was set back has a finding.
+func TestEarlierReleaseReplacesCheckpoints(t *testing.T) {
+	e := newEnds(t)
+	name := e.writers[0]
+	witness := filepath.Join(e.witness, name+".checkpoint")
+	proceed := func() (checkpoint []byte) {
+		t.Helper()
+		log := e.read(t, name)
+		record, checkpoint := after(t, name, log, e.key)
+		e.write(t, name, slices.Concat(log, record, checkpoint))
+		return checkpoint
+	}
+	replace := func(checkpoint []byte) {
+		t.Helper()
+		if err := os.WriteFile(witness, checkpoint, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var former []byte
+	for n := range 60 { // the numbers of lines get a third digit
+		if former = proceed(); n/5%2 == 0 {
+			replace(former)
+		} else {
+			e.put(t, name, former)
+		}
+		if n%7 < 4 {
+			if found := e.check(t); len(found) > 0 {
+				t.Fatalf("checkpoint %d: %v", n, found)
+			}
+		}
+	}
+	for range 3 {
+		e.put(t, name, proceed())
+	}
+	if found := e.check(t); len(found) > 0 {
+		t.Fatalf("before the witness is set back: %v", found)
+	}
+	replace(former)
+	proceed()
+	if found := e.check(t); !slices.Equal(found, []string{name + " " + string(verify.Cut)}) {
+		t.Errorf("after the witness was set back: %v", found)
 	}
 }
 
 // TestRunningWriterIsNotFound appends a record before each check, whose checkpoint the witness has until the next one. When the witness gets no more checkpoints, the
 // chain is found once, and again after it was confirmed.
 func TestRunningWriterIsNotFound(t *testing.T) {
-	e := newEnds(t, true)
+	e := newEnds(t)
 	name := e.writers[0]
 	var checkpoint []byte
 	write := func() {
@@ -222,7 +299,7 @@ func TestAttacksOfWritersAreFound(t *testing.T) {
 			checks  int
 		}{{false, 1 << 20, 3}, {true, 1 << 20, 3}, {false, 700, 40}, {true, 700, 40}} {
 			t.Run(fmt.Sprintf("%s, started %t, limit %d", name, c.started, c.limit), func(t *testing.T) {
-				e := newEnds(t, true)
+				e := newEnds(t)
 				e.LimitRead(c.limit)
 				if c.started {
 					for range c.checks {

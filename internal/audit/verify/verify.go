@@ -170,13 +170,20 @@ type checker struct {
 	// open are the numbers of the records of actions without an outcome.
 	open    map[uint64]bool
 	witness witnessed
+	// unknown is true after a checkpoint with a key that keys did not have.
+	unknown bool
 }
+
+// maxCheckpoint is more than the length of a checkpoint in bytes.
+const maxCheckpoint = 4 << 10
 
 // witnessed reads the checkpoints that the witness has of a chain, in their order.
 type witnessed struct {
 	// lines are the lines after byte size of the witness; nil if all were read.
 	lines *bufio.Reader
 	size  int64
+	// line is the latest line that was read, which ends at byte size; empty if none was, or if it was too long.
+	line []byte
 	// next is the first checkpoint that the log was not compared with; nil if there is none. last is the latest that was read.
 	next, last *audit.Line
 	// err is the error of reading the witness.
@@ -288,24 +295,58 @@ func (c *checker) openWitness(ctx context.Context, witness sink.WitnessReader) (
 	w := &c.witness
 	w.lines, w.err = nil, nil
 	size, err := witness.Size(ctx, c.chain.Writer)
-	switch {
-	case err != nil:
-		return nil, err
-	case size < w.size:
-		c.find(0, 0, Cut, "the witness had %d bytes of checkpoints of this writer and has %d: somebody removed or replaced them, or a writer of an earlier release replaced them", w.size, size)
-		w.size = size
+	if err != nil || size == w.size {
+		return io.NopCloser(nil), err
 	}
-	if size == w.size {
-		return io.NopCloser(nil), nil
-	}
-	content, err := witness.Open(ctx, c.chain.Writer, w.size)
+	content, err := witness.Open(ctx, c.chain.Writer, min(w.size-int64(len(w.line)), size))
 	if err != nil {
 		return nil, err
 	}
-	w.lines = bufio.NewReader(content)
-	if w.next == nil {
-		c.advance()
+	lines := bufio.NewReaderSize(content, max(maxCheckpoint, len(w.line)))
+	switch known, err := lines.Peek(len(w.line)); {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, errors.Join(fmt.Errorf("reading the audit witness: %w", err), content.Close())
+	case bytes.Equal(known, w.line):
+		_, _ = lines.Discard(len(known))
+		w.lines = lines
+	default:
+		if err := content.Close(); err != nil {
+			return nil, err
+		}
+		if content, err = c.reopenWitness(ctx, witness, size); err != nil {
+			return nil, err
+		}
 	}
+	if w.next == nil {
+		// The log has checkpoints before the witness. Those that were read before the witness had them are left to a checker that begins later.
+		for c.advance(); w.next != nil && w.next.Sequence < c.expect; c.advance() {
+		}
+	}
+	return content, nil
+}
+
+// reopenWitness opens a witness that does not continue what was read before. A writer of an earlier release replaces all checkpoints by its latest one, behind those that
+// were read: then none is lost that the chain was not compared with. Everything else is a finding.
+func (c *checker) reopenWitness(ctx context.Context, witness sink.WitnessReader, size int64) (io.ReadCloser, error) {
+	w := &c.witness
+	content, err := witness.Open(ctx, c.chain.Writer, 0)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewReaderSize(content, maxCheckpoint)
+	text, err := lines.Peek(maxCheckpoint)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.Join(fmt.Errorf("reading the audit witness: %w", err), content.Close())
+	}
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	line, err := c.keys.ParseCheckpoint(c.chain.Writer, first)
+	c.unknown = c.unknown || errors.Is(err, audit.ErrUnknownKey)
+	if err != nil || w.last != nil && line.Sequence < w.last.Sequence {
+		c.find(0, 0, Cut, "the witness had %d bytes of checkpoints of this writer and has %d: somebody removed or replaced them", w.size, size)
+		w.size, w.line = size, nil
+		return content, nil
+	}
+	w.lines, w.size, w.line = lines, 0, nil
 	return content, nil
 }
 
@@ -323,9 +364,13 @@ func (c *checker) advance() {
 			return
 		}
 		w.size += n
+		if w.line = text; int64(len(text)) < n {
+			w.line = nil
+		}
 		line, err := c.keys.ParseCheckpoint(c.chain.Writer, bytes.TrimSuffix(text, []byte("\n")))
 		switch {
 		case err != nil:
+			c.unknown = c.unknown || errors.Is(err, audit.ErrUnknownKey)
 			c.find(0, 0, Forged, "a checkpoint in the witness is not valid: %v", err)
 		case w.last != nil && line.Hash == w.last.Hash: // the writer has repeated it
 		case w.last != nil && line.Sequence <= w.last.Sequence:
@@ -397,6 +442,7 @@ func (c *checker) checkSignature(line audit.Line, content []byte) {
 		return
 	}
 	if err := c.keys.Verify(line, content); err != nil {
+		c.unknown = c.unknown || errors.Is(err, audit.ErrUnknownKey)
 		c.find(line.Sequence, c.number, Forged, "the checkpoint is not valid: %v", err)
 		return
 	}
