@@ -32,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel/agent"
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/provisioncommand"
@@ -39,6 +40,7 @@ import (
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/inside"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -476,7 +478,7 @@ func serves(t *testing.T, objects chart.Objects, port int32) bool {
 }
 
 // TestAuditorsMayStoreRecords compares the programs with an audit queue with the identities that the infrastructure lets append to the storage
-// of audit records.
+// of audit records. Each one may append only to the logs of its own writers.
 func TestAuditorsMayStoreRecords(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(charttest.Root(t), "dev-infrastructure/azure/region/audit.tf"))
 	if err != nil {
@@ -486,10 +488,29 @@ func TestAuditorsMayStoreRecords(t *testing.T) {
 	if match == nil {
 		t.Fatal("the template has no list of auditors")
 	}
+	condition := regexp.MustCompile(`own_blobs += \{ for service in local\.auditors : service => "(.*)" \}`).FindSubmatch(text)
+	if condition == nil {
+		t.Fatal("the template has no condition of the auditors' roles")
+	}
+	const containers = "Microsoft.Storage/storageAccounts/blobServices/containers"
 	var want []string
 	for _, w := range workload.All() {
-		if w.Audit {
-			want = append(want, strconv.Quote(string(w.Peer)))
+		if !w.Audit {
+			continue
+		}
+		want = append(want, strconv.Quote(string(w.Peer)))
+		own := strings.NewReplacer("${local.containers}", containers, "${service}", string(w.Peer)).Replace(string(condition[1]))
+		for _, other := range workload.All() {
+			writer, err := audit.NewWriterName(string(other.Peer), [8]byte{1, 0xff})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, blob := range []string{writer + "/00000000000000000000.jsonl", writer + "x/0.jsonl", writer, string(other.Peer)} {
+				action := rbac.Action{Name: containers + "/blobs/add/action", Data: true, Blob: blob}
+				if permitted := w.Peer == other.Peer && strings.HasPrefix(blob, writer+"/"); action.Satisfies(own) != permitted {
+					t.Errorf("%s may append to %s: %t", w.Peer, blob, !permitted)
+				}
+			}
 		}
 	}
 	slices.Sort(want)

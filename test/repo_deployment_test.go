@@ -617,10 +617,12 @@ func keyRow(path []string, p *schema.Property) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", strings.Join(path, "."), strings.ReplaceAll(meaning, "|", "\\|"), innermost, strings.Join(append(users, p.UsedBy...), ", "))
 }
 
-// TestRolesForWholeVaults lists the roles that the templates assign for a vault with everything in it. All others are for one secret or one key.
-func TestRolesForWholeVaults(t *testing.T) {
+// TestRolesForWholeStores lists the roles that the templates assign for a vault with everything in it, or for appending to all blobs of a container. All others are
+// for one secret or one key, or have a condition on the names of blobs.
+func TestRolesForWholeStores(t *testing.T) {
 	want := map[string]string{
 		"region certificates_role":           "local.vaults.clusters: local.roles.certificatesOfficer for local.principals[\"cluster-service\"]",
+		"region recordings_append_role":      "azapi_resource.recordings.id: local.append_id for local.principals[\"gateway-access\"]",
 		"management-cluster identities_role": "var.outer.region.vaults.identities.id: local.secretsUser for module.cluster.secrets_provider.objectId",
 	}
 	module, argument := regexp.MustCompile(`(?ms)^module "(\w+)" \{\n(.*?)^\}`), regexp.MustCompile(`(?m)^  (\w+) += (.*)$`)
@@ -652,12 +654,13 @@ func TestRolesForWholeVaults(t *testing.T) {
 				continue
 			}
 			roles++
-			if strings.Contains(scope, "vaults") && !strings.Contains(scope, "/secrets/${") || strings.Contains(scope, "module.vault") {
+			appends := arguments["role"] == "local.append_id" || arguments["role"] == "local.witness_id"
+			if strings.Contains(scope, "vaults") && !strings.Contains(scope, "/secrets/${") || strings.Contains(scope, "module.vault") || appends && arguments["condition"] == "" {
 				got[folder+" "+found[1]] = scope + ": " + arguments["role"] + " for " + arguments["principal"]
 			}
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" || roles < 10 {
-		t.Errorf("of %d roles, those for a vault differ (-want +got):\n%s", roles, diff)
+		t.Errorf("of %d roles, those for whole stores differ (-want +got):\n%s", roles, diff)
 	}
 }

@@ -3,12 +3,13 @@
 
 locals {
   witness_group = "/subscriptions/${var.config.subscriptions.global}/resourceGroups/${var.config.resourceGroups.region}-witness"
-  # Writers of audit records. The containers permit them to append and to read, and nothing else.
+  # Writers of audit records. The containers permit them to read, and to append to blobs WRITER/OFFSET.jsonl, where WRITER is the service, a dash and 16 digits.
   auditors    = toset(["admin", "backend", "cluster-service", "frontend", "gateway-access", "maestro-server"])
   append_id   = uuidv5("url", "${local.group}/append")
   witness_id  = uuidv5("url", "${local.witness_group}/append")
   containers  = "Microsoft.Storage/storageAccounts/blobServices/containers"
   append_only = [{ actions = ["${local.containers}/read"], notActions = [], dataActions = ["${local.containers}/blobs/read", "${local.containers}/blobs/add/action"], notDataActions = [] }]
+  own_blobs   = { for service in local.auditors : service => "((!(ActionMatches{'${local.containers}/blobs/add/action'})) OR (@Resource[${local.containers}/blobs:path] StringLike '${service}-????????????????/*'))" }
 }
 
 resource "azapi_resource" "witness_group" {
@@ -116,6 +117,7 @@ module "audit_append_role" {
   source     = "../modules/role"
   scope      = azapi_resource.audit_records.id
   role       = local.append_id
+  condition  = local.own_blobs[each.key]
   principal  = local.principals[each.key]
   purpose    = each.key
   depends_on = [azapi_resource.append_role]
@@ -126,6 +128,7 @@ module "audit_witness_role" {
   source     = "../modules/role"
   scope      = azapi_resource.audit_checkpoints.id
   role       = local.witness_id
+  condition  = local.own_blobs[each.key]
   principal  = local.principals[each.key]
   purpose    = each.key
   depends_on = [azapi_resource.witness_append_role]

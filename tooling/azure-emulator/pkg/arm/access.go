@@ -17,8 +17,9 @@ import (
 type SeedAssignment struct {
 	PrincipalID string `json:"principalId"`
 	// Role is the ID of a built-in role or of a role of the seed.
-	Role  string `json:"role"`
-	Scope string `json:"scope"`
+	Role      string `json:"role"`
+	Scope     string `json:"scope"`
+	Condition string `json:"condition,omitempty"`
 }
 
 // CheckAssignments returns an error that names the first assignment of the seed that has no effect.
@@ -29,6 +30,8 @@ func (s *Server) CheckAssignments() error {
 			return fmt.Errorf("assignments[%d].principalId of the seed is required", i)
 		case s.findRole(a.Role) == nil:
 			return fmt.Errorf("assignments[%d].role of the seed: there is no role with the ID %q", i, a.Role)
+		case !rbac.Evaluates(a.Condition):
+			return fmt.Errorf("assignments[%d].condition of the seed: the emulator does not evaluate %q", i, a.Condition)
 		case !strings.HasPrefix(a.Scope, "/"):
 			return fmt.Errorf("assignments[%d].scope of the seed: %q is not a resource ID or /", i, a.Scope)
 		}
@@ -41,7 +44,7 @@ func (s SeedAssignment) assignment() *assignment {
 	parent := strings.TrimSuffix(s.Scope, "/")
 	name := uuid.NewSHA1(uuid.NameSpaceURL, []byte(strings.ToLower(s.PrincipalID+" "+s.Role+" "+s.Scope))).String()
 	return &assignment{ID: parent + "/providers/Microsoft.Authorization/roleAssignments/" + name, Name: name, Type: "Microsoft.Authorization/roleAssignments", seeded: true,
-		Properties: assignmentProperties{Scope: s.Scope, RoleDefinitionID: parent + "/providers/Microsoft.Authorization/roleDefinitions/" + s.Role, PrincipalID: s.PrincipalID, PrincipalType: "ServicePrincipal"}}
+		Properties: assignmentProperties{Scope: s.Scope, RoleDefinitionID: parent + "/providers/Microsoft.Authorization/roleDefinitions/" + s.Role, PrincipalID: s.PrincipalID, PrincipalType: "ServicePrincipal", Condition: s.Condition}}
 }
 
 // Authorize implements rbac.Authorizer with the stored role assignments and those of the seed.
@@ -71,7 +74,7 @@ func (c *call) authorize(action rbac.Action, scope string) error {
 			if err != nil {
 				return err
 			}
-			if role != nil && rbac.Within(scope, a.Properties.Scope) && role.Permits(action) {
+			if role != nil && rbac.Within(scope, a.Properties.Scope) && role.Permits(action) && action.Satisfies(a.Properties.Condition) {
 				return nil
 			}
 		}

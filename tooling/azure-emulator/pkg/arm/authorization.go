@@ -32,6 +32,8 @@ type assignmentProperties struct {
 	RoleDefinitionID string `json:"roleDefinitionId"`
 	PrincipalID      string `json:"principalId"`
 	PrincipalType    string `json:"principalType,omitempty"`
+	Condition        string `json:"condition,omitempty"`
+	ConditionVersion string `json:"conditionVersion,omitempty"`
 }
 
 // routeAuthorization executes a request for a role definition or a role assignment.
@@ -103,6 +105,9 @@ func (c *call) putAssignment() (*response, error) {
 	} else if role == nil {
 		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", lastSegment(a.Properties.RoleDefinitionID))
 	}
+	if !rbac.Evaluates(a.Properties.Condition) {
+		return nil, badRequest("InvalidRoleAssignmentCondition", "The emulator does not evaluate the condition '%s'.", a.Properties.Condition)
+	}
 	var owner string
 	found, err := c.tx.Get(principals, strings.ToLower(a.Properties.PrincipalID), &owner)
 	if err != nil {
@@ -127,15 +132,17 @@ func (c *call) putAssignment() (*response, error) {
 	return &response{status: http.StatusCreated, body: a}, c.tx.Put(assignments, a.key(), a)
 }
 
-// sameAssignment responds to a write of an assignment that exists. Its principal and its role cannot change.
+// sameAssignment responds to a write of an assignment that exists. Its condition can change, but neither its principal nor its role.
 func (c *call) sameAssignment(old, wanted *assignment, err error) (*response, error) {
 	switch {
 	case err != nil:
 		return nil, err
 	case !strings.EqualFold(old.Properties.PrincipalID, wanted.Properties.PrincipalID), lastSegment(old.Properties.RoleDefinitionID) != lastSegment(wanted.Properties.RoleDefinitionID):
 		return nil, badRequest("RoleAssignmentUpdateNotPermitted", "Tenant ID, application ID, principal ID, and scope are not allowed to be updated.")
+	case old.seeded || old.Properties.Condition == wanted.Properties.Condition:
+		return &response{status: http.StatusOK, body: old}, nil
 	}
-	return &response{status: http.StatusOK, body: old}, nil
+	return &response{status: http.StatusOK, body: wanted}, c.tx.Put(assignments, wanted.key(), wanted)
 }
 
 var (

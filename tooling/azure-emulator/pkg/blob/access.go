@@ -69,5 +69,5 @@ func action(method string, p path, query url.Values) rbac.Action {
 	default:
 		name += "unknown"
 	}
-	return rbac.Action{Name: name, Data: data}
+	return rbac.Action{Name: name, Data: data, Blob: p.blob}
 }

@@ -38,6 +38,10 @@ type auditStorage struct {
 	*emulatortest.Azure
 }
 
+// ownBlobs is the condition of the role of the service admin, as in the templates.
+const ownBlobs = "((!(ActionMatches{'Microsoft.Storage/storageAccounts/blobServices/containers/blobs/add/action'})) OR " +
+	"(@Resource[Microsoft.Storage/storageAccounts/blobServices/containers/blobs:path] StringLike 'admin-????????????????/*'))"
+
 const witnessAccount = emulatortest.Group + "/providers/Microsoft.Storage/storageAccounts/witness"
 
 func startAuditStorage(t *testing.T) *auditStorage {
@@ -49,10 +53,10 @@ func startAuditStorage(t *testing.T) *auditStorage {
 		emulator.SeedContainer{Account: "audit", AccountID: emulatortest.Account, Name: "audit", Immutability: &blob.Immutability{Days: 365, ProtectedAppends: true}},
 		emulator.SeedContainer{Account: "audit", AccountID: emulatortest.Account, Name: "mutable"},
 		emulator.SeedContainer{Account: "witness", AccountID: witnessAccount, Name: "witness", Immutability: &blob.Immutability{Days: 365, ProtectedAppends: true}})
-	// The role of a service: it can add to the sink and the witness, and not write to them.
+	// The role of a service: it can add to its own logs in the sink and the witness, and not write to them.
 	seed.Roles = []rbac.Role{{ID: adder, Name: "Audit writer", Actions: []string{blobs + "read"}, DataActions: []string{blobs + "blobs/read", blobs + "blobs/add/action"}}}
-	seed.Assignments = []arm.SeedAssignment{{PrincipalID: serviceID, Role: adder, Scope: emulatortest.Account},
-		{PrincipalID: serviceID, Role: adder, Scope: witnessAccount}}
+	seed.Assignments = []arm.SeedAssignment{{PrincipalID: serviceID, Role: adder, Scope: emulatortest.Account, Condition: ownBlobs},
+		{PrincipalID: serviceID, Role: adder, Scope: witnessAccount, Condition: ownBlobs}}
 	seed.Assignments = append(seed.Assignments, emulatortest.Owner(entratest.ObjectID)...)
 	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed})
 	if err != nil {
@@ -93,6 +97,13 @@ func TestAuditSink(t *testing.T) {
 	must(t, 0, first.Append(t.Context(), sinktest.Writer, 18, []byte("first")))
 	if size, err := second.Size(t.Context(), sinktest.Writer); err != nil || size != 23 {
 		t.Errorf("size %d, %v", size, err)
+	}
+	// It can neither begin nor continue a log of another service.
+	const foreign = "backend-0123456789abcdef"
+	for _, log := range []sink.Log{first, storage.witness(t)} {
+		if err := log.Append(t.Context(), foreign, 0, []byte("forged")); err == nil || !strings.Contains(err.Error(), "AuthorizationPermissionMismatch") {
+			t.Errorf("a service appends to the log of another one: %v", err)
+		}
 	}
 	// The service itself can neither delete nor replace what it has exported or confirmed. Nobody else can, either.
 	name := sinktest.Writer + "/" + fmt.Sprintf("%020d", 0) + ".jsonl"

@@ -202,7 +202,7 @@ func TestWritesDuringAnOperation(t *testing.T) {
 	}
 }
 
-// TestSystemAssignedIdentity checks that a resource's identity can get a role, and that it keeps its principal.
+// TestSystemAssignedIdentity checks that a resource's identity can get a role, whose condition can change, and that it keeps its principal.
 func TestSystemAssignedIdentity(t *testing.T) {
 	azure := start(t, emulator.Options{})
 	client := newGeneric(t, azure)
@@ -229,8 +229,16 @@ func TestSystemAssignedIdentity(t *testing.T) {
 	if _, err := assignments.Create(t.Context(), emulatortest.Group, uuid.NewString(), wanted, nil); true {
 		wantError(t, err, http.StatusConflict, "RoleAssignmentExists")
 	}
-	wanted.Properties.RoleDefinitionID = to.Ptr(arm.OwnerRole)
+	wanted.Properties.Condition = to.Ptr("true")
 	_, err := assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil)
+	wantError(t, err, http.StatusBadRequest, "InvalidRoleAssignmentCondition")
+	wanted.Properties.Condition = to.Ptr(ownBlobs)
+	ok(assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil))(t)
+	if read := ok(assignments.Get(t.Context(), emulatortest.Group, name, nil))(t); read.Properties.Condition == nil || *read.Properties.Condition != ownBlobs {
+		t.Errorf("the changed assignment is %+v", read.Properties)
+	}
+	wanted.Properties.RoleDefinitionID = to.Ptr(arm.OwnerRole)
+	_, err = assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil)
 	wantError(t, err, http.StatusBadRequest, "RoleAssignmentUpdateNotPermitted")
 }
 

@@ -8,6 +8,7 @@ package rbac
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -56,6 +57,27 @@ type Action struct {
 	Name string
 	// Data reports whether the action is one on the data of a resource, which a role lists in DataActions.
 	Data bool
+	// Blob is the path of the blob in its container; empty for an action on something else.
+	Blob string
+}
+
+// condition is the form of the conditions that the emulator evaluates: an action is permitted only on blobs whose path matches a pattern.
+var condition = regexp.MustCompile(`^\(\(!\(ActionMatches\{'([^']+)'\}\)\) OR \(@Resource\[Microsoft\.Storage/storageAccounts/blobServices/containers/blobs:path\] StringLike '([^']+)'\)\)$`)
+
+// Evaluates reports whether the emulator evaluates the condition of a role assignment.
+func Evaluates(text string) bool { return text == "" || condition.MatchString(text) }
+
+// Satisfies reports whether an action satisfies the condition of a role assignment. No action satisfies a condition that the emulator does not evaluate.
+func (a Action) Satisfies(text string) bool {
+	form := condition.FindStringSubmatch(text)
+	switch {
+	case form == nil:
+		return text == ""
+	case !strings.EqualFold(a.Name, form[1]):
+		return true
+	}
+	pattern := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(form[2]))
+	return regexp.MustCompile(`^` + pattern + `$`).MatchString(a.Blob)
 }
 
 // Role is a role definition. Its actions may contain the wildcard *, which matches any text.

@@ -2,6 +2,7 @@ package rbac_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
@@ -32,6 +33,32 @@ func TestPermits(t *testing.T) {
 		"all data of a role with */read": {rbac.Action{Name: "Microsoft.KeyVault/vaults/secrets/read", Data: true}, false},
 	} {
 		if got := role.Permits(c.action); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// TestSatisfies evaluates the condition of a role that is limited to some blobs. The emulator permits nothing with other conditions.
+func TestSatisfies(t *testing.T) {
+	const limited = "((!(ActionMatches{'Microsoft.Storage/storageAccounts/blobServices/containers/blobs/add/action'})) OR " +
+		"(@Resource[Microsoft.Storage/storageAccounts/blobServices/containers/blobs:path] StringLike 'a-??/*.b'))"
+	const add = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/add/action"
+	for name, c := range map[string]struct {
+		condition string
+		action    rbac.Action
+		want      bool
+	}{
+		"no condition":               {"", rbac.Action{Name: add, Blob: "x"}, true},
+		"another action":             {limited, rbac.Action{Name: "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read", Blob: "x"}, true},
+		"a path that matches":        {limited, rbac.Action{Name: strings.ToUpper(add), Blob: "a-12/x/y.b"}, true},
+		"a wildcard for one letter":  {limited, rbac.Action{Name: add, Blob: "a-123/x.b"}, false},
+		"the case of a path matters": {limited, rbac.Action{Name: add, Blob: "A-12/x.b"}, false},
+		"a longer path":              {limited, rbac.Action{Name: add, Blob: "/a-12/x.b/c"}, false},
+		"a dot is a dot":             {limited, rbac.Action{Name: add, Blob: "a-12/xxb"}, false},
+		"a condition of another form": {"(@Resource[Microsoft.Storage/storageAccounts/blobServices/containers:name] StringEquals 'a')",
+			rbac.Action{Name: add, Blob: "a-12/x.b"}, false},
+	} {
+		if got := c.action.Satisfies(c.condition); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
