@@ -2,7 +2,10 @@ package skew
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,7 +96,7 @@ func (r *region) replace(t *testing.T, ctx context.Context, s step, back bool) {
 	}
 }
 
-// requireAudit checks that the audit records of both releases are complete: each release continues the chains of the other one.
+// requireAudit checks that the audit records of both releases are complete: each release continues the chains of the other one, and admin has found nothing.
 func (r *region) requireAudit(t *testing.T, ctx context.Context) {
 	t.Helper()
 	folders := local.AuditFoldersOf(r.config.StateDir)
@@ -120,6 +123,23 @@ func (r *region) requireAudit(t *testing.T, ctx context.Context) {
 	}
 	if len(report.Chains) == 0 {
 		t.Error("the audit has no chains")
+	}
+	// Admin of the previous release checks no chains.
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoints().Ops["admin"]+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^admin_audit_findings_total\S* [^0].*$`).FindAll(metrics, -1) {
+		t.Errorf("admin has found %s", found)
 	}
 }
 
