@@ -157,16 +157,10 @@ func consoleReports(degraded metav1.ConditionStatus, reason string) func(*hyperv
 	}
 }
 
-// TestExternalAuthentication checks that the hosted API server accepts the tokens of an issuer, and rejects them after
+// testAuthentication checks that the hosted API server accepts the tokens of an issuer, and rejects them after
 // the issuer was removed, without a restart.
-func TestExternalAuthentication(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
+func (s *sample) testAuthentication(t *testing.T) {
 	issuer := newIssuer(t)
-	s := m.sample(t, "oidc")
-	s.create(t)
-	s.waitCluster(t, available)
 	before := s.servers(t)
 
 	s.configureOIDC(t, issuer.URL, issuer.authority)
@@ -238,16 +232,11 @@ func TestExternalAuthentication(t *testing.T) {
 	if after := s.servers(t); !slices.Equal(before, after) {
 		t.Errorf("the API server restarted: %v, then %v", before, after)
 	}
-	s.delete(t)
-	s.expectNothingRuns(t)
 }
 
-// TestExternalAuthenticationInStatusFidelity runs without an API server. The content of the annotated secret takes the
+// testReportedAuthentication runs without an API server. The content of the annotated secret takes the
 // place of the secret inside the cluster.
-func TestExternalAuthenticationInStatusFidelity(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	m.startRuntime(t, m.options(t.TempDir(), nil))
+func testReportedAuthentication(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "reported-oidc")
 	s.create(t)
 	s.waitCluster(t, available)

@@ -165,16 +165,9 @@ func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) [
 
 var revocationOrder = []string{"SignerClassValid", "RootCertificatesRegenerated", "NewCertificatesTrusted", "LeafCertificatesRegenerated", "PreviousCertificatesRevoked"}
 
-// TestBreakGlass issues and revokes certificates, and checks each time whether the hosted API server accepts them.
-func TestBreakGlass(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	stateDir := t.TempDir()
-	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
-	s := m.sample(t, "break-glass")
-	s.create(t)
-	s.waitCluster(t, available)
-
+// testBreakGlass issues and revokes certificates, and checks each time whether the hosted API server accepts them. restart restarts the runtime.
+func (s *sample) testBreakGlass(t *testing.T, restart func()) {
+	others := len(credentialuse.Decode(s.hostedCluster(t).Annotations[credentialuse.Annotation]))
 	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:ada"
 	began := time.Now()
 	customer := s.certificate(t, "customer-1", s.request(t, "customer-1", contract.CustomerBreakGlass, customerName))
@@ -249,21 +242,17 @@ func TestBreakGlass(t *testing.T) {
 	before := s.awaitUse(t, fingerprintOf(t, again))
 
 	// A restarted runtime finds the same state.
-	stop()
-	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
+	restart()
 	eventually.Soon(t, "the credential is accepted after a restart", func() error { _, err := s.whoAmI(t, withCertificate(again)); return err })
 	if after := s.awaitUse(t, fingerprintOf(t, again)); !after.First.Equal(before.First) {
 		t.Errorf("after a restart a certificate was first used at %s, before at %s", after.First, before.First)
 	}
-	if uses := credentialuse.Decode(s.hostedCluster(t).Annotations[credentialuse.Annotation]); len(uses) != 4 {
-		t.Errorf("reported uses: %+v, want four certificates", uses)
+	if uses := credentialuse.Decode(s.hostedCluster(t).Annotations[credentialuse.Annotation]); len(uses) != others+4 {
+		t.Errorf("reported uses: %+v, want four certificates and %d of other tests", uses, others)
 	}
 	if _, err := s.whoAmI(t, withCertificate(customer)); !apierrors.IsUnauthorized(err) {
 		t.Errorf("after a restart a revoked credential: %v, want it rejected", err)
 	}
-
-	s.delete(t)
-	s.expectNothingRuns(t)
 }
 
 // signer returns the current signer of a class.
@@ -389,11 +378,8 @@ func TestRevocationSurvivesKills(t *testing.T) {
 	s.awaitGone(t)
 }
 
-// TestBreakGlassInStatusFidelity issues and revokes certificates of a control plane without an API server.
-func TestBreakGlassInStatusFidelity(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	m.startRuntime(t, m.options(t.TempDir(), nil))
+// testReportedBreakGlass issues and revokes certificates of a control plane without an API server.
+func testReportedBreakGlass(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "reported-access")
 	s.create(t)
 	s.waitCluster(t, available)

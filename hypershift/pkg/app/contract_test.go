@@ -32,9 +32,9 @@ func image(t *testing.T, version string) string {
 	return r.Image
 }
 
-// TestContract runs tests that are cheap in status fidelity on one management cluster with one runtime.
+// TestContract runs tests that are cheap in status fidelity on one management cluster with one runtime. It is not parallel, because the tests that
+// wait for the management cluster would prevent its cases from running.
 func TestContract(t *testing.T) {
-	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), nil))
 	for name, test := range map[string]func(*testing.T, *managementCluster){
@@ -49,6 +49,10 @@ func TestContract(t *testing.T) {
 		"SameNameAgain":     testSameNameAgain,
 		"DeleteStuck":       testDeleteStuck,
 		"GracePeriod":       testInvalidGracePeriod,
+		"Version":           testNodesCompleteVersion,
+		"Authentication":    testReportedAuthentication,
+		"BreakGlass":        testReportedBreakGlass,
+		"RemovedNamespace":  testRemovedNamespace,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time of a case is the deletion of namespaces
@@ -253,7 +257,12 @@ func testPaused(t *testing.T, m *managementCluster) {
 	}
 	s.set(t, "false", "spec", "pausedUntil")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, available)
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
+		if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" {
+			return errors.New("not recorded as available")
+		}
+		return available(hc)
+	})
 	// The status continues to follow the control plane of a paused cluster.
 	s.set(t, "true", "spec", "pausedUntil")
 	s.annotate(contract.FaultAnnotation, string(contract.FaultEtcdQuorumLoss))

@@ -144,19 +144,13 @@ func hostedPod(name, node, cpu string) *corev1.Pod {
 	}
 }
 
-// TestNodePoolLifecycle watches the nodes of a pool with a client of the hosted API server while the pool is scaled
+// testNodePoolLifecycle watches the nodes of a pool with a client of the hosted API server while the pool is scaled
 // down with a drain that a disruption budget delays, relabelled, replaced with another machine size, repaired, and autoscaled by
 // pods.
-func TestNodePoolLifecycle(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { withProcessFidelity(o); o.TimeScale = 0.001 }))
-	s := m.sample(t, "life")
+func (s *sample) testNodePoolLifecycle(t *testing.T) {
 	s.setPool(t, int64(2), "spec", "replicas")
 	s.setPool(t, "0s", "spec", "nodeDrainTimeout")
-	s.create(t)
 	s.apply(t, s.pool)
-	s.waitCluster(t, available)
 	s.waitPool(t, poolReady(2))
 	hosted := s.hosted(t)
 	watched := watchNodes(t, hosted)
@@ -266,7 +260,6 @@ func TestNodePoolLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched.await(t, 1)
-	s.delete(t)
 }
 
 // annotatePool sets an annotation on the NodePool.

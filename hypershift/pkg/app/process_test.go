@@ -100,11 +100,15 @@ func (s *sample) expectNothingRuns(t testing.TB) {
 
 func withProcessFidelity(o *Options) { o.Fidelity = "process" }
 
+// TestProcessFidelity runs the tests that can share a hosted API server, whose start uses more CPU time than most of them. The runtime has the
+// rights of its chart.
 func TestProcessFidelity(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
+	limited := m.asServiceAccount(t)
 	stateDir := t.TempDir()
-	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
+	options := m.options(stateDir, func(o *Options) { withProcessFidelity(o); o.TimeScale = 0.001 })
+	stop := limited.startRuntime(t, options)
 	s := m.sample(t, "process")
 	s.createPrerequisites(t)
 	began := time.Now()
@@ -145,10 +149,16 @@ func TestProcessFidelity(t *testing.T) {
 		eventually.Soon(t, fmt.Sprintf("%d nodes are ready", replicas), func() error { _, err := s.nodesReady(t, replicas); return err })
 		s.waitPool(t, poolReady(int32(replicas)))
 	}
-
-	stop()
-	s.expectNothingRuns(t)
-	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
+	t.Run("Rights", func(t *testing.T) { m.expectLimits(t, limited.client) })
+	t.Run("NodePoolLifecycle", s.testNodePoolLifecycle)
+	t.Run("Authentication", s.testAuthentication)
+	t.Run("ReaderOnlyReads", s.testReaderOnlyReads)
+	restart := func() {
+		stop()
+		s.expectNothingRuns(t)
+		stop = limited.startRuntime(t, options)
+	}
+	t.Run("BreakGlass", func(t *testing.T) { s.testBreakGlass(t, restart) })
 	eventually.Soon(t, "one node is ready after a restart", func() error { _, err := s.nodesReady(t, 1); return err })
 	if after := s.hostedCluster(t); after.Status.ControlPlaneEndpoint != hc.Status.ControlPlaneEndpoint {
 		t.Errorf("the endpoint before the restart: %v, after: %v", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)

@@ -27,15 +27,9 @@ import (
 
 const ada, bob = "system:sre-break-glass:ada", "system:sre-break-glass:bob"
 
-// TestReaderOnlyReads uses certificates of the level reader at a real hosted API server: they get and list, and neither write, nor
+// testReaderOnlyReads uses certificates of the level reader at a real hosted API server: they get and list, and neither write, nor
 // execute, nor read Secrets. Their use is reported.
-func TestReaderOnlyReads(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
-	s := m.sample(t, "readers")
-	s.create(t)
-	s.waitCluster(t, available)
+func (s *sample) testReaderOnlyReads(t *testing.T) {
 	pair := s.certificate(t, "reader-1", s.requestFor(t, "reader-1", contract.SREBreakGlass, ada, hostedclient.ReaderGroup))
 	user, err := s.whoAmI(t, withCertificate(pair))
 	if err != nil || user.Username != ada || !slices.Contains(user.Groups, hostedclient.ReaderGroup) || slices.Contains(user.Groups, "system:masters") {
@@ -98,8 +92,6 @@ func TestReaderOnlyReads(t *testing.T) {
 			t.Errorf("a reader may %s %s/%s: %v", denied.Verb, denied.Resource, denied.Subresource, err)
 		}
 	}
-	s.delete(t)
-	s.expectNothingRuns(t)
 }
 
 // requestFor is request with the organization of a level.

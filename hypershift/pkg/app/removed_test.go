@@ -139,12 +139,9 @@ func TestRemovedHostedControlPlaneKeepsItsData(t *testing.T) {
 	s.expectNothingRuns(t)
 }
 
-// TestRemovedNamespaceIsReported deletes the namespace of a control plane while an object in it has a finalizer. Until the
+// testRemovedNamespace deletes the namespace of a control plane while an object in it has a finalizer. Until the
 // namespace is gone the HostedCluster has no control plane and reports why.
-func TestRemovedNamespaceIsReported(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	m.startRuntime(t, m.options(t.TempDir(), nil))
+func testRemovedNamespace(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "held")
 	s.create(t)
 	s.waitCluster(t, available)

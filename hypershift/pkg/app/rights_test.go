@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -63,31 +62,7 @@ func (m *managementCluster) asServiceAccount(t *testing.T) *managementCluster {
 	return &limited
 }
 
-// TestRightsOfTheChart runs everything that the runtime does on a management cluster with the rights of its chart. Requests that the runtime
-// never sends are forbidden.
-func TestRightsOfTheChart(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	limited := m.asServiceAccount(t)
-	limited.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
-	s := m.sample(t, "rights")
-	s.create(t)
-	s.apply(t, s.pool)
-	s.waitCluster(t, available)
-	s.waitPool(t, poolReady(3))
-
-	const user = "system:customer-break-glass:system-admin"
-	pair := s.certificate(t, "rights-1", s.request(t, "rights-1", contract.CustomerBreakGlass, user))
-	if reviewed, err := s.whoAmI(t, withCertificate(pair)); err != nil || reviewed.Username != user {
-		t.Errorf("the certificate authenticates %v, %v", reviewed, err)
-	}
-	s.awaitUse(t, fingerprintOf(t, pair))
-	s.revoke(t, "rights-revocation", contract.CustomerBreakGlass)
-	m.expectLimits(t, limited.client)
-	s.delete(t)
-}
-
-// expectLimits sends requests as the service account of the runtime, as dry runs.
+// expectLimits sends requests that the runtime never sends as its service account, as dry runs. They are forbidden.
 func (m *managementCluster) expectLimits(t *testing.T, limited client.Client) {
 	t.Helper()
 	const namespace = "ocm-test-limits"

@@ -56,10 +56,7 @@ func poolCondition(pool *hyperv1.NodePool, kind, status string) bool {
 	return false
 }
 
-func TestStatusFidelity(t *testing.T) {
-	t.Parallel()
-	m := newManagementCluster(t)
-	m.startRuntime(t, m.options(t.TempDir(), nil))
+func testNodesCompleteVersion(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "status")
 	s.createPrerequisites(t)
 	began := time.Now()

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // Shared is the management cluster of a test binary, which is started when the first test calls Cluster. Call Close in
@@ -32,9 +34,8 @@ func (s *Shared) Close() {
 	}
 }
 
-// Pool lends management clusters to tests, each to one test at a time. It starts another when none is free, up to one for each
-// processor and at least two: the start of a cluster uses more CPU time than most tests. Call Close
-// in TestMain.
+// Pool lends management clusters to tests, each to one test at a time. It has one cluster, whose start uses more CPU time than most tests. In
+// `make nightly`, which runs tests that wait for long, it has up to one for each processor and at least two. Call Close in TestMain.
 type Pool struct {
 	mu        sync.Mutex
 	free, all []*Cluster
@@ -78,7 +79,11 @@ func (p *Pool) slots() chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lent == nil {
-		p.lent = make(chan struct{}, max(2, runtime.NumCPU()))
+		size := 1
+		if nightly.Run() {
+			size = max(2, runtime.NumCPU())
+		}
+		p.lent = make(chan struct{}, size)
 	}
 	return p.lent
 }
