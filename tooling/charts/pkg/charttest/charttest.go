@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
@@ -22,38 +23,68 @@ import (
 // Root returns the root of the repository.
 func Root(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := chart.Root(dir)
+	root, err := checkout()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return root
 }
 
-// Configuration returns the configuration of the repository.
+func checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	return chart.Root(dir)
+}
+
+// configuration and documents are read once: checking the schema and the rules of all targets takes seconds.
+var (
+	configuration = sync.OnceValues(func() (*deployment.Configuration, error) {
+		root, err := checkout()
+		if err != nil {
+			return nil, err
+		}
+		return deployment.Open(filepath.Join(root, "config"))
+	})
+	documents = sync.OnceValues(func() ([]*document.Node, error) {
+		c, err := configuration()
+		if err != nil {
+			return nil, err
+		}
+		var all []*document.Node
+		for _, name := range c.Targets(nil) {
+			rendered, err := c.Render(name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, rendered)
+		}
+		return all, nil
+	})
+)
+
+// Configuration returns the configuration of the repository. Tests share it and must not change it.
 func Configuration(t testing.TB) *deployment.Configuration {
 	t.Helper()
-	c, err := deployment.Open(filepath.Join(Root(t), "config"))
+	c, err := configuration()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// Targets returns all regions and stamps, each with made-up digests and outputs.
+// Targets returns all regions and stamps, each with made-up digests and outputs. The test may change them.
 func Targets(t testing.TB) []values.Target {
 	t.Helper()
 	c := Configuration(t)
+	rendered, err := documents()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var targets []values.Target
-	for _, name := range c.Targets(nil) {
-		document, err := c.Render(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		targets = append(targets, Complete(name, c.Schema, document))
+	for i, name := range c.Targets(nil) {
+		targets = append(targets, Complete(name, c.Schema, rendered[i]))
 	}
 	return targets
 }
