@@ -139,7 +139,7 @@ func TestWatchValidatesResponsesOfTheContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var violations []error
-			handler := check.Watch(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			handler := check.NewContracts().Watch(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(test.status)
 				_, _ = w.Write([]byte(`{"surprise":true}`))
 			}), func(err error) { violations = append(violations, err) })

@@ -36,16 +36,24 @@ func (c *Contract) Match(method, path string) (operationID string, ok bool) {
 	return "", false
 }
 
-// Watch returns a handler that validates every response of next to a request of the contract, at any api-version, and calls
-// report for each violation. It does not validate requests: a service may accept more than the contract describes, but must
-// not respond with more. Watch may call report from several goroutines at once.
-func Watch(next http.Handler, report func(error)) http.Handler {
-	contracts := map[string]func() (*Contract, error){} // loaded on first use
+// Contracts has a function for each api-version that returns its contract. The first call compiles it, which takes a quarter of a second.
+type Contracts map[string]func() (*Contract, error)
+
+// NewContracts returns the contracts of all api-versions. They are safe for concurrent use.
+func NewContracts() Contracts {
+	contracts := Contracts{}
 	for _, version := range openapi.Versions() {
 		contracts[version] = sync.OnceValues(func() (*Contract, error) { return New(version) })
 	}
+	return contracts
+}
+
+// Watch returns a handler that validates every response of next to a request of the contract, at any api-version, and calls
+// report for each violation. It does not validate requests: a service may accept more than the contract describes, but must
+// not respond with more. Watch may call report from several goroutines at once.
+func (c Contracts) Watch(next http.Handler, report func(error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		load, ok := contracts[r.URL.Query().Get("api-version")]
+		load, ok := c[r.URL.Query().Get("api-version")]
 		if !ok {
 			next.ServeHTTP(w, r)
 			return

@@ -127,13 +127,16 @@ func (c counted) Write(content []byte) (int, error) {
 	return c.ResponseWriter.Write(content)
 }
 
+// contracts are shared by all harnesses, because compiling them uses more CPU time than most tests.
+var contracts = check.NewContracts()
+
 // checkContract makes a test fail if a response violates the ARM contract. It reports violations at the end of the
 // test, because they are found in goroutines of the server and in fuzz targets.
 func (h *harness) checkContract(t testing.TB, handler http.Handler) http.Handler {
 	t.Helper()
 	var mu sync.Mutex
 	violations := map[string]bool{}
-	watched := check.Watch(handler, func(err error) {
+	watched := contracts.Watch(handler, func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		violations[err.Error()] = true
