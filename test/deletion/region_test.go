@@ -85,8 +85,10 @@ type region struct {
 	agentAccess *rest.Config
 	objects     dynamic.Interface
 	// maestro is the Maestro server. fleet is the address of Cluster Service's API, which changes with each restart.
-	maestro     *maestrotest.Server
-	fleet       *atomic.Pointer[string]
+	maestro *maestrotest.Server
+	fleet   *atomic.Pointer[string]
+	// ahead is how much the clock of Cluster Service is ahead: each stop lets the leases of the stopped process end.
+	ahead       *atomic.Int64
 	databaseURL string
 	admin       adminclient.Options
 	// intents signs the intents of admin.
@@ -124,7 +126,7 @@ func newRegion(t *testing.T) *region {
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
-	r := &region{Region: maestrotest.New(t, databases.Database(t), logger()), t: t, fleet: new(atomic.Pointer[string])}
+	r := &region{Region: maestrotest.New(t, databases.Database(t), logger()), t: t, fleet: new(atomic.Pointer[string]), ahead: new(atomic.Int64)}
 	var err error
 	if r.shardKey, r.secretKeys, err = seal.NewPair(); err != nil {
 		t.Fatal(err)
@@ -182,7 +184,8 @@ func (r *region) startAgent() {
 // startService starts Cluster Service on its database.
 func (r *region) startService() {
 	r.t.Helper()
-	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: postgrestest.FewConnections, Lease: 500 * time.Millisecond}))(r.t)
+	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: postgrestest.FewConnections,
+		Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }}))(r.t)
 	if err := database.Migrate(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
@@ -216,6 +219,7 @@ func (r *region) startService() {
 		group.Wait()
 		_ = maestro.Close()
 		database.Close()
+		r.ahead.Add(int64(store.DefaultLease))
 		return err
 	})
 }

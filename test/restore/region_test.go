@@ -70,6 +70,8 @@ type region struct {
 	// address is the address of Cluster Service, or nil while it is stopped.
 	address     atomic.Pointer[string]
 	stopService func()
+	// ahead is how much the clock of Cluster Service is ahead: each stop lets the leases of the stopped process end.
+	ahead atomic.Int64
 	// crash makes the backend crash at a call of Cluster Service, or is nil.
 	crash atomic.Pointer[crash]
 	// crashed receives a value when the backend has crashed.
@@ -116,7 +118,7 @@ func (r *region) startService() {
 	ctx, cancel := context.WithCancel(context.Background())
 	releases, err := release.Load("")
 	must(err)
-	db, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 500 * time.Millisecond})
+	db, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }})
 	must(err)
 	must(db.Migrate(ctx))
 	must(db.ConfigureShards(ctx, []config.Shard{{Name: "mgmt-1", Capacity: 10_000}, {Name: "mgmt-2", Capacity: 10_000}}))
@@ -148,6 +150,7 @@ func (r *region) startService() {
 		group.Wait()
 		_ = client.Close()
 		db.Close()
+		r.ahead.Add(int64(store.DefaultLease))
 	})
 	r.t.Cleanup(r.stopService)
 }
