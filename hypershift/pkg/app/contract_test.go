@@ -1,14 +1,19 @@
 package app
 
 import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -42,6 +47,7 @@ func TestContract(t *testing.T) {
 		"Objects":           testObjects,
 		"Upgrade":           testUpgrade,
 		"MissingPullSecret": testMissingPullSecret,
+		"SigningKey":        testInvalidSigningKey,
 		"Paused":            testPaused,
 		"NodePoolDeleted":   testNodePoolDeleted,
 		"Autoscaling":       testAutoscaling,
@@ -240,6 +246,79 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 		return available(hc)
 	})
 	s.delete(t)
+}
+
+// testInvalidSigningKey gives a cluster keys for service-account tokens that the operator refuses: an elliptic one, and an RSA key in PKCS #8.
+func testInvalidSigningKey(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "key")
+	s.createPrerequisites(t)
+	valid, err := signingKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(key []byte) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"data":{"key":%q}}`, base64.StdEncoding.EncodeToString(key))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "sa-signing-key"}}
+		if err := s.client.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", patch), workAgent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(refusedKeys(t)["elliptic"])
+	s.apply(t, s.cluster)
+	s.waitCluster(t, refusesKey)
+	if err := s.client.Get(t.Context(), client.ObjectKey{Name: s.controlPlane()}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a cluster with a key that is refused has a control plane: %v", err)
+	}
+	set(valid)
+	s.waitCluster(t, available)
+
+	set(refusedKeys(t)["pkcs8"])
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
+		if err := refusesKey(hc); err != nil {
+			return err
+		}
+		return available(hc)
+	})
+	set(valid)
+	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
+		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ValidHostedClusterConfiguration)) {
+			return errors.New("the valid key is refused")
+		}
+		return available(hc)
+	})
+	s.delete(t)
+}
+
+// refusedKeys returns keys for service-account tokens that the operator refuses.
+func refusedKeys(t *testing.T) map[string][]byte {
+	t.Helper()
+	elliptic, err := pki.NewAuthority("elliptic", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signingKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pki.ReadKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{"elliptic": elliptic.Key, "pkcs8": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})}
+}
+
+// refusesKey returns nil if the HostedCluster reports that its key for service-account tokens is invalid.
+func refusesKey(hc *hyperv1.HostedCluster) error {
+	condition := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ValidHostedClusterConfiguration))
+	if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, "invalid service account signing key") {
+		return fmt.Errorf("ValidConfiguration is %+v", condition)
+	}
+	return nil
 }
 
 func testPaused(t *testing.T, m *managementCluster) {

@@ -252,9 +252,15 @@ func (s *sample) create(t testing.TB) {
 	s.apply(t, s.cluster)
 }
 
+// signingKey returns a key for service-account tokens, which all tests share.
+var signingKey = sync.OnceValues(func() ([]byte, error) {
+	key, _, err := pki.NewSigningKey()
+	return key, err
+})
+
 func (s *sample) createPrerequisites(t testing.TB) {
 	t.Helper()
-	key, _, err := pki.NewSigningKey()
+	key, err := signingKey()
 	if err != nil {
 		t.Fatal(err)
 	}

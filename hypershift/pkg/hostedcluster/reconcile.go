@@ -111,7 +111,15 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 	if apierrors.IsConflict(o.Problem) {
 		return 0, o.Problem
 	}
-	if o.Problem == nil {
+	if key := hc.Spec.ServiceAccountSigningKey; o.Problem == nil && key != nil && key.Name != "" {
+		if _, _, o.Invalid, err = r.givenSigningKey(ctx, hc); err != nil {
+			return 0, err
+		}
+		if hcp != nil {
+			o.Problem = o.Invalid // its API server cannot be configured without the key
+		}
+	}
+	if o.Problem == nil && o.Invalid == nil {
 		if _, o.Invalid, err = r.authenticationOf(ctx, hc, hc.Spec.IssuerURL); err != nil {
 			return 0, err
 		}

@@ -168,21 +168,28 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 // signingKey returns the key for service-account tokens: the one to which the spec refers, or a generated one.
 func (r *Reconciler) signingKey(ctx context.Context, hc *hyperv1.HostedCluster, secret func(string, corev1.SecretType, func() (map[string][]byte, error)) (map[string][]byte, error)) (private, public []byte, err error) {
 	if given := hc.Spec.ServiceAccountSigningKey; given != nil && given.Name != "" {
-		var s corev1.Secret
-		if err := r.Management.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: given.Name}, &s); err != nil {
-			return nil, nil, fmt.Errorf("getting the service account signing key: %w", err)
-		}
-		public, err = pki.PublicKey(s.Data[signingKeyKey])
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading key %q of Secret %s: %w", signingKeyKey, given.Name, err)
-		}
-		return s.Data[signingKeyKey], public, nil
+		private, public, invalid, err := r.givenSigningKey(ctx, hc)
+		return private, public, errors.Join(invalid, err)
 	}
 	data, err := secret(contract.ServiceAccountKeySecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
 		private, public, err := pki.NewSigningKey()
 		return map[string][]byte{"service-account.key": private, "service-account.pub": public}, err
 	})
 	return data["service-account.key"], data["service-account.pub"], err
+}
+
+// givenSigningKey returns the key to which the spec refers, or why the operator refuses it.
+func (r *Reconciler) givenSigningKey(ctx context.Context, hc *hyperv1.HostedCluster) (private, public []byte, invalid, err error) {
+	var s corev1.Secret
+	name := hc.Spec.ServiceAccountSigningKey.Name
+	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, &s); err != nil {
+		return nil, nil, nil, fmt.Errorf("getting the service account signing key: %w", err)
+	}
+	private = s.Data[signingKeyKey]
+	if public, err = pki.SigningPublicKey(private); err != nil {
+		return nil, nil, fmt.Errorf("invalid service account signing key: cannot decode private key in secret %s: %w", name, err), nil
+	}
+	return private, public, nil, nil
 }
 
 // ensureNamedCertificates copies the certificates that the spec names for the API server to the control plane's

@@ -290,11 +290,7 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 	} else {
 		c.setTrue(hyperv1.ReconciliationActive, hyperv1.AsExpectedReason, "Reconciliation active on resource")
 	}
-	if o.Invalid != nil {
-		c.setFalse(hyperv1.ValidHostedClusterConfiguration, hyperv1.InvalidConfigurationReason, o.Invalid.Error())
-	} else {
-		c.setTrue(hyperv1.ValidHostedClusterConfiguration, hyperv1.AsExpectedReason, "Configuration passes validation")
-	}
+	decideConfiguration(c, o)
 	c.setTrue(hyperv1.SupportedHostedCluster, hyperv1.AsExpectedReason, "HostedCluster is supported by operator configuration")
 	if o.Desired == nil {
 		c.setFalse(hyperv1.ValidReleaseImage, hyperv1.InvalidImageReason, fmt.Sprintf("failed to lookup release image: %s is not in the release catalogue", hc.Spec.Release.Image))
@@ -358,11 +354,23 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 	return status
 }
 
+// decideConfiguration reports whether the configuration of the HostedCluster is valid.
+func decideConfiguration(c conditions, o *observation) {
+	if o.Invalid != nil {
+		c.setFalse(hyperv1.ValidHostedClusterConfiguration, hyperv1.InvalidConfigurationReason, o.Invalid.Error())
+		return
+	}
+	c.setTrue(hyperv1.ValidHostedClusterConfiguration, hyperv1.AsExpectedReason, "Configuration passes validation")
+}
+
 // decideProblem returns the status of a cluster with a control plane that cannot be reconciled now. The conditions of
 // the control plane do not change, because it continues to run.
 func decideProblem(hc *hyperv1.HostedCluster, o *observation) hyperv1.HostedClusterStatus {
 	status := *hc.Status.DeepCopy()
 	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.Now), generation: hc.Generation}
+	if o.Invalid != nil {
+		decideConfiguration(c, o)
+	}
 	c.setFalse(hyperv1.ReconciliationSucceeded, hyperv1.ReconciliationErrorReason, o.Problem.Error())
 	c.setFalse(hyperv1.HostedClusterProgressing, hyperv1.BlockedReason, o.Problem.Error())
 	return status

@@ -9,6 +9,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -138,22 +139,27 @@ func sign(template, parent *x509.Certificate, signer crypto.Signer, public crypt
 	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
 }
 
-// NewSigningKey creates a key for service-account tokens and returns it with its public key.
+// signingKeyBits is the size of a key for service-account tokens.
+const signingKeyBits = 2048
+
+// NewSigningKey creates a key for service-account tokens in the encoding that SigningPublicKey accepts, and returns it with its public key.
 func NewSigningKey() (private, public []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
 	if err != nil {
 		return nil, nil, err
 	}
-	if private, err = encodeKey(key); err != nil {
-		return nil, nil, err
-	}
-	public, err = PublicKey(private)
+	private = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	public, err = SigningPublicKey(private)
 	return private, public, err
 }
 
-// PublicKey returns the public key of a private key.
-func PublicKey(private []byte) ([]byte, error) {
-	key, err := ReadKey(private)
+// SigningPublicKey returns the public key of a key for service-account tokens. As the operator, it accepts only an RSA key in PKCS #1.
+func SigningPublicKey(private []byte) ([]byte, error) {
+	block, _ := pem.Decode(private)
+	if block == nil {
+		return nil, errors.New("no private key in PEM")
+	}
+	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +170,7 @@ func PublicKey(private []byte) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// encodeKey returns the SEC 1 encoding of an elliptic key, which kube-apiserver also accepts for service-account keys.
+// encodeKey returns the SEC 1 encoding of an elliptic key.
 func encodeKey(key crypto.Signer) ([]byte, error) {
 	elliptic, ok := key.(*ecdsa.PrivateKey)
 	if !ok {

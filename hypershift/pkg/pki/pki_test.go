@@ -67,11 +67,18 @@ func TestSigningKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := PublicKey(private); err != nil || string(again) != string(public) {
+	if again, err := SigningPublicKey(private); err != nil || string(again) != string(public) {
 		t.Errorf("the public key changed: %v", err)
 	}
-	if _, err := PublicKey(public); err == nil {
+	if _, err := SigningPublicKey(public); err == nil {
 		t.Error("a public key was accepted as a private key")
+	}
+	root, err := NewAuthority("elliptic", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := SigningPublicKey(root.Key); err == nil {
+		t.Error("an elliptic key was accepted")
 	}
 }
 
