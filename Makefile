@@ -100,12 +100,12 @@ bench: third-party postgresql ## run the benchmarks and print the table of resul
 bench-compare: third-party postgresql ## measure the commit REF and this checkout alternately and print the ratios (ONLY=create,read,frontend)
 	go run ./test/bench -runs 50 -only $(or $(ONLY),create,read,frontend) -compare $(REF)
 
-# The tag peers adds the tests with published programs and libraries that nothing else needs. They compile for two minutes of CPU time.
-with_peers = ./maestro/conformance ./tooling/azure-emulator/pkg/emulator
-peers: third-party postgresql ## run the Maestro conformance suite against the published Maestro, and the Azure emulator with the published client for networks
-	tooling/third-party/build.sh maestro
+# The tag peers adds the tests with published programs and libraries that nothing else needs. They compile for several minutes of CPU time.
+with_peers = ./maestro/conformance ./tooling/azure-emulator/pkg/emulator ./hypershift/pkg/app
+peers: third-party postgresql ## run the Maestro conformance suite against the published Maestro, compare our runtime with the published HyperShift operator, and use the Azure emulator with the published client for networks
+	tooling/third-party/build.sh maestro hypershift
 	go vet -tags peers $(with_peers)
-	go test -tags peers ./maestro/conformance ./test/maestro -run Published -count 1 -v
+	go test -tags peers ./maestro/conformance ./test/maestro ./hypershift/pkg/app -run Published -count 1 -v
 	go test -tags peers ./tooling/azure-emulator/pkg/emulator -count 1
 
 sweeps: third-party postgresql ## run all crash sweeps completely: kill processes at each of their writes

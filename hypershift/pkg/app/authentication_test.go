@@ -44,19 +44,12 @@ func newIssuer(t testing.TB) *issuer { return newIssuerWithName(t, "") }
 // newIssuerWithName returns an issuer whose URL has a name that does not resolve to its address.
 func newIssuerWithName(t testing.TB, name string) *issuer {
 	t.Helper()
-	root, err := pki.NewAuthority("issuer-root", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := root.Server("issuer", append([]string{"127.0.0.1"}, strings.Fields(name)...), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority, pair := serverPair(t, append([]string{"127.0.0.1"}, strings.Fields(name)...)...)
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &issuer{authority: root.Cert}
+	i := &issuer{authority: authority}
 	if i.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +75,19 @@ func newIssuerWithName(t testing.TB, name string) *issuer {
 	}
 	t.Cleanup(i.Close)
 	return i
+}
+
+// serverPair returns the certificate of a server with its key, and the certificate of its authority.
+func serverPair(t testing.TB, names ...string) (authority []byte, pair pki.Pair) {
+	t.Helper()
+	root, err := pki.NewAuthority("server-root", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair, err = root.Server("server", names, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return root.Cert, pair
 }
 
 // token returns a token that is signed with the issuer's key.

@@ -83,12 +83,18 @@ var clusters kubeapitest.Pool
 
 func newManagementCluster(t testing.TB) *managementCluster {
 	t.Helper()
-	m := &managementCluster{Cluster: clusters.Cluster(t, func(ctx context.Context, c *kubeapitest.Cluster) error { return c.RunControllers(ctx) })}
+	return connectTo(t, clusters.Cluster(t, func(ctx context.Context, c *kubeapitest.Cluster) error { return c.RunControllers(ctx) }))
+}
+
+// connectTo returns a management cluster for a test. The test must delete its HostedClusters.
+func connectTo(t testing.TB, cluster *kubeapitest.Cluster) *managementCluster {
+	t.Helper()
+	m := &managementCluster{Cluster: cluster}
 	var err error
 	if m.config, err = clientcmd.BuildConfigFromFlags("", m.Kubeconfig()); err != nil {
 		t.Fatal(err)
 	}
-	m.config.QPS, m.config.Burst = -1, 0
+	m.config.QPS, m.config.Burst, m.config.WarningHandler = -1, 0, rest.NoWarnings{}
 	scheme, err := contract.NewScheme()
 	if err != nil {
 		t.Fatal(err)

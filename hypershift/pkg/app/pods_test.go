@@ -74,13 +74,9 @@ func TestControlPlanesArePods(t *testing.T) {
 	}
 	before := string(files()["authentication.json"])
 	// The cluster has no controller that would create it.
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "kube-apiserver-1", Labels: server.Spec.Template.Labels}, Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "c", Image: "registry.example/kube-apiserver"}}}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "default"}}
-	for _, object := range []client.Object{account, pod} {
-		if err := m.client.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "kube-apiserver-1", Labels: server.Spec.Template.Labels}, Spec: server.Spec.Template.Spec}
+	if err := m.client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
 	}
 	issuer := newIssuer(t)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
@@ -138,7 +134,7 @@ func TestControlPlanesArePods(t *testing.T) {
 	s.delete(t)
 }
 
-// expectRestrictedPods creates pods from templates, as a dry run, in a namespace in which Kubernetes enforces the standard restricted.
+// expectRestrictedPods creates pods from templates, as a dry run, in the namespace of the control plane, in which Kubernetes enforces the standard restricted.
 func (s *sample) expectRestrictedPods(t *testing.T, templates ...corev1.PodTemplateSpec) {
 	t.Helper()
 	for name, value := range map[string]int32{"hypershift-etcd": 100002000, "hypershift-api-critical": 100001000} {
@@ -151,18 +147,13 @@ func (s *sample) expectRestrictedPods(t *testing.T, templates ...corev1.PodTempl
 			t.Fatal(err)
 		}
 	}
-	const restricted = "restricted-pods"
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: restricted, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
-	if err := s.client.Create(t.Context(), space); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: restricted, Name: "default"}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "default"}}
 	if err := s.client.Create(t.Context(), account); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	for _, template := range templates {
 		name := template.Labels["app"]
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: restricted, Name: name}, Spec: template.Spec}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: name}, Spec: template.Spec}
 		if err := s.client.Create(t.Context(), pod, client.DryRunAll); err != nil {
 			t.Errorf("a pod of %s: %v", name, err)
 		}

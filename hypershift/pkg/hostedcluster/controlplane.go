@@ -3,6 +3,7 @@ package hostedcluster
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
@@ -15,10 +16,10 @@ import (
 )
 
 // mirroredAnnotations are the annotations of a HostedCluster that are copied to its HostedControlPlane.
-var mirroredAnnotations = []string{
-	contract.AzureResourceIDAnnotation, hyperv1.CleanupCloudResourcesAnnotation, hyperv1.ClusterSizeOverrideAnnotation,
-	hyperv1.ControlPlaneOperatorImageAnnotation, hyperv1.SwiftPodNetworkInstanceAnnotation, hyperv1.RestartDateAnnotation,
-}
+var mirroredAnnotations = []string{hyperv1.CleanupCloudResourcesAnnotation, hyperv1.SwiftPodNetworkInstanceAnnotation, hyperv1.RestartDateAnnotation}
+
+// mirroredLabels is the prefix of the labels of a HostedCluster that are copied to its HostedControlPlane.
+const mirroredLabels = "api.openshift.com"
 
 // createControlPlane creates the namespace of the control plane and the HostedControlPlane in it. An annotation of both
 // names the HostedCluster, so that their events can be assigned to it: an owner reference cannot cross namespaces.
@@ -59,10 +60,11 @@ func (r *Reconciler) ensureNamespace(ctx context.Context, hc *hyperv1.HostedClus
 		Name: name,
 		Labels: map[string]string{
 			contract.HostedControlPlaneLabel:                 "true",
-			"pod-security.kubernetes.io/enforce":             "privileged",
-			"pod-security.kubernetes.io/audit":               "privileged",
-			"pod-security.kubernetes.io/warn":                "privileged",
+			"pod-security.kubernetes.io/enforce":             "restricted",
+			"pod-security.kubernetes.io/audit":               "restricted",
+			"pod-security.kubernetes.io/warn":                "restricted",
 			"security.openshift.io/scc.podSecurityLabelSync": "false",
+			"hypershift.openshift.io/monitoring":             "true",
 		},
 		Annotations: map[string]string{contract.HostedClusterAnnotation: hc.Namespace + "/" + hc.Name},
 	}}
@@ -139,6 +141,11 @@ func fillControlPlane(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster
 		Tolerations:                      spec.Tolerations,
 		Labels:                           spec.Labels,
 		Capabilities:                     spec.Capabilities,
+	}
+	for name, value := range hc.Labels {
+		if strings.HasPrefix(name, mirroredLabels) {
+			hcp.Labels[name] = value
+		}
 	}
 	for _, name := range mirroredAnnotations {
 		if value, ok := hc.Annotations[name]; ok {
