@@ -3,7 +3,7 @@
 // kinds that Cluster Service applies. An admission policy permits it changes only in namespaces of clusters, only the fields that Cluster Service
 // renders, only images of the region's repositories by digest, and of other kinds only the removal of finalizers. The file rendered.yaml lists
 // the fields; Cluster Service's tests generate it. The prober may read HostedClusters and what it needs to reach their API servers, and change
-// one annotation. The forwarder may read the metadata of namespaces, and change another annotation. The egress proxy may read which
+// one annotation. The forwarder may read namespaces and HostedClusters, and change another annotation. The egress proxy may read which
 // HostedCluster a control plane belongs to, and change a third one. The agent of tunnels may read which clusters exist and where their API
 // servers are, and issue tokens of two service accounts for access sessions of engineers.
 //

@@ -330,7 +330,7 @@ func TestForwarder(t *testing.T) {
 		attempt{"another report", http.MethodPatch, hosted + "/h", annotate(logdelivery.Annotation, `"{ }"`), http.StatusOK},
 		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
 		attempt{"a HostedCluster to read", http.MethodGet, hosted + "/h", "", http.StatusOK},
-		attempt{"all HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusForbidden},
+		attempt{"all HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusOK},
 		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusOK},
 		attempt{"a namespace to change", http.MethodPatch, "/api/v1/namespaces/ocm-test-1", `{"metadata":{"labels":{"a":"b"}}}`, http.StatusForbidden})
 }

@@ -158,8 +158,8 @@ func testObjects(t *testing.T, m *managementCluster) {
 	if err := s.client.Get(t.Context(), client.ObjectKey{Name: s.controlPlane()}, &namespace); err != nil {
 		t.Fatal(err)
 	}
-	if namespace.Labels[contract.HostedControlPlaneLabel] != "true" || namespace.Annotations[contract.AzureResourceIDAnnotation] == "" {
-		t.Errorf("namespace: labels %v, annotations %v", namespace.Labels, namespace.Annotations)
+	if namespace.Labels[contract.HostedControlPlaneLabel] != "true" {
+		t.Errorf("namespace: labels %v", namespace.Labels)
 	}
 	var components hyperv1.ControlPlaneComponentList
 	if err := s.client.List(t.Context(), &components, client.InNamespace(s.controlPlane())); err != nil {

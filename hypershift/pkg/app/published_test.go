@@ -49,8 +49,7 @@ var statedDifferences = map[string]string{
 	"HostedControlPlane.annotations.hypershift.openshift.io/disable-cluster-autoscaler":           "the operator disables the autoscaler if no pool needs it; the runtime has none",
 	"HostedControlPlane.annotations.runtime.hcpmesh.io/fidelity":                                  "an annotation of the runtime",
 	"HostedControlPlane.labels.cluster.x-k8s.io/cluster-name":                                     "Cluster API sets the label, and does not run in the test",
-	"Namespace.annotations.azure.microsoft.com/hcp-cluster-azure-resource-id":                     "only the runtime sets it, and the log forwarder reads it",
-	"Namespace.annotations.hypershift.openshift.io/cluster":                                       "only the runtime sets it, and the log forwarder reads it",
+	"Namespace.annotations.hypershift.openshift.io/cluster":                                       "the runtime finds the HostedCluster of a changed namespace with it, and nothing else reads it",
 	"Namespace.annotations.hypershift.openshift.io/default-security-context-uid":                  "the user of the operator's pods",
 }
 

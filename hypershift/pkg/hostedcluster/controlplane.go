@@ -68,9 +68,6 @@ func (r *Reconciler) ensureNamespace(ctx context.Context, hc *hyperv1.HostedClus
 		},
 		Annotations: map[string]string{contract.HostedClusterAnnotation: hc.Namespace + "/" + hc.Name},
 	}}
-	if id := hc.Annotations[contract.AzureResourceIDAnnotation]; id != "" {
-		namespace.Annotations[contract.AzureResourceIDAnnotation] = id
-	}
 	var existing corev1.Namespace
 	err := r.Management.Get(ctx, client.ObjectKey{Name: name}, &existing)
 	if apierrors.IsNotFound(err) {

@@ -133,7 +133,7 @@ func (f *Flags) Run(ctx context.Context, p *process.Process) error {
 	}
 	p.Ready("namespaces", func(context.Context) error {
 		if !roster.synced() {
-			return errors.New("the namespaces of the management cluster are not listed yet")
+			return errors.New("the namespaces and HostedClusters of the management cluster are not listed yet")
 		}
 		return nil
 	})

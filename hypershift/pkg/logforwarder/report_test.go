@@ -222,32 +222,41 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+func dynamicOf(t *testing.T, kubeconfig string) dynamic.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// createObject creates an object when the API server serves its kind.
+func createObject(t *testing.T, client dynamic.Interface, resource schema.GroupVersionResource, namespace, text string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Soon(t, "the object is created", func() error {
+		_, err := client.Resource(resource).Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{})
+		return err
+	})
+}
+
 // TestReportsAreAnnotations writes reports to a real API server with the rights of the forwarder.
 func TestReportsAreAnnotations(t *testing.T) {
 	t.Parallel()
 	cluster := kubeapitest.Start(t)
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	create := func(resource schema.GroupVersionResource, namespace, text string) {
-		t.Helper()
-		object := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		eventually.Soon(t, "the object is created", func() error {
-			_, err := admin.Resource(resource).Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{})
-			return err
-		})
-
-	}
-	create(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", kubeapitest.HostedClusters)
-	create(hostedClusters, "default", `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"hc","annotations":{"kept":"yes"}},"spec":{"x":"y"}}`)
+	admin := dynamicOf(t, cluster.Kubeconfig())
+	createObject(t, admin, definitions, "", kubeapitest.HostedClusters)
+	createObject(t, admin, hostedClusters, "default", `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"hc","annotations":{"kept":"yes"}},"spec":{"x":"y"}}`)
 	limited, err := clientcmd.BuildConfigFromFlags("", cluster.ForwarderKubeconfig(t))
 	if err != nil {
 		t.Fatal(err)

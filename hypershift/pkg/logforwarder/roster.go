@@ -2,6 +2,7 @@ package logforwarder
 
 import (
 	"context"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,53 +14,80 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 )
 
-// roster watches the namespaces of hosted control planes. It reads only their metadata.
+// roster watches the namespaces of hosted control planes and the HostedClusters. It reads only their metadata.
 type roster struct {
-	forwarder *Forwarder
-	informer  cache.SharedIndexInformer
-	// synced reports whether the forwarder has all control planes of the first list.
+	forwarder            *Forwarder
+	namespaces, clusters cache.SharedIndexInformer
+	// synced reports whether the forwarder has all control planes of the first lists.
 	synced cache.InformerSynced
 }
 
+// byControlPlane is the index of HostedClusters by the namespace of their control plane.
+const byControlPlane = "controlPlane"
+
 func newRoster(client metadata.Interface, f *Forwarder) (*roster, error) {
-	r := &roster{forwarder: f, informer: newNamespaceInformer(client)}
-	registration, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    r.set,
-		UpdateFunc: func(_, object any) { r.set(object) },
+	const hosted = contract.HostedControlPlaneLabel + "=true"
+	r := &roster{forwarder: f, namespaces: newInformer(client, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, hosted, nil),
+		clusters: newInformer(client, hostedClusters, "", cache.Indexers{byControlPlane: func(object any) ([]string, error) {
+			return []string{controlPlaneOf(object)}, nil
+		}})}
+	// The caches have an object before its handler runs, so that the later handler of the two sees both objects.
+	namespaces, err := r.namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { r.set(object.(*metav1.PartialObjectMetadata).Name) },
+		UpdateFunc: func(_, object any) { r.set(object.(*metav1.PartialObjectMetadata).Name) },
 		DeleteFunc: r.remove,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.synced = registration.HasSynced
+	clusters, err := r.clusters.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { r.set(controlPlaneOf(object)) },
+		UpdateFunc: func(_, object any) { r.set(controlPlaneOf(object)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.synced = func() bool { return namespaces.HasSynced() && clusters.HasSynced() }
 	return r, nil
 }
 
-// newNamespaceInformer returns an informer of the namespaces of hosted control planes. The informers of client-go's package metadatainformer
-// do the same, but link the clients, informers and types of all groups of Kubernetes into the program.
-func newNamespaceInformer(client metadata.Interface) cache.SharedIndexInformer {
-	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	const hosted = contract.HostedControlPlaneLabel + "=true"
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = hosted
-			return namespaces.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = hosted
-			return namespaces.Watch(ctx, options)
-		},
-	}, client), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+// controlPlaneOf returns the namespace of the control plane of a HostedCluster.
+func controlPlaneOf(object any) string {
+	cluster := object.(*metav1.PartialObjectMetadata)
+	return contract.ControlPlaneNamespace(cluster.Namespace, cluster.Name)
 }
 
-// set adds a control plane to the forwarder. A namespace without a resource ID is not of a cluster of Azure.
-func (r *roster) set(object any) {
-	namespace, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok || namespace.Annotations[contract.AzureResourceIDAnnotation] == "" {
+// newInformer returns an informer of the metadata of objects. The informers of client-go's package metadatainformer
+// do the same, but link the clients, informers and types of all groups of Kubernetes into the program.
+func newInformer(client metadata.Interface, resource schema.GroupVersionResource, selector string, indexers cache.Indexers) cache.SharedIndexInformer {
+	objects := client.Resource(resource)
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = selector
+			return objects.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
+			return objects.Watch(ctx, options)
+		},
+	}, client), &metav1.PartialObjectMetadata{}, 0, indexers)
+}
+
+// set adds a control plane to the forwarder if its namespace exists and its HostedCluster has a resource ID. HyperShift's operator annotates the
+// namespace with neither.
+func (r *roster) set(name string) {
+	namespace, exists, err := r.namespaces.GetStore().GetByKey(name)
+	if err != nil || !exists {
 		return
 	}
-	r.forwarder.Set(ControlPlane{Name: namespace.Name, UID: string(namespace.UID), ResourceID: namespace.Annotations[contract.AzureResourceIDAnnotation],
-		HostedCluster: namespace.Annotations[contract.HostedClusterAnnotation]})
+	clusters, err := r.clusters.GetIndexer().ByIndex(byControlPlane, name)
+	if err != nil || len(clusters) != 1 {
+		return
+	}
+	cluster := clusters[0].(*metav1.PartialObjectMetadata)
+	if id := cluster.Annotations[contract.AzureResourceIDAnnotation]; id != "" {
+		r.forwarder.Set(ControlPlane{Name: name, UID: string(namespace.(*metav1.PartialObjectMetadata).UID), ResourceID: id, HostedCluster: cluster.Namespace + "/" + cluster.Name})
+	}
 }
 
 func (r *roster) remove(object any) {
@@ -73,12 +101,11 @@ func (r *roster) remove(object any) {
 
 // run watches until ctx ends. It prunes the state of control planes that were deleted before, once all are known.
 func (r *roster) run(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.informer.RunWithContext(ctx)
-	}()
-	defer func() { <-ended }()
+	var informers sync.WaitGroup
+	defer informers.Wait()
+	for _, informer := range []cache.SharedIndexInformer{r.namespaces, r.clusters} {
+		informers.Go(func() { informer.RunWithContext(ctx) })
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), r.synced) {
 		return nil
 	}

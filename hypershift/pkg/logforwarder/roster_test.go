@@ -21,8 +21,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// TestNamespacesOfControlPlanes: the forwarder delivers the logs of the control planes whose namespaces have a resource ID, with the rights that it
-// has in a local region, and no others.
+// TestNamespacesOfControlPlanes: the forwarder delivers the logs of the control planes whose HostedClusters have a resource ID, with the rights that it
+// has in a local region, and no others. The namespace and the HostedCluster appear in any order.
 func TestNamespacesOfControlPlanes(t *testing.T) {
 	t.Parallel()
 	cluster := kubeapitest.Start(t)
@@ -32,24 +32,38 @@ func TestNamespacesOfControlPlanes(t *testing.T) {
 	if _, err := clientOf(t, kubeconfig).CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the forwarder can read Secrets: %v", err)
 	}
-	create := func(name string, labels, annotations map[string]string) {
+	create := func(name string, labels map[string]string) {
 		t.Helper()
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 		if _, err := admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hosted, annotation := map[string]string{contract.HostedControlPlaneLabel: "true"}, contract.AzureResourceIDAnnotation
-	create("first", hosted, map[string]string{annotation: clusterID("first")})
-	create("unlabelled", nil, map[string]string{annotation: clusterID("first")})
-	create("without-id", hosted, nil)
+	dynamicAdmin := dynamicOf(t, cluster.Kubeconfig())
+	createObject(t, dynamicAdmin, definitions, "", kubeapitest.HostedClusters)
+	createCluster := func(name, annotations string) {
+		t.Helper()
+		createObject(t, dynamicAdmin, hostedClusters, "default", fmt.Sprintf(`{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster",
+			"metadata":{"name":%q,"annotations":%s}}`, name, annotations))
+	}
+	withID := func(name string) string {
+		return fmt.Sprintf(`{%q:%q}`, contract.AzureResourceIDAnnotation, clusterID(name))
+	}
+	hosted := map[string]string{contract.HostedControlPlaneLabel: "true"}
+	create("default-first", hosted)
+	createCluster("first", withID("default-first"))
+	create("default-unlabelled", nil)
+	createCluster("unlabelled", withID("default-unlabelled"))
+	create("default-without-id", hosted)
+	createCluster("without-id", "{}")
+	create("default-without-cluster", hosted)
 
 	w := newWorld(t)
 	w.createAccount("one")
-	for _, name := range []string{"first", "second"} {
+	for _, name := range []string{"default-first", "default-second"} {
 		w.set(name, "audit", to("one", customerlog.KubeAudit))
 	}
-	for _, name := range []string{"first", "second", "unlabelled", "without-id"} {
+	for _, name := range []string{"default-first", "default-second", "default-unlabelled", "default-without-id", "default-without-cluster"} {
 		w.write(name, auditFile, event(name, "create"))
 	}
 	f, err := New(w.options(prometheus.NewRegistry(), slog.Default()))
@@ -82,9 +96,10 @@ func TestNamespacesOfControlPlanes(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w.await("one", customerlog.KubeAudit, "first", "first")
-	create("second", hosted, map[string]string{annotation: clusterID("second")})
-	w.await("one", customerlog.KubeAudit, "second", "second")
+	w.await("one", customerlog.KubeAudit, "default-first", "default-first")
+	createCluster("second", withID("default-second"))
+	create("default-second", hosted)
+	w.await("one", customerlog.KubeAudit, "default-second", "default-second")
 	names := func() (all []string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -97,10 +112,10 @@ func TestNamespacesOfControlPlanes(t *testing.T) {
 		t.Errorf("control planes %v", got)
 	}
 	// Nothing finalizes a namespace here, so that it ends with its finalizer.
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+	if err := admin.CoreV1().Namespaces().Delete(t.Context(), "default-first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	namespace, err := admin.CoreV1().Namespaces().Get(t.Context(), "first", metav1.GetOptions{})
+	namespace, err := admin.CoreV1().Namespaces().Get(t.Context(), "default-first", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
