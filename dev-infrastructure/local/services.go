@@ -183,6 +183,8 @@ func (r *Region) clusterService() supervisor.Spec {
 		// Hosted API servers listen on loopback, where their DNS names do not resolve.
 		"--api-url-source=endpoint",
 		"--components-after="+r.componentsAfter().String(),
+		// Each key takes tens of milliseconds of processor time while the region starts.
+		"--signing-keys-ahead=1",
 		"--developer",
 	)
 	spec.Args = slices.Concat(spec.Args, r.databaseFlags(ClusterServiceDatabase), r.tracing(), r.auditFlags("cluster-service"), r.releaseCatalog(), r.updateGraphFlags(), r.signatureFlags())
