@@ -336,12 +336,7 @@ func testPaused(t *testing.T, m *managementCluster) {
 	}
 	s.set(t, "false", "spec", "pausedUntil")
 	s.apply(t, s.cluster)
-	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" {
-			return errors.New("not recorded as available")
-		}
-		return available(hc)
-	})
+	s.waitCluster(t, available)
 	// The status continues to follow the control plane of a paused cluster.
 	s.set(t, "true", "spec", "pausedUntil")
 	s.annotate(contract.FaultAnnotation, string(contract.FaultEtcdQuorumLoss))

@@ -169,6 +169,9 @@ func (r *Reconciler) reportPaused(ctx context.Context, hc *hyperv1.HostedCluster
 			return fmt.Errorf("pausing the HostedControlPlane: %w", err)
 		}
 	}
+	if err := r.ensureHasBeenAvailable(ctx, hc); err != nil {
+		return err
+	}
 	if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" {
 		return r.writeStatus(ctx, hc, o, decidePaused(hc, o))
 	}
@@ -329,6 +332,7 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, hc *hyperv1.HostedClust
 // a name.
 func infraID(name string) string { return fmt.Sprintf("%.26s-%s", name, utilrand.String(5)) }
 
+// ensureHasBeenAvailable records that a cluster was available. The pass that has reported it may end, or a pause may begin, before it is recorded.
 func (r *Reconciler) ensureHasBeenAvailable(ctx context.Context, hc *hyperv1.HostedCluster) error {
 	if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) || hc.Annotations[contract.HasBeenAvailableAnnotation] != "" {
 		return nil
