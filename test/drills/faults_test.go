@@ -306,6 +306,7 @@ func drills() []drill {
 var withoutDrill = map[string]string{
 	"AccessRecordsMissing":             "events are dropped only after the audit has stored nothing for hours",
 	"AuditChainUnconfirmed":            "admin finds it with a later check, and checks are five minutes apart; AuditSinkConflict has a drill",
+	"AuditChecksFailing":               "no check may succeed for half an hour",
 	"AuditQueueFilling":                "the queue of a region of processes is larger than what a drill writes",
 	"AzureOrphansRemain":               "two searches an hour apart must find a resource",
 	"AzureSearchesOverdue":             "a subscription must not be searched for a day",

@@ -34,12 +34,13 @@ const (
 // before. So it returns to each line of all chains after some checks. If it does not have a key, it reports the chain at a later check: after a rotation, a service may
 // have its new key before the verifier has the public part. Ends is not safe for concurrent use.
 type Ends struct {
-	log     sink.Reader
-	witness sink.WitnessReader
-	keys    func() (audit.Keys, error)
-	maxRead int64
-	logger  *slog.Logger
-	found   *prometheus.CounterVec
+	log       sink.Reader
+	witness   sink.WitnessReader
+	keys      func() (audit.Keys, error)
+	maxRead   int64
+	logger    *slog.Logger
+	found     *prometheus.CounterVec
+	lastCheck prometheus.Gauge
 	// chains are the ends of all logs by writer; nil before the first check.
 	chains map[string]*chainEnd
 	// again verifies lines of a chain that were verified before; nil if no chain is begun. The chains up to latest were verified.
@@ -61,12 +62,15 @@ type chainEnd struct {
 	unknown time.Time
 }
 
-// NewEnds returns Ends. keys returns the public keys of all services. NewEnds registers its metric.
+// NewEnds returns Ends. keys returns the public keys of all services. NewEnds registers its metrics.
 func NewEnds(log sink.Reader, witness sink.WitnessReader, keys func() (audit.Keys, error), logger *slog.Logger, metrics prometheus.Registerer) *Ends {
 	e := &Ends{log: log, witness: witness, keys: keys, maxRead: maxRead, logger: logger, found: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "admin_audit_findings_total", Help: "Findings of the periodic check of audit chains, by reason: unconfirmed lines behind the checkpoint in the witness, a log or a witness that was cut, or lines that verify would report.",
-	}, []string{"reason"})}
-	metrics.MustRegister(e.found)
+	}, []string{"reason"}), lastCheck: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "admin_audit_last_check_seconds", Help: "Time of the latest periodic check that read all audit chains and keys, or of the start, as Unix time.",
+	})}
+	metrics.MustRegister(e.found, e.lastCheck)
+	e.lastCheck.SetToCurrentTime()
 	for _, problem := range []Problem{Changed, Missing, Misplaced, Replaced, Forged, Unconfirmed, Cut} {
 		e.found.WithLabelValues(string(problem))
 	}
@@ -135,7 +139,10 @@ func (e *Ends) Check(ctx context.Context, now time.Time) ([]Finding, error) {
 	for _, finding := range invalid {
 		findings = e.chains[finding.Writer].report(findings, finding)
 	}
-	return findings, errors.Join(append(failures, err)...)
+	if err = errors.Join(append(failures, err)...); err == nil {
+		e.lastCheck.Set(float64(now.Unix()))
+	}
+	return findings, err
 }
 
 // report appends a finding unless one was reported since the chain was confirmed.

@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
@@ -343,4 +345,27 @@ func positionAfter(t *testing.T, log [][]byte) audit.Position {
 		t.Fatal(err)
 	}
 	return audit.Position{Sequence: last.Sequence, Hash: last.Hash}
+}
+
+// TestFailedCheckIsNoCheck checks that the metric with the time of the latest check has that of one that read everything.
+func TestFailedCheckIsNoCheck(t *testing.T) {
+	e, metrics := newEvidence(t), prometheus.NewRegistry()
+	var unreadable error
+	keys := func() (audit.Keys, error) { return e.keys, unreadable }
+	ends := verify.NewEnds(sink.FileAt(e.logs), sink.FileWitnessAt(e.witness), keys, slog.New(slog.DiscardHandler), metrics)
+	for i, fault := range []error{nil, errors.New("malformed key"), nil} {
+		unreadable = fault
+		now := began.Add(time.Duration(i) * time.Minute)
+		if _, err := ends.Check(t.Context(), now); !errors.Is(err, fault) {
+			t.Errorf("check %d: %v, want %v", i, err, fault)
+		}
+		families, err := metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "admin_audit_last_check_seconds" })
+		if last := families[at].GetMetric()[0].GetGauge().GetValue(); (last == float64(now.Unix())) != (fault == nil) {
+			t.Errorf("check %d with the error %v: the latest check was at %v, now is %d", i, fault, last, now.Unix())
+		}
+	}
 }
