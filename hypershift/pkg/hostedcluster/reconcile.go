@@ -112,7 +112,7 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		return 0, o.Problem
 	}
 	if key := hc.Spec.ServiceAccountSigningKey; o.Problem == nil && key != nil && key.Name != "" {
-		if _, _, o.Invalid, err = r.givenSigningKey(ctx, hc); err != nil {
+		if o.SigningKey, o.Invalid, err = r.givenSigningKey(ctx, hc); err != nil {
 			return 0, err
 		}
 		if hcp != nil {
@@ -239,7 +239,7 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		o.Endpoint.Host = "127.0.0.1"
 	}
 	if o.Phase > schedule.Infrastructure {
-		m, err := r.ensurePKI(ctx, applied, hcp, o.Now)
+		m, err := r.ensurePKI(ctx, applied, hcp, o.SigningKey, o.Now)
 		if err != nil {
 			return 0, err
 		}
@@ -549,7 +549,7 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 	spec := hostedapi.Spec{
 		Name: hcp.Namespace, Port: hcp.Status.ControlPlaneEndpoint.Port, Issuer: hcp.Spec.IssuerURL,
 		Serving: m.serving, Named: m.named, ServingCA: m.servingCA, Admin: m.admin, ClientCA: m.clientCA,
-		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic, Authentication: o.Authentication,
+		ServiceAccountKey: m.signing.private, ServiceAccountPublicKey: m.signing.public, Authentication: o.Authentication,
 		EncryptionKeys: m.encryptionKeys, KubeletClient: m.kubeletClient, KubeletAuthority: r.KubeletAuthority,
 		MaxRequests: 150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
 		RestartDate: hcp.Annotations[hyperv1.RestartDateAnnotation],

@@ -41,8 +41,7 @@ type pkiMaterial struct {
 	// serving is empty in status fidelity, which has no API server.
 	serving   pki.Pair
 	admin     pki.Pair
-	saKey     []byte
-	saPublic  []byte
+	signing   *signingKey
 	clientCA  []byte
 	named     map[string]pki.Pair
 	servingCA []byte
@@ -55,8 +54,8 @@ type pkiMaterial struct {
 }
 
 // ensurePKI creates the missing parts of a control plane's PKI and reads the others. It never replaces existing ones,
-// so issued certificates stay valid.
-func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, now time.Time) (*pkiMaterial, error) {
+// so issued certificates stay valid. given is the key to which the spec refers for service-account tokens; if it is nil, the control plane has one of its own.
+func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, given *signingKey, now time.Time) (*pkiMaterial, error) {
 	owner := []metav1.OwnerReference{ownerOf(hcp, "HostedControlPlane")}
 	secret := func(name string, kind corev1.SecretType, fill func() (map[string][]byte, error)) (map[string][]byte, error) {
 		s, err := r.ensureSecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, kind, owner, controlPlaneManager, fill)
@@ -127,7 +126,9 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 			return err
 		},
 		func() (err error) {
-			m.saKey, m.saPublic, err = r.signingKey(ctx, hc, secret)
+			if m.signing = given; given == nil {
+				m.signing, err = generatedSigningKey(secret)
+			}
 			return err
 		},
 	}
@@ -165,31 +166,32 @@ func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, h
 	return &m, nil
 }
 
-// signingKey returns the key for service-account tokens: the one to which the spec refers, or a generated one.
-func (r *Reconciler) signingKey(ctx context.Context, hc *hyperv1.HostedCluster, secret func(string, corev1.SecretType, func() (map[string][]byte, error)) (map[string][]byte, error)) (private, public []byte, err error) {
-	if given := hc.Spec.ServiceAccountSigningKey; given != nil && given.Name != "" {
-		private, public, invalid, err := r.givenSigningKey(ctx, hc)
-		return private, public, errors.Join(invalid, err)
-	}
+// signingKey is a key for service-account tokens.
+type signingKey struct{ private, public []byte }
+
+// generatedSigningKey returns the key of a control plane whose spec refers to none, which it creates if it is missing. secret returns the data of a secret.
+func generatedSigningKey(secret func(string, corev1.SecretType, func() (map[string][]byte, error)) (map[string][]byte, error)) (*signingKey, error) {
+	const private, public = "service-account.key", "service-account.pub"
 	data, err := secret(contract.ServiceAccountKeySecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
-		private, public, err := pki.NewSigningKey()
-		return map[string][]byte{"service-account.key": private, "service-account.pub": public}, err
+		key, publicKey, err := pki.NewSigningKey()
+		return map[string][]byte{private: key, public: publicKey}, err
 	})
-	return data["service-account.key"], data["service-account.pub"], err
+	return &signingKey{data[private], data[public]}, err
 }
 
 // givenSigningKey returns the key to which the spec refers, or why the operator refuses it.
-func (r *Reconciler) givenSigningKey(ctx context.Context, hc *hyperv1.HostedCluster) (private, public []byte, invalid, err error) {
+func (r *Reconciler) givenSigningKey(ctx context.Context, hc *hyperv1.HostedCluster) (given *signingKey, invalid, err error) {
 	var s corev1.Secret
 	name := hc.Spec.ServiceAccountSigningKey.Name
 	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, &s); err != nil {
-		return nil, nil, nil, fmt.Errorf("getting the service account signing key: %w", err)
+		return nil, nil, fmt.Errorf("getting the service account signing key: %w", err)
 	}
-	private = s.Data[signingKeyKey]
-	if public, err = pki.SigningPublicKey(private); err != nil {
-		return nil, nil, fmt.Errorf("invalid service account signing key: cannot decode private key in secret %s: %w", name, err), nil
+	private := s.Data[signingKeyKey]
+	public, err := pki.SigningPublicKey(private)
+	if err != nil {
+		return nil, fmt.Errorf("invalid service account signing key: cannot decode private key in secret %s: %w", name, err), nil
 	}
-	return private, public, nil, nil
+	return &signingKey{private, public}, nil, nil
 }
 
 // ensureNamedCertificates copies the certificates that the spec names for the API server to the control plane's

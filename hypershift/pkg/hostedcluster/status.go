@@ -42,6 +42,8 @@ type observation struct {
 	Kubeconfig, CustomKubeconfig, KubeadminPassword bool
 	// ReadyNodes is the number of Ready nodes of all node pools.
 	ReadyNodes int
+	// SigningKey is the key for service-account tokens to which the spec refers; nil if it refers to none.
+	SigningKey *signingKey
 	// Authentication is the authentication configuration file of the API server; nil while it is not known.
 	Authentication []byte
 	// Invalid is the error of an invalid configuration of the HostedCluster. Its control plane then follows no part of the spec.
