@@ -41,7 +41,7 @@ const installedAnnotation = "runtime.hcpmesh.io/installed"
 // them. It applies the published files unchanged and by server-side apply, because they are too large for the annotation of client-side
 // apply. Definitions that are already installed are skipped, so that a runtime restarts quickly.
 func installCRDs(ctx context.Context, c client.WithWatch, folder string) error {
-	applied := map[string]string{}
+	var applied []string
 	for _, file := range crdFiles {
 		text, err := os.ReadFile(filepath.Join(folder, file.path))
 		if err != nil {
@@ -62,18 +62,25 @@ func installCRDs(ctx context.Context, c client.WithWatch, folder string) error {
 		if definition.GetName() != file.name {
 			return fmt.Errorf("%s defines %s, not %s", file.path, definition.GetName(), file.name)
 		}
+		// A new definition gets generation 1. A changed one needs a second write, whose validation takes the API server as long as the first.
+		mark := installedValue(digest, 1)
+		if err := unstructured.SetNestedField(definition.Object, mark, "metadata", "annotations", installedAnnotation); err != nil {
+			return fmt.Errorf("annotating %s: %w", file.path, err)
+		}
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), crdManager, client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying CustomResourceDefinition %s: %w", file.name, err)
 		}
-		applied[file.name] = installedValue(digest, definition.GetGeneration()) // of the API server's response
+		applied = append(applied, file.name)
+		if current := installedValue(digest, definition.GetGeneration()); current != mark { // of the API server's response
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, installedAnnotation, current)
+			if err := c.Patch(ctx, metadataOnly(file.name), client.RawPatch(types.MergePatchType, patch), crdManager); err != nil {
+				return fmt.Errorf("annotating CustomResourceDefinition %s as installed: %w", file.name, err)
+			}
+		}
 	}
-	for name, mark := range applied {
+	for _, name := range applied {
 		if err := awaitEstablished(ctx, c, name); err != nil {
 			return err
-		}
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, installedAnnotation, mark)
-		if err := c.Patch(ctx, metadataOnly(name), client.RawPatch(types.MergePatchType, patch), crdManager); err != nil {
-			return fmt.Errorf("annotating CustomResourceDefinition %s as installed: %w", name, err)
 		}
 	}
 	return nil
