@@ -49,7 +49,7 @@ func (f goFile) line(node ast.Node) string {
 // root returns the repository's root.
 func root(t *testing.T) string {
 	t.Helper()
-	sources.DependOnAll(t)
+	sources.DependOnCode(t)
 	dir, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)

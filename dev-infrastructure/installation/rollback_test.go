@@ -3,8 +3,8 @@ package installation_test
 import (
 	"bytes"
 	"encoding/json"
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,29 +22,19 @@ import (
 )
 
 // checkoutParts returns the files and folders of a checkout that the program rollout reads: the configuration, the infrastructure, and the pipeline
-// and the chart of each service, wherever it is.
-func checkoutParts(root string) (parts []string, err error) {
-	parts = []string{"go.mod", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts"}
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		part, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		switch part = filepath.ToSlash(part); {
-		case entry.IsDir() && (slices.Contains(parts, part) || strings.HasPrefix(part, ".") && part != "."):
-			return fs.SkipDir
-		case entry.Name() == "Chart.yaml":
-			parts = append(parts, filepath.ToSlash(filepath.Dir(part)))
-			return fs.SkipDir
-		case entry.Name() == "pipeline.yaml":
-			parts = append(parts, part)
-		}
-		return nil
-	})
-	return parts, err
+// and the chart of each service, wherever git finds it.
+func checkoutParts(root string) ([]string, error) {
+	parts := []string{"go.mod", "config", "dev-infrastructure/topology.yaml", "dev-infrastructure/pipelines", "dev-infrastructure/azure", "dev-infrastructure/charts"}
+	list := exec.Command("git", "ls-files", "-co", "--exclude-standard", "-z", "*/Chart.yaml", "*/pipeline.yaml", ":!dev-infrastructure/charts", ":!dev-infrastructure/pipelines")
+	list.Dir = root
+	names, err := list.Output()
+	if err != nil {
+		return nil, err
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		parts = append(parts, strings.TrimSuffix(name, "/Chart.yaml"))
+	}
+	return parts, nil
 }
 
 // copyCheckout makes the pipelines use a copy of the checkout, which a test can change.

@@ -28,7 +28,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
-	"github.com/hcpmesh/hcpmesh/test/sources"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
@@ -58,7 +57,6 @@ type rehearsal struct {
 // rehearse reads the commands of a page: its indented lines. replace replaces the placeholders in them.
 func rehearse(t *testing.T, page, stateDir string, replace ...string) *rehearsal {
 	t.Helper()
-	sources.DependOnAll(t)
 	text, err := os.ReadFile(filepath.Join("../../docs/operators", page))
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +132,7 @@ func startRegionWith(t *testing.T, config local.Config) *local.Region {
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
-	needed := []string{"-kube-apiserver", "-controllers", "-management-audit"}
+	needed := []string{"-kube-apiserver", "-controllers"}
 	config.BasePort, config.Throwaway = new(int), true
 	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {
 		return name == "postgres" || name == "etcd" || slices.ContainsFunc(needed, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
