@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help chromium portal-assets run test test-units test-regions background-lint nightly nightly-units flakes race lint generate bench bench-compare peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
+.PHONY: help chromium portal-assets run test test-packages background-lint nightly nightly-units flakes race lint generate bench bench-compare peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs that have an image or a release, and package patterns of both modules.
@@ -22,29 +22,20 @@ run: ## start a local region on this machine and create a cluster in it
 	$(MAKE) --no-print-directory -j 2 build postgresql
 	$(bin)/hcpctl region up --detach --demo
 
-# Tests wait more than they compute, so more packages and tests run at the same time than there are cores. Tests of whole regions run
-# one package after the other, because outages and runbooks have a window of seconds; lint runs beside them. internal/testing/nightly
-# skips what only `make nightly` runs. Go caches the results of tests that have passed. A test of a whole region depends on the code of
-# all packages and on what that code reads, so package sources makes it run again after a change. `lint` runs go vet, and test programs
-# need no debug information.
+# Tests wait more than they compute, so more packages and tests run at the same time than there are cores; lint runs beside them. One go
+# command runs all, because two would compile the same packages. internal/testing/nightly skips what only `make nightly` runs. Go caches the
+# results of tests that have passed. The result of a test of a whole region depends on the code of all packages and on what that code reads,
+# so package sources makes the test run again after a change. `lint` runs go vet, and test programs need no debug information.
 test: ## run lint and the tests that protect a change (see nightly)
 	$(MAKE) --no-print-directory -j 3 build kubectl postgresql tools
-	status=0; \
-	$(MAKE) --no-print-directory test-units || status=1; \
-	$(MAKE) --no-print-directory --keep-going -j 2 test-regions background-lint || status=1; \
-	exit $$status
+	$(MAKE) --no-print-directory --keep-going -j 2 test-packages background-lint
 
-# digest prints a digest of the files of the repository with patterns of git.
-digest = git ls-files -co --exclude-standard -z $(1) | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1
-test-units test-regions nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
-# The compiler, lint and unit tests use more memory and less processor time. `make nightly` runs the tests with Go's default.
-test-units lint tools: export GOGC = 400
-test-units:
-	@go test -vet=off -ldflags=-w -p 3 -parallel 4 -timeout 30m $(filter-out $(nightly_packages),$(units))
-
-test-regions:
-	export HCPMESH_SOURCES=$$($(call digest)) HCPMESH_CODE=$$($(call digest,':!*.md')); \
-	go test -vet=off -ldflags=-w -p 1 -parallel 10 -timeout 60m $(filter-out $(nightly_packages),$(regions))
+test-packages nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
+# The compiler, lint, tests and their regions use more memory and less processor time. `make nightly` runs the tests with Go's default.
+test-packages lint tools: export GOGC = 400
+test-packages:
+	@export HCPMESH_CODE=$$(git ls-files -co --exclude-standard -z ':!*.md' | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
+	go test -vet=off -ldflags=-w -p 4 -parallel 6 -timeout 60m $(filter-out $(nightly_packages),$(regions) $(units))
 
 background-lint:
 	nice -n 19 $(MAKE) --silent lint
