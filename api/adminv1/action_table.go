@@ -130,14 +130,19 @@ func Wildcards(path string) []string {
 	return names
 }
 
-// Request returns the method, the path below Root and the content of a request of the action. values are those of the wildcards, in order. body is a value of the
-// type of Body, a message of Cluster Service, or nil.
-func (a *Action) Request(body any, values ...string) (method, path string, content any) {
-	path = wildcard.ReplaceAllStringFunc(a.Path, func(string) string {
+// expand replaces the wildcards of a path by values, in order.
+func expand(path string, values []string) string {
+	return wildcard.ReplaceAllStringFunc(path, func(string) string {
 		value := values[0]
 		values = values[1:]
 		return url.PathEscape(value)
 	})
+}
+
+// Request returns the method, the path below Root and the content of a request of the action. values are those of the wildcards, in order. body is a value of the
+// type of Body, a message of Cluster Service, or nil.
+func (a *Action) Request(body any, values ...string) (method, path string, content any) {
+	path = expand(a.Path, values)
 	if message, ok := body.(proto.Message); ok {
 		body = Message[proto.Message]{message}
 	}

@@ -39,11 +39,10 @@ var (
 	labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,127}$`)
 )
 
-// alertRoutes returns the routes of alerts and silences. Silences are no admin operations: Alertmanager stores them, and they end by themselves.
-func (s *Server) alertRoutes() []Route {
+// silenceRoutes returns the routes of silences. They are no admin operations: Alertmanager stores them, and they end by themselves.
+func (s *Server) silenceRoutes() []Route {
 	const silences = adminv1.Root + "/silences"
 	return []Route{
-		readRoute(adminv1.Root+"/alerts", "alerts.list", "List the firing alerts of the region and the silences. A list that cannot be read is absent and named in `unavailable`.", adminv1.AlertList{}, s.listAlerts),
 		{
 			Method: http.MethodPost, Path: silences, Name: "silences.create", Repeatable: true, Summary: "Silence the alerts with a name, and with these labels if there are any, for a limited time: they notify nobody.",
 			Role: adminv1.Operator, Request: adminv1.SilenceRequest{}, Response: adminv1.Silence{}, Status: http.StatusCreated, handle: s.createSilence,

@@ -13,14 +13,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/hostname"
 )
 
-// egressLinkRoutes returns the routes of the links of the egress gateway.
-func (s *Server) egressLinkRoutes() []Route {
-	const links = adminv1.Root + "/egress-links"
-	return []Route{
-		readRoute(links, "egressLinks.list", "List the links of the egress gateway, with those that were removed within a day.", adminv1.EgressLinkList{}, s.listEgressLinks),
-	}
-}
-
 func (s *Server) listEgressLinks(ctx context.Context, _ *request) (any, error) {
 	var found []*database.EgressLinkDocument
 	err := s.Database.EachEgressLink(ctx, func(item *database.Item[database.EgressLinkDocument]) error {

@@ -12,12 +12,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// quotaRoutes returns the routes of the quotas of subscriptions.
-func (s *Server) quotaRoutes() []Route {
-	const path = adminv1.Root + "/subscriptions/{subscription}/quota"
-	return []Route{readRoute(path, "quotas.get", "Get the quota of a subscription and how much of it is used.", adminv1.Quota{}, s.getQuota)}
-}
-
 // subscriptionInPath returns the registered subscription in the path.
 func (s *Server) subscriptionInPath(ctx context.Context, rq *request) (*database.Item[database.SubscriptionDocument], error) {
 	id := rq.http.PathValue("subscription")

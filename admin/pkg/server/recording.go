@@ -21,12 +21,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-const (
-	// maxListedRecordings limits the length of a list.
-	maxListedRecordings = 1000
-	// recordingTimeout limits the time in which a client gets a recording.
-	recordingTimeout = 10 * time.Minute
-)
+// maxListedRecordings limits the length of a list.
+const maxListedRecordings = 1000
 
 // Recordings has the recordings of commands in access sessions.
 type Recordings struct {
@@ -35,22 +31,6 @@ type Recordings struct {
 	Keys *seal.PrivateKeys
 	// Signers returns the public audit keys of the session gateway, one of which has signed each recording.
 	Signers func() audit.Keys
-}
-
-func (s *Server) recordingRoutes() []Route {
-	const recordings, one = adminv1.Root + "/recordings", adminv1.Root + "/recordings/{recording}"
-	content := sensitive(readRoute(one+"/content", "recordings.content",
-		"Get a recording as an asciicast of version 2: what the engineer typed, which may contain secrets, and what the pod showed. Of a recording in progress, get what is exported. "+
-			"If the recording was changed, the response ends with an error before the change.", nil, s.openRecording,
-		Parameter{Name: "unverified", Type: "boolean", Description: "Do not verify the signature of the session gateway: the recording may be forged. The title of the asciicast begins with NOT VERIFIED."}))
-	content.Role, content.ContentType, content.Timeout = adminv1.BreakGlass, adminv1.AsciicastType, recordingTimeout
-	return []Route{
-		readRoute(recordings, "recordings.list", "List the recordings of commands in access sessions, newest first; at most 1000. They are kept for 90 days.", adminv1.RecordingList{}, s.listRecordings,
-			Parameter{Name: "cluster", Type: "string", Description: "Only recordings of this cluster; any identifier."},
-			Parameter{Name: "session", Type: "string", Description: "Only recordings of the access session with this ID."}),
-		readRoute(one, "recordings.get", "Describe a recording.", adminv1.Recording{}, s.getRecording),
-		content,
-	}
 }
 
 func (s *Server) listRecordings(ctx context.Context, rq *request) (any, error) {

@@ -31,7 +31,7 @@ type Route struct {
 	// Sensitive is set for reads that are audited: they return what every layer holds of a customer's cluster, or who has access to it.
 	Sensitive bool
 	// Query lists the query parameters; requests with others are rejected.
-	Query []Parameter
+	Query []adminv1.Parameter
 	// Request and Response are values of the types of the bodies; nil if there is none.
 	Request, Response any
 	// ContentType is the media type of a successful response; empty for JSON.
@@ -49,19 +49,6 @@ func (r *Route) pattern() string { return r.Method + " " + r.Path }
 
 // handler returns the response body of an authorized request, or an error.
 type handler func(ctx context.Context, rq *request) (any, error)
-
-// Parameter is a query parameter.
-type Parameter struct {
-	Name, Description string
-	// Type is string, integer or boolean.
-	Type string
-}
-
-// paging holds the parameters of lists.
-var paging = []Parameter{
-	{Name: "pageSize", Type: "integer", Description: "Maximum number of items, 1 to 500. Default: 100."},
-	{Name: "pageToken", Type: "string", Description: "The nextPageToken of the previous page."},
-}
 
 // page returns the values of the parameters of lists.
 func (rq *request) page() (size int, token string, err error) {
