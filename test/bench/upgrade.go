@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -85,18 +86,18 @@ func measureUpgrades(ctx context.Context, region *local.Region, o options, repor
 		return err
 	}
 	for {
-		policy, err := engineer.UpgradePolicy(ctx, policyName)
+		policy, err := adminclient.Get(ctx, engineer, adminv1.ReadUpgradePolicy, nil, policyName)
 		if err != nil {
 			return err
 		}
-		s := policy.GetStatus()
+		s := policy.Of.GetStatus()
 		if s.GetRunning() == 0 && s.GetRemaining() == 0 {
-			upgrades, err := engineer.Upgrades(ctx, false)
+			upgrades, _, err := adminclient.List(ctx, engineer, adminv1.ReadUpgrades, nil, math.MaxInt)
 			if err != nil {
 				return err
 			}
 			// Before Cluster Service has read the update graph, the policy has nothing to upgrade.
-			if took, most := summarize(upgrades); took > 0 {
+			if took, most := summarize(adminv1.Contents(upgrades)); took > 0 {
 				report.line(fmt.Sprintf("%d clusters to a new patch release by policy, %d at a time", o.clusters, upgradesAtOnce),
 					fmt.Sprintf("after %s, at most %d at once", round(took), most), fmt.Sprintf("goal: never over %d, none left behind", upgradesAtOnce))
 				// The policy applies to the whole region, which can contain clusters of earlier parts.

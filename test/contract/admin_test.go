@@ -203,14 +203,14 @@ func (h *adminFixture) done(operation *adminv1.Operation, err error) *adminv1.Op
 // its class in the same cluster, so that a case that requests one must not begin meanwhile.
 func (h *adminFixture) awaitRevocations() {
 	h.t.Helper()
-	ended, _, err := h.oncall.Elevations(h.t.Context(), adminclient.ElevationFilter{State: adminv1.ElevationEnded}, 1_000)
+	ended, _, err := adminclient.List(h.t.Context(), h.oncall, adminv1.ReadElevations, adminclient.Query{"state": adminv1.ElevationEnded}, 1_000)
 	h.must(err)
 	for _, elevation := range ended {
 		if len(elevation.Credentials) == 0 || h.revoked[elevation.ID] {
 			continue
 		}
 		h.eventually("the credentials of the elevation "+elevation.ID+" are revoked", func() error {
-			current, err := h.oncall.Elevation(h.t.Context(), elevation.ID)
+			current, err := adminclient.Get(h.t.Context(), h.oncall, adminv1.ReadElevation, nil, elevation.ID)
 			if err != nil {
 				return err
 			}
@@ -253,22 +253,22 @@ func (h *adminFixture) setUp() map[string]string {
 	}
 	made.Wait()
 	h.must(errors.Join(failed...))
-	dump, err := h.oncall.Dump(ctx, someone.ClusterID(h.alpha))
+	dump, err := adminclient.Get(ctx, h.oncall, adminv1.ReadDump, nil, someone.ClusterID(h.alpha))
 	h.must(err)
-	beta, err := h.oncall.Cluster(ctx, someone.ClusterID(h.beta))
+	beta, err := adminclient.Get(ctx, h.oncall, adminv1.ReadCluster, nil, someone.ClusterID(h.beta))
 	h.must(err)
-	going, err := h.oncall.Cluster(ctx, someone.ClusterID(deleted))
+	going, err := adminclient.Get(ctx, h.oncall, adminv1.ReadCluster, nil, someone.ClusterID(deleted))
 	h.must(err)
 
 	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.BreakGlassAccess, Cluster: dump.Cluster.UID, Reason: "the cases need a credential", Ticket: "TEST-1", Duration: "30m"})
 	h.must(err)
-	me, err := h.oncall.Me(ctx)
+	me, err := adminclient.Get(ctx, h.oncall, adminv1.ReadMe, nil)
 	h.must(err)
 	_, signing, err := credential.EngineerRequest(me.ObjectID, adminv1.LevelAdmin)
 	h.must(err)
 	issued := h.done(h.oncall.Act(ctx, adminv1.ActionCredentialRequest, adminv1.CredentialRequest{Level: adminv1.LevelAdmin, CertificateSigningRequest: string(signing)}, dump.Cluster.UID))
 	h.eventually("the credential is issued", func() error {
-		c, err := h.oncall.Credential(ctx, issued.ID)
+		c, err := adminclient.Get(ctx, h.oncall, adminv1.ReadCredential, nil, issued.ID)
 		if err == nil && c.Of.GetStatus().GetCertificate() == "" {
 			err = fmt.Errorf("state is %s", c.Of.GetStatus().GetState())
 		}
@@ -291,7 +291,7 @@ func (h *adminFixture) setUp() map[string]string {
 	h.must(err)
 	operation := ""
 	h.eventually("the deletion waits for the HostedCluster", func() error {
-		shown, err := h.oncall.Deletion(ctx, going.UID)
+		shown, err := adminclient.Get(ctx, h.oncall, adminv1.ReadDeletion, nil, going.UID)
 		if err != nil {
 			return err
 		}
@@ -376,7 +376,7 @@ func (h *adminFixture) orphan() string {
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}})
 	h.must(err)
 	h.eventually("admin lists the orphan", func() error {
-		orphans, err := h.oncall.Orphans(h.t.Context())
+		orphans, err := adminclient.Get(h.t.Context(), h.oncall, adminv1.ReadOrphans, nil)
 		if err == nil && (len(orphans.Items) != 1 || orphans.Items[0].ID != id) {
 			err = fmt.Errorf("admin lists %d orphans", len(orphans.Items))
 		}
@@ -409,7 +409,7 @@ func (h *adminFixture) audit(t *testing.T, secrets map[string]string) {
 			ended[l.OperationID] = l
 		}
 		var err error
-		if durable, _, err = h.oncall.Audit(t.Context(), 500); err != nil {
+		if durable, _, err = adminclient.List(t.Context(), h.oncall, adminv1.ReadAudit, nil, 500); err != nil {
 			return err
 		}
 		for _, entry := range durable {
@@ -466,7 +466,7 @@ func (h *adminFixture) tearDown() {
 		h.must(h.someone.EnsureGone(ctx, h.someone.ClusterID(name)))
 	}
 	h.eventually("the deletion is complete", func() error {
-		shown, err := h.oncall.Deletion(ctx, h.going)
+		shown, err := adminclient.Get(ctx, h.oncall, adminv1.ReadDeletion, nil, h.going)
 		if err == nil && (len(shown.Items) != 1 || !shown.Items[0].Over) {
 			err = fmt.Errorf("deletions are %v", shown.Items)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // TestAccessSessions reads a hosted cluster with the real kubectl through the session gateway. The sessions end with a command, with their
@@ -132,7 +133,7 @@ func (d *scenario) refusedByGateway(holder kubectl) {
 
 // useManagementCluster reads the management cluster of the cluster with the real kubectl. The mode read has no Secrets. The session ends with its elevation.
 func (d *scenario) useManagementCluster() {
-	dump, err := engineer(d.t, "reader").Dump(d.ctx, d.id)
+	dump, err := adminclient.Get(d.ctx, engineer(d.t, "reader"), adminv1.ReadDump, nil, d.id)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestEngineerPausesCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader, oncall := engineer(t, "reader"), engineer(t, "oncall")
-	dump, err := reader.Dump(ctx, "paused")
+	dump, err := adminclient.Get(ctx, reader, adminv1.ReadDump, nil, "paused")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +61,13 @@ func TestEngineerPausesCluster(t *testing.T) {
 		t.Errorf("the dump is %.2000s", content)
 	}
 	for version, listed := range map[string]bool{dump.Cluster.Version: true, minorOf(dump.Cluster.Version): true, "3.11": false} {
-		clusters, _, err := reader.FleetClusters(ctx, adminclient.FleetFilter{Version: version}, 500)
+		clusters, _, err := adminclient.List(ctx, reader, adminv1.ReadClusters, adminclient.Query{"version": version}, 500)
 		if found := slices.ContainsFunc(clusters, func(c adminv1.Cluster) bool { return strings.EqualFold(c.ResourceID, id) }); err != nil || found != listed {
 			t.Errorf("the cluster is listed with version %s: %v, want %v, %v", version, found, listed, err)
 		}
 	}
 	var invalid *adminclient.Error
-	if _, _, err := reader.FleetClusters(ctx, adminclient.FleetFilter{Version: "newest"}, 500); !errors.As(err, &invalid) || invalid.Status != http.StatusBadRequest || invalid.Detail.Target != "version" {
+	if _, _, err := adminclient.List(ctx, reader, adminv1.ReadClusters, adminclient.Query{"version": "newest"}, 500); !errors.As(err, &invalid) || invalid.Status != http.StatusBadRequest || invalid.Detail.Target != "version" {
 		t.Errorf("an invalid version: %v", err)
 	}
 	pause := func(client *adminclient.Client) (*adminv1.Operation, error) {
@@ -109,7 +109,7 @@ func TestEngineerPausesCluster(t *testing.T) {
 	if _, err := pause(oncall); err == nil {
 		t.Error("an elevation is valid after its end")
 	}
-	entries, _, err := reader.Audit(ctx, 100)
+	entries, _, err := adminclient.List(ctx, reader, adminv1.ReadAudit, nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -160,7 +161,7 @@ func (d *scenario) patch(id string, properties map[string]any) {
 func (d *scenario) breakGlass() {
 	service := clusterService(d.t)
 	cluster := uidOf(d.t, d.ctx, service, d.id)
-	me, err := engineer(d.t, "oncall").Me(d.ctx)
+	me, err := adminclient.Get(d.ctx, engineer(d.t, "oncall"), adminv1.ReadMe, nil)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func (d *scenario) breakGlass() {
 	d.requireReader(reader)
 
 	recorded := map[string]bool{}
-	entries, _, err := engineer(d.t, "reader").Audit(d.ctx, 100)
+	entries, _, err := adminclient.List(d.ctx, engineer(d.t, "reader"), adminv1.ReadAudit, nil, 100)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func (d *scenario) endElevation() {
 	})
 	accepted := d.watchNamespaces(thief)
 	defer accepted.Stop()
-	elevations, _, err := engineer(d.t, "oncall").Elevations(d.ctx, adminclient.ElevationFilter{Open: true}, 100)
+	elevations, _, err := adminclient.List(d.ctx, engineer(d.t, "oncall"), adminv1.ReadElevations, adminclient.Query{"open": true}, 100)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestClosedTicketGivesNoAccess(t *testing.T) {
 		t.Error(err)
 	}
 	eventually.Before(ctx, t, "the ticket validator ends the active elevation", func() error {
-		shown, err := oncall.Elevation(ctx, active.ID)
+		shown, err := adminclient.Get(ctx, oncall, adminv1.ReadElevation, nil, active.ID)
 		if err != nil {
 			return err
 		}

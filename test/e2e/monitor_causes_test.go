@@ -36,7 +36,7 @@ func TestMonitorNamesCauses(t *testing.T) {
 			if _, err := c.Put(ctx, id, c.ClusterBody("broken-"+fault.Name)); err != nil {
 				t.Fatal(err)
 			}
-			cluster, err := reader.Cluster(ctx, id)
+			cluster, err := adminclient.Get(ctx, reader, adminv1.ReadCluster, nil, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,11 +72,11 @@ func TestMonitorNamesCauses(t *testing.T) {
 
 			end()
 			awaitHealth(t, ctx, reader, id, adminv1.HealthAvailable, "", nil)
-			journal, err := reader.Journal(ctx, id)
+			journal, err := adminclient.Get(ctx, reader, adminv1.ReadJournal, nil, id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			timeline, err := reader.Timeline(ctx, id, time.Time{}, time.Time{})
+			timeline, err := adminclient.Get(ctx, reader, adminv1.ReadTimeline, nil, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func awaitHealth(t *testing.T, ctx context.Context, reader *adminclient.Client, 
 		if again != nil {
 			again()
 		}
-		if explained, err = reader.Explanation(ctx, id); err != nil {
+		if explained, err = adminclient.Get(ctx, reader, adminv1.ReadExplanation, nil, id); err != nil {
 			return err
 		}
 		got := ""

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/hosted"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // TestMonitorSeesClosedClustersInside observes a cluster whose API does not admit monitor, through the prober of its
@@ -37,7 +38,7 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 		if _, err := c.Put(ctx, id, body); err != nil {
 			t.Fatal(err)
 		}
-		cluster, err := reader.Cluster(ctx, id)
+		cluster, err := adminclient.Get(ctx, reader, adminv1.ReadCluster, nil, id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ func loseControlPlane(t *testing.T, removal lostRemoval) {
 	})
 	t.Logf("kubectl took %s; Cluster Service had the removal %s later", deleted.Sub(began).Round(time.Millisecond), time.Since(deleted).Round(time.Millisecond))
 	eventually.Before(ctx, t, "the removal is explained", func() error {
-		explanation, err := reader.Explanation(ctx, id)
+		explanation, err := adminclient.Get(ctx, reader, adminv1.ReadExplanation, nil, id)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func loseControlPlane(t *testing.T, removal lostRemoval) {
 	compareNamespaces(t, d, mgmt, controlPlane, namespaceUID)
 	followRunbook(t, d)
 	eventually.Before(ctx, t, "the accepted control plane is healthy", func() error {
-		explanation, err := reader.Explanation(ctx, id)
+		explanation, err := adminclient.Get(ctx, reader, adminv1.ReadExplanation, nil, id)
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func followRunbook(t *testing.T, d scenario) {
 // fails at once if the explanation calls the cluster ready.
 func explanationOfLost(t *testing.T, ctx context.Context, reader *adminclient.Client, id string) (*adminv1.Explanation, error) {
 	t.Helper()
-	explanation, err := reader.Explanation(ctx, id)
+	explanation, err := adminclient.Get(ctx, reader, adminv1.ReadExplanation, nil, id)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func checkLost(t *testing.T, ctx context.Context, c *customer.Customer, reader *
 		return err
 	})
 	eventually.Before(ctx, t, "the dump has the cluster", func() error {
-		dump, err := reader.Dump(ctx, id)
+		dump, err := adminclient.Get(ctx, reader, adminv1.ReadDump, nil, id)
 		if err != nil {
 			return err
 		}
@@ -283,14 +283,14 @@ func checkLost(t *testing.T, ctx context.Context, c *customer.Customer, reader *
 		return nil
 	})
 	eventually.Before(ctx, t, "a work is replaced", func() error {
-		bundles, err := reader.Bundles(ctx, id)
+		bundles, err := adminclient.Get(ctx, reader, adminv1.ReadWorks, nil, id)
 		if err == nil && !slices.ContainsFunc(bundles.Items, func(b adminv1.Bundle) bool { return b.Drift == "Replaced" }) {
 			err = fmt.Errorf("the bundles are %+v", bundles.Items)
 		}
 		return err
 	})
 	eventually.Before(ctx, t, "the drift of the cluster is listed", func() error {
-		drift, err := reader.Drift(ctx)
+		drift, err := adminclient.Get(ctx, reader, adminv1.ReadDrift, nil)
 		if err == nil && !slices.ContainsFunc(drift.Items, func(d adminv1.Drift) bool {
 			return d.Difference == "Replaced" && strings.EqualFold(d.ResourceID, id) && d.Layer == "management-cluster"
 		}) {

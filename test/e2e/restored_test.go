@@ -8,9 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // copyDatabase replaces a database by a copy of another one in the running server of the region. It terminates connections to
@@ -73,7 +75,7 @@ func TestRestoredFleetIsRepaired(t *testing.T) {
 	oncall := engineer(t, "oncall")
 	// The backend detects the restore, compares everything and repairs the differences. It deletes the deleted cluster again.
 	eventually.Before(ctx, t, "there is no drift", func() error {
-		list, err := oncall.Drift(ctx)
+		list, err := adminclient.Get(ctx, oncall, adminv1.ReadDrift, nil)
 		if err == nil && (len(list.Items) > 0 || list.InFleet != list.Desired || list.InFleet < 4) {
 			err = fmt.Errorf("drift is %+v", list)
 		}

@@ -8,10 +8,12 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // upgradeByComponents upgrades the control plane to another minor version while some components are blocked. It compares the
@@ -36,14 +38,14 @@ func (d *scenario) upgradeByComponents(host kubectl, version string) {
 	reader := engineer(d.t, "reader")
 	reported, actual := map[string]string{}, map[string]string{}
 	eventually.Before(d.ctx, d.t, "admin reports which components are updated", func() error {
-		upgrades, err := reader.ClusterUpgrades(d.ctx, cluster)
+		upgrades, err := adminclient.Get(d.ctx, reader, adminv1.ReadClusterUpgrades, nil, cluster)
 		if err != nil {
 			return err
 		}
 		clear(reported)
 		updated := 0
-		for _, u := range upgrades {
-			for _, s := range u.GetStatus().GetSteps() {
+		for _, u := range upgrades.Items {
+			for _, s := range u.Of.GetStatus().GetSteps() {
 				for _, c := range s.GetComponents() {
 					reported[c.GetName()] = c.GetVersion()
 					if c.GetState() == clusterservicev1.ComponentState_COMPONENT_STATE_UPDATED {

@@ -27,7 +27,7 @@ func checkTimeline(t *testing.T, ctx context.Context, c *customer.Customer, read
 	}
 	var timeline *adminv1.Timeline
 	eventually.Before(ctx, t, "the timeline has the end of the update", func() (err error) {
-		if timeline, err = reader.Timeline(ctx, id, time.Time{}, time.Time{}); err != nil {
+		if timeline, err = adminclient.Get(ctx, reader, adminv1.ReadTimeline, nil, id); err != nil {
 			return err
 		}
 		for _, e := range timeline.Entries {
@@ -69,7 +69,7 @@ func checkTimeline(t *testing.T, ctx context.Context, c *customer.Customer, read
 			t.Errorf("the timeline has no %s with %q", kind, want)
 		}
 	}
-	since, err := reader.Timeline(ctx, id, created, time.Time{})
+	since, err := adminclient.Get(ctx, reader, adminv1.ReadTimeline, adminclient.Query{"from": created}, id)
 	if err != nil {
 		t.Fatal(err)
 	}

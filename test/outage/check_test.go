@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // try makes a component unavailable, checks all explanations, and checks that all operations succeed after the outage. It calls
@@ -41,7 +42,7 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 	}
 	if c.ofShard && begun[create] != nil {
 		eventually.Soon(t, next+" is placed", func() error {
-			cluster, err := r.sre.Cluster(ctx, r.customer.ClusterID(next))
+			cluster, err := adminclient.Get(ctx, r.sre, adminv1.ReadCluster, nil, r.customer.ClusterID(next))
 			if err == nil && cluster.ProvisionShard == "" {
 				err = errors.New("it is not")
 			}
@@ -90,7 +91,7 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 func (r *region) awaitCode(t *testing.T, ctx context.Context, name, code string) {
 	t.Helper()
 	eventually.Soon(t, "after the outage "+name+" is "+code, func() error {
-		explained, err := r.sre.Explanation(ctx, r.customer.ClusterID(name))
+		explained, err := adminclient.Get(ctx, r.sre, adminv1.ReadExplanation, nil, r.customer.ClusterID(name))
 		if err == nil && explained.Items[0].Code != code {
 			err = fmt.Errorf("%s", explained.Text())
 		}
@@ -193,13 +194,13 @@ func (r *region) checkMetric(t *testing.T, ctx context.Context, c component, f f
 // explain returns the explanation of the region or of a cluster.
 func (r *region) explain(ctx context.Context, name, cluster string) (items []adminv1.ExplanationItem, text string, err error) {
 	if name == theRegion {
-		explained, err := r.sre.RegionExplanation(ctx)
+		explained, err := adminclient.Get(ctx, r.sre, adminv1.ReadRegionExplanation, nil)
 		if err != nil {
 			return nil, "", err
 		}
 		return explained.Items, explained.Text(), nil
 	}
-	explained, err := r.sre.Explanation(ctx, r.customer.ClusterID(cluster))
+	explained, err := adminclient.Get(ctx, r.sre, adminv1.ReadExplanation, nil, r.customer.ClusterID(cluster))
 	if err != nil {
 		return nil, "", err
 	}

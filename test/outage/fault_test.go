@@ -11,8 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // inject makes a component unavailable. The component can recover once end was called.
@@ -59,7 +61,7 @@ func (r *region) injectHosted(t *testing.T, ctx context.Context, f fault) (end f
 		return failed
 	}
 	for _, name := range []string{quiet, update, scaling} {
-		cluster, err := r.sre.Cluster(ctx, r.customer.ClusterID(name))
+		cluster, err := adminclient.Get(ctx, r.sre, adminv1.ReadCluster, nil, r.customer.ClusterID(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +105,7 @@ func (r *region) awaitEffect(t *testing.T, ctx context.Context, c component, f f
 		return
 	}
 	eventually.Soon(t, c.process+" cannot work", func() error {
-		explained, err := r.sre.RegionExplanation(ctx)
+		explained, err := adminclient.Get(ctx, r.sre, adminv1.ReadRegionExplanation, nil)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -87,7 +88,7 @@ func (f *formerAudit) record(ctx context.Context, t *testing.T, region *local.Re
 		t.Fatal(err)
 	}
 	before := len(f.chain(t))
-	if _, err := reader.Dump(ctx, "absent"); err == nil {
+	if _, err := adminclient.Get(ctx, reader, adminv1.ReadDump, nil, "absent"); err == nil {
 		t.Error("admin has dumped a cluster that does not exist")
 	}
 	eventually.Soon(t, "admin signs the record", func() error {

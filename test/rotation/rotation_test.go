@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -73,7 +74,7 @@ func (l *load) start(ctx context.Context) {
 			return err
 		}
 		defer sre.CloseIdleConnections()
-		_, err = sre.Shards(ctx)
+		_, err = adminclient.Get(ctx, sre, adminv1.ReadShards, nil)
 		l.asks.Add(1)
 		return err
 	})

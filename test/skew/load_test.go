@@ -211,12 +211,18 @@ func sre(engineer *adminclient.Client, cluster string) *actor {
 		if err := act(ctx, adminv1.ActionClusterPause, adminv1.PauseRequest{Duration: "1h"}); err != nil {
 			return err
 		}
-		if err := repeat(ctx, func() error { _, err := engineer.Explanation(ctx, cluster); return err }); err != nil {
+		if err := repeat(ctx, func() error {
+			_, err := adminclient.Get(ctx, engineer, adminv1.ReadExplanation, nil, cluster)
+			return err
+		}); err != nil {
 			return err
 		}
 		if err := act(ctx, adminv1.ActionClusterResume, nil); err != nil {
 			return err
 		}
-		return repeat(ctx, func() error { _, err := engineer.ClusterUpgrades(ctx, cluster); return err })
+		return repeat(ctx, func() error {
+			_, err := adminclient.Get(ctx, engineer, adminv1.ReadClusterUpgrades, nil, cluster)
+			return err
+		})
 	}}
 }

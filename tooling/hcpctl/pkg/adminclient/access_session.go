@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -13,8 +12,6 @@ import (
 
 // sessionPoll is the pause between two reads of a session that is not ready.
 const sessionPoll = 200 * time.Millisecond
-
-func accessSessionPath(id string) string { return "/access-sessions/" + url.PathEscape(id) }
 
 // OpenSession requests an access session with one of the actions that request one, and waits until it is ready. values are those of the wildcards of its path.
 func (c *Client) OpenSession(ctx context.Context, action string, asked adminv1.AccessSessionRequest, values ...string) (*adminv1.AccessSession, error) {
@@ -32,7 +29,7 @@ func (c *Client) awaitSession(ctx context.Context, operation *adminv1.Operation)
 		return nil, err
 	}
 	for {
-		session, err := c.AccessSession(ctx, operation.ID)
+		session, err := Get(ctx, c, adminv1.ReadAccessSession, nil, operation.ID)
 		switch {
 		case err != nil && !IsRetryable(err):
 			return nil, err
@@ -48,51 +45,7 @@ func (c *Client) awaitSession(ctx context.Context, operation *adminv1.Operation)
 	}
 }
 
-// AccessSession returns an access session.
-func (c *Client) AccessSession(ctx context.Context, id string) (*adminv1.AccessSession, error) {
-	return get[adminv1.AccessSession](ctx, c, accessSessionPath(id), nil)
-}
-
-// AccessSessions returns the access sessions of a cluster, or of the management cluster of a shard or adminv1.ServiceCluster, or all sessions if both are empty,
-// newest first.
-func (c *Client) AccessSessions(ctx context.Context, cluster, shard string, openOnly bool) ([]adminv1.AccessSession, error) {
-	query := url.Values{}
-	if cluster != "" {
-		query.Set("cluster", cluster)
-	}
-	if shard != "" {
-		query.Set("shard", shard)
-	}
-	if openOnly {
-		query.Set("open", "true")
-	}
-	list, err := get[adminv1.AccessSessionList](ctx, c, "/access-sessions", query)
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
-}
-
 // EndAccessSession ends an access session. It may be repeated.
 func (c *Client) EndAccessSession(ctx context.Context, id string) (*adminv1.AccessSession, error) {
-	session := &adminv1.AccessSession{}
-	if err := c.sendTwice(ctx, http.MethodDelete, accessSessionPath(id), "", nil, session); err != nil {
-		return nil, err
-	}
-	return session, nil
-}
-
-// Accesses returns the newest accesses of engineers to a cluster, up to limit, in a format: empty, or adminv1.AccessFormatARM for the form for customers.
-func (c *Client) Accesses(ctx context.Context, cluster, format string, limit int) (list []adminv1.Access, more bool, err error) {
-	query := url.Values{}
-	if format != "" {
-		query.Set("format", format)
-	}
-	return listNewest(ctx, c, clusterPath(cluster)+"/accesses", query, limit, func(l *adminv1.AccessList) ([]adminv1.Access, string) {
-		next, err := url.Parse(l.NextLink)
-		if err != nil {
-			return l.Value, ""
-		}
-		return l.Value, next.Query().Get("pageToken")
-	})
+	return call[adminv1.AccessSession](ctx, c, http.MethodDelete, adminv1.ReadAccessSession.Target(id), "", nil)
 }

@@ -1,5 +1,5 @@
-// Package adminclient is hcpctl's client of admin: one method for each route, with the types of api/adminv1 and a token of the
-// selected engineer.
+// Package adminclient is hcpctl's client of admin: Get and List send the reads and Act the actions that package adminv1 declares, with a
+// token of the selected engineer.
 package adminclient
 
 import (
@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -120,12 +123,7 @@ func (e *unreachableError) Error() string {
 // Unwrap returns the error of the connection.
 func (e *unreachableError) Unwrap() error { return e.err }
 
-// do sends a request and decodes the response. Either body may be nil.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
-	return c.send(ctx, method, path, query, "", body, into)
-}
-
-// send is do with an idempotency key, which may be empty.
+// send sends a request with an idempotency key, which may be empty, and decodes the response. Either body may be nil.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, key string, body, into any) error {
 	target := c.options.Endpoint + adminv1.Root + path
 	if len(query) > 0 {
@@ -186,16 +184,63 @@ func requestError(err error) error {
 	return &unreachableError{err}
 }
 
-// get reads one object.
-func get[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
-	found := new(T)
-	if err := c.do(ctx, http.MethodGet, path, query, nil, found); err != nil {
+// Query is the query parameters of a read by name: texts, flags, times, durations and lists of texts. Zero values are left out.
+type Query map[string]any
+
+func (q Query) encode() url.Values {
+	values := url.Values{}
+	for name, value := range q {
+		var text string
+		switch v := value.(type) {
+		case []string:
+			text = strings.Join(v, ",")
+		case time.Time:
+			text = v.UTC().Format(time.RFC3339)
+		default:
+			text = fmt.Sprint(v)
+		}
+		if text != "" && !reflect.ValueOf(value).IsZero() {
+			values.Set(name, text)
+		}
+	}
+	return values
+}
+
+// Get reads a route. values are those of the wildcards of its path, in order.
+func Get[R any](ctx context.Context, c *Client, read adminv1.ReadOf[R], query Query, values ...string) (*R, error) {
+	found := new(R)
+	if err := c.send(ctx, http.MethodGet, read.Target(values...), query.encode(), "", nil, found); err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// Me returns the identity of the caller.
-func (c *Client) Me(ctx context.Context) (*adminv1.Identity, error) {
-	return get[adminv1.Identity](ctx, c, "/me", nil)
+// mostPerPage is the maximum page size of admin.
+const mostPerPage = 500
+
+// List reads the pages of a route up to limit items. It returns whether there are more.
+func List[L interface{ Page() ([]T, string) }, T any](ctx context.Context, c *Client, read adminv1.ReadOf[L], query Query, limit int, values ...string) (all []T, more bool, err error) {
+	all, query = []T{}, maps.Clone(query)
+	if query == nil {
+		query = Query{}
+	}
+	for {
+		query["pageSize"] = min(max(limit-len(all), 1), mostPerPage)
+		page, err := Get(ctx, c, read, query, values...)
+		if err != nil {
+			return nil, false, err
+		}
+		items, next := (*page).Page()
+		all = append(all, items...)
+		if next == "" || len(all) >= limit {
+			return all, next != "", nil
+		}
+		query["pageToken"] = next
+	}
+}
+
+// Clusters returns all clusters of the fleet, or of a subscription unless it is empty.
+func (c *Client) Clusters(ctx context.Context, subscription string) ([]adminv1.Cluster, error) {
+	all, _, err := List(ctx, c, adminv1.ReadClusters, Query{"subscription": subscription}, math.MaxInt)
+	return all, err
 }

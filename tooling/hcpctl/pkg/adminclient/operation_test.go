@@ -124,8 +124,8 @@ func TestFailedOperationNamesItsID(t *testing.T) {
 	}
 }
 
-// TestListNewestReadsPages checks that a limit beyond the page size is reached and not exceeded.
-func TestListNewestReadsPages(t *testing.T) {
+// TestListReadsPages checks that a limit beyond the page size is reached and not exceeded.
+func TestListReadsPages(t *testing.T) {
 	const all = 1203
 	client := connect(t, func(w http.ResponseWriter, r *http.Request) {
 		size, err := strconv.Atoi(r.URL.Query().Get("pageSize"))
@@ -147,7 +147,7 @@ func TestListNewestReadsPages(t *testing.T) {
 		items int
 		more  bool
 	}{1: {1, true}, 500: {500, true}, 777: {777, true}, all: {all, false}, 5000: {all, false}} {
-		list, more, err := client.Audit(t.Context(), limit)
+		list, more, err := adminclient.List(t.Context(), client, adminv1.ReadAudit, nil, limit)
 		if err != nil || len(list) != want.items || more != want.more || list[len(list)-1].Operation.ID != fmt.Sprint(want.items-1) {
 			t.Errorf("limit %d: %d items, more: %v, %v", limit, len(list), more, err)
 		}

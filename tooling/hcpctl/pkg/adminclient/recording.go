@@ -5,39 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// Recordings returns the recordings of commands of a cluster and of an access session, newest first. Empty identifiers select all.
-func (c *Client) Recordings(ctx context.Context, cluster, session string) ([]adminv1.Recording, error) {
-	query := url.Values{}
-	for name, value := range map[string]string{"cluster": cluster, "session": session} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	list, err := get[adminv1.RecordingList](ctx, c, "/recordings", query)
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
-}
-
-func recordingPath(id string) string { return "/recordings/" + url.PathEscape(id) }
-
-// Recording describes a recording.
-func (c *Client) Recording(ctx context.Context, id string) (*adminv1.Recording, error) {
-	return get[adminv1.Recording](ctx, c, recordingPath(id), nil)
-}
-
 // CopyRecording writes the asciicast of a recording to w. If unverified is true, admin does not verify its signature. After an error w has the part
 // before it.
 func (c *Client) CopyRecording(ctx context.Context, id string, unverified bool, w io.Writer) (err error) {
-	address := c.options.Endpoint + adminv1.Root + recordingPath(id) + "/content"
+	address := c.options.Endpoint + adminv1.Root + adminv1.ReadRecordingContent.Target(id)
 	if unverified {
 		address += "?unverified=true"
 	}

@@ -113,32 +113,20 @@ func (e *environment) accessActivate() *cobra.Command {
 }
 
 func (e *environment) accessList() *cobra.Command {
-	var filter adminclient.ElevationFilter
-	var all bool
+	var all, unreviewed bool
 	var state string
-	var limit listLimit
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List elevations that are active or wait", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			filter.State, filter.Open = adminv1.ElevationState(state), !all && state == "" && !filter.Unreviewed
-			elevations, more, err := client.Elevations(ctx, filter, limit.most)
-			if err != nil {
-				return err
-			}
-			e.printTruncated(limit, more)
-			return e.printAs(elevations, func() error {
-				var rows [][]string
-				for _, v := range elevations {
-					rows = append(rows, []string{v.ID, string(v.State), v.Name, string(v.Class), objectOf(&v), lasts(&v).Local().Format(time.DateTime), revocationOf(&v), v.Ticket, v.Reason})
-				}
-				return display.Table(e.out, []string{"ID", "STATE", "NAME", "CLASS", "OBJECT", "UNTIL", "REVOCATION", "TICKET", "REASON"}, rows)
-			})
+	c := history(e, &cobra.Command{Use: "list", Short: "List elevations that are active or wait", Args: cobra.NoArgs}, adminv1.ReadElevations, 100, func() adminclient.Query {
+		return adminclient.Query{"open": !all && state == "" && !unreviewed, "state": state, "unreviewed": unreviewed}
+	}, func(elevations []adminv1.Elevation) error {
+		return printList(e, elevations, func(v adminv1.Elevation) display.Row {
+			return display.Row{{"ID", v.ID}, {"STATE", string(v.State)}, {"NAME", v.Name}, {"CLASS", string(v.Class)}, {"OBJECT", objectOf(&v)}, {"UNTIL", lasts(&v).Local().Format(time.DateTime)},
+				{"REVOCATION", revocationOf(&v)}, {"TICKET", v.Ticket}, {"REASON", v.Reason}}
 		})
+	})
 	c.Flags().BoolVarP(&all, "all", "A", false, "include elevations that are over")
 	c.Flags().StringVar(&state, "state", "", "only those in a `state`: Requested, Approved, Denied, Active or Ended")
 	oneOf(c, "state", string(adminv1.ElevationRequested), string(adminv1.ElevationApproved), string(adminv1.ElevationDenied), string(adminv1.ElevationActive), string(adminv1.ElevationEnded))
-	c.Flags().BoolVar(&filter.Unreviewed, "unreviewed", false, "only emergencies that nobody has reviewed")
-	limit.add(c, 100)
-	e.addOutputFlag(c)
+	c.Flags().BoolVar(&unreviewed, "unreviewed", false, "only emergencies that nobody has reviewed")
 	return c
 }
 
@@ -154,16 +142,7 @@ func lasts(v *adminv1.Elevation) time.Time {
 }
 
 func (e *environment) accessShow() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "show ID", Short: "Show an elevation", Args: cobra.ExactArgs(1)},
-		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			v, err := client.Elevation(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return e.printAs(v, func() error { return e.printElevationFields(v) })
-		})
-	e.addOutputFlag(c)
-	return c
+	return view(e, &cobra.Command{Use: "show ID", Short: "Show an elevation", Args: cobra.ExactArgs(1)}, adminv1.ReadElevation, noQuery, asTable(e, e.printElevationFields))
 }
 
 func (e *environment) printElevationFields(v *adminv1.Elevation) error {

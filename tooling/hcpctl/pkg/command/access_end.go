@@ -64,7 +64,7 @@ func (e *environment) awaitRevocations(ctx context.Context, client *adminclient.
 				elevation.ID, c.Object(), c.Revocation.Message, elevation.ID, limited.Err())
 		case <-ticker.C:
 		}
-		current, err := client.Elevation(limited, elevation.ID)
+		current, err := adminclient.Get(limited, client, adminv1.ReadElevation, nil, elevation.ID)
 		switch {
 		case err == nil:
 			elevation = current

@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -15,35 +14,24 @@ import (
 )
 
 func (e *environment) accessRecords() *cobra.Command {
-	var limit listLimit
 	var forCustomer bool
-	c := &cobra.Command{
+	c := history(e, &cobra.Command{
 		Use: "records CLUSTER", Short: "List who had access to a cluster, why, and what was done", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `List who had access to a cluster, when, why, by whose approval, with which sessions and credentials, and what was done, newest first: one record for each
 elevation that was activated for the cluster, or used for it. What was done is counted from the audit.
 
 With --for-customer, print the records as ARM-shaped JSON that names nobody: customers see aliases.`,
-	}
-	limit.add(c, 50)
-	c.Flags().BoolVar(&forCustomer, "for-customer", false, "print ARM-shaped JSON with aliases in place of names")
-	e.addOutputFlag(c)
-	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		format := ""
+	}, adminv1.ReadAccesses, 50, func() adminclient.Query {
 		if forCustomer {
-			format = adminv1.AccessFormatARM
+			return adminclient.Query{"format": adminv1.AccessFormatARM}
 		}
-		accesses, more, err := client.Accesses(ctx, args[0], format, limit.most)
-		if err != nil {
-			return err
-		}
-		e.printTruncated(limit, more)
+		return nil
+	}, func(accesses []adminv1.Access) error {
 		if forCustomer {
 			return display.Object(e.out, "json", accesses)
 		}
 		return e.printAs(accesses, func() error {
-			var rows [][]string
 			for _, a := range accesses {
-				rows = append(rows, accessRow(a.Properties))
 				if a.Properties.ActivityIncomplete != "" {
 					fmt.Fprintf(e.err, "elevation %s: %s\n", a.Name, a.Properties.ActivityIncomplete)
 				}
@@ -51,13 +39,16 @@ With --for-customer, print the records as ARM-shaped JSON that names nobody: cus
 					fmt.Fprintf(e.err, "elevation %s: no checkpoint confirms some of the audit records, which may be forged\n", a.Name)
 				}
 			}
-			return display.Table(e.out, []string{"START", "END", "ENGINEER", "CLASS", "SCOPE", "STATE", "APPROVAL", "TICKET", "REASON", "DONE"}, rows)
+			return display.List(e.out, accesses, accessRow)
 		})
 	})
+	c.Flags().BoolVar(&forCustomer, "for-customer", false, "print ARM-shaped JSON with aliases in place of names")
+	return c
 }
 
 // accessRow returns the row of an access.
-func accessRow(p adminv1.AccessProperties) []string {
+func accessRow(a adminv1.Access) display.Row {
+	p := a.Properties
 	approval := "not required"
 	switch {
 	case p.Approval != nil:
@@ -66,8 +57,9 @@ func accessRow(p adminv1.AccessProperties) []string {
 		approval = "emergency"
 	}
 	var done []string
-	for _, a := range p.Activity {
-		done = append(done, strings.TrimSpace(fmt.Sprintf("%d %s %s", a.Count, a.Verb, a.Resource)))
+	for _, activity := range p.Activity {
+		done = append(done, strings.TrimSpace(fmt.Sprintf("%d %s %s", activity.Count, activity.Verb, activity.Resource)))
 	}
-	return []string{p.StartTime.UTC().Format(time.RFC3339), p.EndTime.UTC().Format(time.RFC3339), cmp.Or(p.Engineer.Name, p.Engineer.Alias), string(p.Class), p.Scope, string(p.State), approval, p.Ticket, p.Reason, strings.Join(done, ", ")}
+	return display.Row{{"START", p.StartTime.UTC().Format(time.RFC3339)}, {"END", p.EndTime.UTC().Format(time.RFC3339)}, {"ENGINEER", cmp.Or(p.Engineer.Name, p.Engineer.Alias)}, {"CLASS", string(p.Class)},
+		{"SCOPE", p.Scope}, {"STATE", string(p.State)}, {"APPROVAL", approval}, {"TICKET", p.Ticket}, {"REASON", p.Reason}, {"DONE", strings.Join(done, ", ")}}
 }

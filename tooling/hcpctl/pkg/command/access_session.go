@@ -223,37 +223,28 @@ secret that is valid for admin and the session gateway until it expires.`,
 func (e *environment) accessSessions() *cobra.Command {
 	var cluster, shard string
 	var all bool
-	c := e.readCommand(&cobra.Command{Use: "sessions", Short: "List open sessions for API servers", Args: cobra.NoArgs,
-		Example: `  hcpctl access sessions --cluster demo --all`},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			sessions, err := client.AccessSessions(ctx, cluster, shard, !all)
-			if err != nil {
-				return err
-			}
-			return e.printAs(sessions, func() error {
-				var rows [][]string
-				for _, s := range sessions {
-					until := ""
-					switch {
-					case s.EndTime != nil:
-						until = s.EndTime.Local().Format(time.DateTime)
-					case s.ExpirationTime != nil:
-						until = s.ExpirationTime.Local().Format(time.DateTime)
-					}
-					rows = append(rows, []string{s.ID, string(s.State), s.Name, string(s.Mode), cmp.Or(s.Cluster.UID, s.Shard), until, s.Ticket, s.Reason})
-				}
-				if err := display.Table(e.out, []string{"ID", "STATE", "NAME", "MODE", "CLUSTER", "UNTIL", "TICKET", "REASON"}, rows); err != nil {
-					return err
-				}
-				return e.printObjects(sessions)
-			})
-		})
+	c := view(e, &cobra.Command{Use: "sessions", Short: "List open sessions for API servers", Args: cobra.NoArgs,
+		Example: `  hcpctl access sessions --cluster demo --all`}, adminv1.ReadAccessSessions, func() adminclient.Query {
+		return adminclient.Query{"cluster": cluster, "shard": shard, "open": !all}
+	}, func(list *adminv1.AccessSessionList) error {
+		if err := printList(e, list.Items, sessionRow); err != nil || e.output != "table" {
+			return err
+		}
+		return e.printObjects(list.Items)
+	})
 	c.Flags().StringVar(&cluster, "cluster", "", "only sessions of the cluster with an `identifier`")
 	c.Flags().StringVar(&shard, "shard", "", "only sessions of the management cluster of a provision `shard`, or of service-cluster")
 	c.MarkFlagsMutuallyExclusive("cluster", "shard")
 	c.Flags().BoolVarP(&all, "all", "A", false, "include sessions of the last 30 days that have ended")
-	e.addOutputFlag(c)
 	return c
+}
+
+func sessionRow(s adminv1.AccessSession) display.Row {
+	until := ""
+	if end := cmp.Or(s.EndTime, s.ExpirationTime); end != nil {
+		until = end.Local().Format(time.DateTime)
+	}
+	return display.Row{{"ID", s.ID}, {"STATE", string(s.State)}, {"NAME", s.Name}, {"MODE", string(s.Mode)}, {"CLUSTER", cmp.Or(s.Cluster.UID, s.Shard)}, {"UNTIL", until}, {"TICKET", s.Ticket}, {"REASON", s.Reason}}
 }
 
 // printObjects prints what sessions have created or changed that gives access, if there is something.

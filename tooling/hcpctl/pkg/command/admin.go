@@ -12,7 +12,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 )
 
 // addAdminFlags adds the flags of a command that uses admin, and completes its help.
@@ -84,29 +83,56 @@ func (e *environment) printAs(value any, table func() error) error {
 	return display.Object(e.out, e.output, value)
 }
 
-// printMessage is printAs for a message of Cluster Service, in protobuf's JSON form.
-func (e *environment) printMessage(message proto.Message, table func() error) error {
-	return e.printAs(adminv1.Message[proto.Message]{Of: message}, table)
+// printList prints items as JSON or YAML if --output requests it, else as a table. row returns their columns, as display.List requires.
+func printList[T any](e *environment, items []T, row func(T) display.Row) error {
+	return e.printAs(items, func() error { return display.List(e.out, items, row) })
 }
 
-// listLimit is the number of items to list of a history.
-type listLimit struct{ most int }
+// asTable returns a function that prints a value as printAs does.
+func asTable[R any](e *environment, table func(R) error) func(R) error {
+	return func(value R) error { return e.printAs(value, func() error { return table(value) }) }
+}
 
-func (l *listLimit) add(c *cobra.Command, most int) {
-	c.Flags().IntVar(&l.most, "limit", most, "maximum `number` of items, newest first")
-	alsoCheck(c, func(*cobra.Command, []string) error {
-		if l.most < 1 {
-			return fmt.Errorf("--limit: %d is less than 1", l.most)
+// view completes a command that reads a route of admin and shows the response. The arguments of the command are the values of the wildcards of the path.
+func view[R any](e *environment, c *cobra.Command, read adminv1.ReadOf[R], query func() adminclient.Query, show func(*R) error) *cobra.Command {
+	e.addOutputFlag(c)
+	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		found, err := adminclient.Get(ctx, client, read, query(), args...)
+		if err != nil {
+			return err
 		}
-		return nil
+		return show(found)
 	})
 }
 
-// printTruncated prints a hint if a list is longer than the limit.
-func (e *environment) printTruncated(l listLimit, more bool) {
-	if more {
-		fmt.Fprintf(e.err, "older items exist; use --limit to list more than the newest %d\n", l.most)
-	}
+// noQuery is the query of a view without parameters.
+func noQuery() adminclient.Query { return nil }
+
+// history is view for a list of a history, newest first, of which the command shows as many items as its flag --limit allows.
+func history[L interface{ Page() ([]T, string) }, T any](e *environment, c *cobra.Command, read adminv1.ReadOf[L], limit int, query func() adminclient.Query, show func([]T) error) *cobra.Command {
+	addLimit(c, &limit)
+	e.addOutputFlag(c)
+	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		items, more, err := adminclient.List(ctx, client, read, query(), limit, args...)
+		if err != nil {
+			return err
+		}
+		if more {
+			fmt.Fprintf(e.err, "older items exist; use --limit to list more than the newest %d\n", limit)
+		}
+		return show(items)
+	})
+}
+
+// addLimit adds the flag of the number of items to list, whose default is the value of limit.
+func addLimit(c *cobra.Command, limit *int) {
+	c.Flags().IntVar(limit, "limit", *limit, "maximum `number` of items, newest first")
+	alsoCheck(c, func(*cobra.Command, []string) error {
+		if *limit < 1 {
+			return fmt.Errorf("--limit: %d is less than 1", *limit)
+		}
+		return nil
+	})
 }
 
 func (e *environment) clusterFind() *cobra.Command {
@@ -120,49 +146,34 @@ an API server, a subscription, or a resource group. Partial names do not match.`
 	}
 	e.addOutputFlag(c)
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		found, err := client.FindClusters(ctx, args[0])
+		found, err := adminclient.Get(ctx, client, adminv1.ReadClusters, adminclient.Query{"q": args[0]})
 		if err != nil {
 			return err
 		}
-		return e.printAs(found, func() error {
-			if len(found) == 0 {
-				return &notFound{fmt.Sprintf("no cluster in this region matches %q; partial names do not match, see `hcpctl cluster find --help`", args[0])}
-			}
-			var rows [][]string
-			for _, cluster := range found {
-				rows = append(rows, clusterRow(cluster))
-			}
-			return display.Table(e.out, []string{"NAME", "STATE", "VERDICT", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
-		})
+		if len(found.Items) == 0 && e.output == "table" {
+			return &notFound{fmt.Sprintf("no cluster in this region matches %q; partial names do not match, see `hcpctl cluster find --help`", args[0])}
+		}
+		return printList(e, found.Items, clusterRow)
 	})
 }
 
-func clusterRow(c adminv1.Cluster) []string {
-	return []string{c.Name, c.ProvisioningState, c.Verdict, c.Version, c.ProvisionShard, c.ClusterID, c.ResourceID}
+func clusterRow(c adminv1.Cluster) display.Row {
+	return display.Row{{"NAME", c.Name}, {"STATE", c.ProvisioningState}, {"VERDICT", c.Verdict}, {"VERSION", c.Version}, {"SHARD", c.ProvisionShard}, {"CLUSTER ID", c.ClusterID}, {"RESOURCE ID", c.ResourceID}}
 }
 
 func (e *environment) clusterJournal() *cobra.Command {
-	c := &cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "journal CLUSTER", Short: "Show the state of a cluster's API and how it changed", Args: cobra.ExactArgs(1),
 		Long: `Show whether the API of a cluster is available, and how that and monitor's concerns changed in the last 14 days, newest first.
 The state is unknown, with the reason, while monitor does not see the cluster.`,
 		ValidArgsFunction: e.completeFleet,
-	}
-	e.addOutputFlag(c)
-	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		journal, err := client.Journal(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return e.printAs(journal, func() error {
-			fmt.Fprintln(e.out, "API: "+healthText(journal.Health))
-			var rows [][]string
-			for _, entry := range journal.Items {
-				rows = append(rows, []string{entry.Time.UTC().Format(time.RFC3339), entry.Event, entryText(entry), entry.Fault, entry.Since.UTC().Format(time.RFC3339), entry.Evidence})
-			}
-			return display.Table(e.out, []string{"TIME", "EVENT", "STATE", "FAULT", "SINCE", "EVIDENCE"}, rows)
+	}, adminv1.ReadJournal, noQuery, asTable(e, func(journal *adminv1.Journal) error {
+		fmt.Fprintln(e.out, "API: "+healthText(journal.Health))
+		return display.List(e.out, journal.Items, func(entry adminv1.JournalEntry) display.Row {
+			return display.Row{{"TIME", entry.Time.UTC().Format(time.RFC3339)}, {"EVENT", entry.Event}, {"STATE", entryText(entry)}, {"FAULT", entry.Fault},
+				{"SINCE", entry.Since.UTC().Format(time.RFC3339)}, {"EVIDENCE", entry.Evidence}}
 		})
-	})
+	}))
 }
 
 // healthText returns the state of an API, with the reason if it is unknown.
@@ -203,7 +214,7 @@ bundles with the status that the agent reports. Secrets are removed.`,
 	c.Flags().StringVarP(&format, "output", "o", "yaml", "output `format`: yaml or json")
 	oneOf(c, "output", "yaml", "json")
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		dump, err := client.Dump(ctx, args[0])
+		dump, err := adminclient.Get(ctx, client, adminv1.ReadDump, nil, args[0])
 		if err != nil {
 			return err
 		}

@@ -23,23 +23,16 @@ func (e *environment) alert() *cobra.Command {
 }
 
 func (e *environment) alertList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the firing alerts and the silences", Args: cobra.NoArgs,
-		Long: `List the firing alerts and the silences. The command fails if admin does not know which alerts fire.`},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			list, err := client.Alerts(ctx)
-			if err != nil {
-				return err
-			}
-			if err := e.printAs(list, func() error { return e.alertTables(list) }); err != nil {
-				return err
-			}
-			if reason := list.Unavailable[adminv1.UnavailableAlerts]; reason != "" {
-				return errors.New("the firing alerts are unknown: " + reason)
-			}
-			return nil
-		})
-	e.addOutputFlag(c)
-	return c
+	return view(e, &cobra.Command{Use: "list", Short: "List the firing alerts and the silences", Args: cobra.NoArgs,
+		Long: `List the firing alerts and the silences. The command fails if admin does not know which alerts fire.`}, adminv1.ReadAlerts, noQuery, func(list *adminv1.AlertList) error {
+		if err := e.printAs(list, func() error { return e.alertTables(list) }); err != nil {
+			return err
+		}
+		if reason := list.Unavailable[adminv1.UnavailableAlerts]; reason != "" {
+			return errors.New("the firing alerts are unknown: " + reason)
+		}
+		return nil
+	})
 }
 
 // alertTables prints the alerts and the silences that are known.
@@ -61,11 +54,9 @@ func (e *environment) alertTables(list *adminv1.AlertList) error {
 		_, err := fmt.Fprintln(e.out, "no silences")
 		return err
 	}
-	var rows [][]string
-	for _, s := range list.Silences {
-		rows = append(rows, []string{s.ID, matcherText(s.Matchers), string(s.State), s.EndTime.Format(time.RFC3339), s.CreatedBy, s.Comment})
-	}
-	return display.Table(e.out, []string{"SILENCE", "ALERTS", "STATE", "ENDS", "ENGINEER", "COMMENT"}, rows)
+	return display.List(e.out, list.Silences, func(s adminv1.Silence) display.Row {
+		return display.Row{{"SILENCE", s.ID}, {"ALERTS", matcherText(s.Matchers)}, {"STATE", string(s.State)}, {"ENDS", s.EndTime.Format(time.RFC3339)}, {"ENGINEER", s.CreatedBy}, {"COMMENT", s.Comment}}
+	})
 }
 
 func (e *environment) alertTable(list *adminv1.AlertList) error {
@@ -73,28 +64,28 @@ func (e *environment) alertTable(list *adminv1.AlertList) error {
 		_, err := fmt.Fprintln(e.out, "no alert fires")
 		return err
 	}
-	var rows [][]string
-	for _, a := range list.Alerts {
-		since, silenced := "", ""
-		if a.Since != nil {
-			since = a.Since.Format(time.RFC3339)
-		}
-		if len(a.SilencedBy) > 0 {
-			silenced = "yes"
-		}
-		var labels []string
-		for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
-			if name != "severity" {
-				labels = append(labels, name+"="+a.Labels[name])
-			}
-		}
-		rows = append(rows, []string{a.Name, a.Severity, since, silenced, strings.Join(labels, ", ")})
-	}
-	if err := display.Table(e.out, []string{"ALERT", "SEVERITY", "SINCE", "SILENCED", "LABELS"}, rows); err != nil || !list.More {
+	if err := display.List(e.out, list.Alerts, alertRow); err != nil || !list.More {
 		return err
 	}
 	_, err := fmt.Fprintf(e.out, "only the first %d alerts are listed\n", len(list.Alerts))
 	return err
+}
+
+func alertRow(a adminv1.Alert) display.Row {
+	since, silenced := "", ""
+	if a.Since != nil {
+		since = a.Since.Format(time.RFC3339)
+	}
+	if len(a.SilencedBy) > 0 {
+		silenced = "yes"
+	}
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
+		if name != "severity" {
+			labels = append(labels, name+"="+a.Labels[name])
+		}
+	}
+	return display.Row{{"ALERT", a.Name}, {"SEVERITY", a.Severity}, {"SINCE", since}, {"SILENCED", silenced}, {"LABELS", strings.Join(labels, ", ")}}
 }
 
 // matcherText returns the matchers of a silence as Alertmanager writes them.

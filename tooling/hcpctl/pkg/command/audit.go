@@ -12,39 +12,28 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/spf13/cobra"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
 // audit returns the command that lists the audit records of admin, with the command that verifies the audit chains.
 func (e *environment) audit() *cobra.Command {
-	var limit listLimit
-	c := e.readCommand(&cobra.Command{Use: "audit", Short: "List the audit records of SREs, newest first", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			entries, more, err := client.Audit(ctx, limit.most)
-			if err != nil {
-				return err
+	c := history(e, &cobra.Command{Use: "audit", Short: "List the audit records of SREs, newest first", Args: cobra.NoArgs}, adminv1.ReadAudit, 50, noQuery, func(entries []adminv1.AuditEntry) error {
+		return printList(e, entries, func(entry adminv1.AuditEntry) display.Row {
+			o := adminv1.Operation{StartTime: entry.Time}
+			if v := entry.Elevation; v != nil {
+				o.Action, o.Target.ID, o.Actor.Name, o.Actor.Ticket, o.Actor.Reason, o.ID = "elevate", string(v.Class), v.Name, v.Ticket, v.Reason, v.ID
+			} else if entry.Operation != nil {
+				o = *entry.Operation
 			}
-			e.printTruncated(limit, more)
-			return e.printAs(entries, func() error {
-				var rows [][]string
-				for _, entry := range entries {
-					if v := entry.Elevation; v != nil {
-						rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Class), v.Name, v.Ticket, v.Reason, v.ID})
-						continue
-					}
-					rows = append(rows, operationRow(entry.Operation))
-				}
-				return display.Table(e.out, operationHeader, rows)
-			})
+			return operationRow(o)
 		})
-	limit.add(c, 50)
-	e.addOutputFlag(c)
+	})
 	c.AddCommand(e.auditVerify())
 	return c
 }
@@ -166,12 +155,10 @@ func isURL(location string) bool { return strings.HasPrefix(location, "https://"
 
 // printAudit prints the chains and the findings.
 func (e *environment) printAudit(report *verify.Report) error {
-	var rows [][]string
-	for _, chain := range report.Chains {
-		rows = append(rows, []string{chain.Writer, fmt.Sprint(chain.Records), fmt.Sprint(chain.Checkpoints), fmt.Sprint(chain.Unconfirmed), fmt.Sprint(chain.Open), fmt.Sprint(chain.Queued),
-			fmt.Sprint(chain.Closed), chain.Last.Local().Format(time.DateTime)})
-	}
-	if err := display.Table(e.out, []string{"WRITER", "RECORDS", "CHECKPOINTS", "UNCONFIRMED", "OPEN", "QUEUED BYTES", "CLOSED", "LAST"}, rows); err != nil {
+	if err := display.List(e.out, report.Chains, func(chain verify.Chain) display.Row {
+		return display.Row{{"WRITER", chain.Writer}, {"RECORDS", fmt.Sprint(chain.Records)}, {"CHECKPOINTS", fmt.Sprint(chain.Checkpoints)}, {"UNCONFIRMED", fmt.Sprint(chain.Unconfirmed)}, {"OPEN", fmt.Sprint(chain.Open)},
+			{"QUEUED BYTES", fmt.Sprint(chain.Queued)}, {"CLOSED", fmt.Sprint(chain.Closed)}, {"LAST", chain.Last.Local().Format(time.DateTime)}}
+	}); err != nil {
 		return err
 	}
 	for _, f := range report.Findings {

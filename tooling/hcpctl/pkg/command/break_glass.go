@@ -74,7 +74,7 @@ one cluster.`,
 					return err
 				}
 			}
-			me, err := client.Me(c.Context())
+			me, err := adminclient.Get(c.Context(), client, adminv1.ReadMe, nil)
 			if err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		c, err := client.Credential(ctx, uid)
+		c, err := adminclient.Get(ctx, client, adminv1.ReadCredential, nil, uid)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +220,7 @@ func awaitRevoked(ctx context.Context, client *adminclient.Client, cluster, uid 
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		list, err := client.Credentials(ctx, cluster)
+		list, err := adminclient.Get(ctx, client, adminv1.ReadCredentials, nil, cluster)
 		switch {
 		case err == nil:
 		case adminclient.IsRetryable(err):

@@ -32,7 +32,7 @@ func checkAccessFile(ctx context.Context, client *adminclient.Client, file, clus
 	case err != nil:
 		return fmt.Errorf("%w; choose another --file, or replace it with --overwrite", err)
 	}
-	requested, err := client.Cluster(ctx, cluster)
+	requested, err := adminclient.Get(ctx, client, adminv1.ReadCluster, nil, cluster)
 	if err != nil {
 		return err
 	}

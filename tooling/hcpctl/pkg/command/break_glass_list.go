@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,56 +11,36 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 )
 
 func (e *environment) breakGlassList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "list CLUSTER", Short: "List the credentials of a cluster and their use", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeFleet,
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		list, err := client.Credentials(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return e.printAs(list, func() error {
-			return display.Table(e.out, []string{"UID", "CLASS", "LEVEL", "STATE", "REQUESTER", "REASON", "EXPIRES", "FIRST USE", "LAST USE", "FROM"}, credentialRows(list.Items))
+	}, adminv1.ReadCredentials, noQuery, asTable(e, func(list *adminv1.CredentialList) error {
+		slices.SortStableFunc(list.Items, func(a, b adminv1.FleetCredential) int {
+			return b.Of.GetCreateTime().AsTime().Compare(a.Of.GetCreateTime().AsTime())
 		})
-	})
-	e.addOutputFlag(c)
-	return c
+		return display.List(e.out, list.Items, credentialRow)
+	}))
 }
 
 func (e *environment) breakGlassShow() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "show UID", Short: "Show a credential with the fingerprint in the audit log of the API server", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		credential, err := client.Credential(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return e.printAs(credential, func() error { return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential)) })
-	})
-	e.addOutputFlag(c)
-	return c
+	}, adminv1.ReadCredential, noQuery, asTable(e, func(credential *adminv1.FleetCredential) error {
+		return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential))
+	}))
 }
 
-// credentialRows returns the rows of credentials, newest first.
-func credentialRows(items []adminv1.FleetCredential) [][]string {
-	items = slices.Clone(items)
-	slices.SortStableFunc(items, func(a, b adminv1.FleetCredential) int {
-		return b.Of.GetCreateTime().AsTime().Compare(a.Of.GetCreateTime().AsTime())
-	})
-	var rows [][]string
-	for _, item := range items {
-		spec, status := item.Of.GetSpec(), item.Of.GetStatus()
-		use := status.GetUse()
-		rows = append(rows, []string{item.Of.GetUid(), enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_"), credentialLevel(spec), credentialState(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
-			formatTime(status.GetExpirationTime()), formatTime(use.GetFirstTime()), formatTime(use.GetLastTime()), cmp.Or(strings.Join(use.GetAddresses(), ", "), "-")})
-	}
-	return rows
+func credentialRow(item adminv1.FleetCredential) display.Row {
+	spec, status := item.Of.GetSpec(), item.Of.GetStatus()
+	use := status.GetUse()
+	return display.Row{{"UID", item.Of.GetUid()}, {"CLASS", enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_")}, {"LEVEL", credentialLevel(spec)}, {"STATE", credentialState(status.GetState())},
+		{"REQUESTER", spec.GetRequester()}, {"REASON", cmp.Or(spec.GetReason(), "-")}, {"EXPIRES", formatTime(status.GetExpirationTime())}, {"FIRST USE", formatTime(use.GetFirstTime())},
+		{"LAST USE", formatTime(use.GetLastTime())}, {"FROM", cmp.Or(strings.Join(use.GetAddresses(), ", "), "-")}}
 }
 
 // credentialFields returns the fields of a credential without its certificate.

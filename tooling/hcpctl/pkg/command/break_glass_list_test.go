@@ -1,6 +1,7 @@
 package command
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,14 +26,20 @@ func TestUseOfCredentialsIsShown(t *testing.T) {
 	unused := adminv1.FleetCredential{Of: &csv1.BreakGlassCredential{Uid: "u2", ClusterUid: "c", CreateTime: at(10),
 		Spec:   &csv1.BreakGlassCredentialSpec{Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, Requester: "alice"},
 		Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}}
-	want := [][]string{
-		{"u2", "customer", "-", "PENDING", "alice", "-", "-", "-", "-", "-"},
-		{"u1", "sre", "reader", "ISSUED", "ada", "INC-1: no console", "2026-03-01T18:00:00Z", "2026-03-01T09:00:00Z", "2026-03-01T11:00:00Z", "10.0.0.1, 10.0.0.2"},
+	a := newSREs(t)
+	a.shown["/clusters/demo/credentials"] = adminv1.CredentialList{Items: []adminv1.FleetCredential{used, unused}}
+	out, err := a.hcpctl(t, "break-glass", "list", "demo")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, credentialRows([]adminv1.FleetCredential{used, unused})); diff != "" {
+	table := `UID|CLASS|LEVEL|STATE|REQUESTER|REASON|EXPIRES|FIRST USE|LAST USE|FROM
+u2|customer|-|PENDING|alice|-|-|-|-|-
+u1|sre|reader|ISSUED|ada|INC-1: no console|2026-03-01T18:00:00Z|2026-03-01T09:00:00Z|2026-03-01T11:00:00Z|10.0.0.1, 10.0.0.2
+`
+	if diff := cmp.Diff(table, regexp.MustCompile(`  +`).ReplaceAllString(out, "|")); diff != "" {
 		t.Error(diff)
 	}
-	want = [][]string{{"uid", "u1"}, {"cluster uid", "c"}, {"class", "sre"}, {"level", "reader"}, {"state", "ISSUED"}, {"requester", "ada"}, {"reason", "INC-1: no console"},
+	want := [][]string{{"uid", "u1"}, {"cluster uid", "c"}, {"class", "sre"}, {"level", "reader"}, {"state", "ISSUED"}, {"requester", "ada"}, {"reason", "INC-1: no console"},
 		{"requested", "2026-03-01T08:00:00Z"}, {"expires", "2026-03-01T18:00:00Z"}, {"fingerprint", "5f1c"},
 		{"first use", "2026-03-01T09:00:00Z, list pods"}, {"last use", "2026-03-01T11:00:00Z (rounded to the hour)"}, {"from", "10.0.0.1, 10.0.0.2"}}
 	if diff := cmp.Diff(want, credentialFields(&used)); diff != "" {

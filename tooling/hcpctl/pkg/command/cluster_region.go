@@ -15,23 +15,25 @@ import (
 
 // regionList holds the flags of a list of the clusters of the region.
 type regionList struct {
-	region bool
-	filter adminclient.FleetFilter
-	limit  listLimit
+	region, notReady bool
+	olderThan        time.Duration
+	concerns, phases []string
+	shard, version   string
+	limit            int
 }
 
 // addRegionList adds the flags that make the command `cluster list` list the clusters of all subscriptions through admin.
 func (e *environment) addRegionList(c *cobra.Command) *cobra.Command {
-	l := &regionList{}
+	l := &regionList{limit: 500}
 	flags := c.Flags()
 	flags.BoolVar(&l.region, "region", false, "list the clusters of all subscriptions, through admin")
-	flags.BoolVar(&l.filter.NotReady, "not-ready", false, "with --region: only clusters that are not in their desired state, those that have waited longest first")
-	flags.DurationVar(&l.filter.OlderThan, "older-than", 0, "with --not-ready: only clusters that have waited at least this `duration`, for example 10m")
-	flags.StringSliceVar(&l.filter.Concerns, "concern", nil, "with --not-ready: only this `LAYER` or LAYER/STATE, for example node-pool/WaitingForNodes; repeatable")
-	flags.StringVar(&l.filter.Shard, "shard", "", "with --region: only clusters on this provision `shard`")
-	flags.StringVar(&l.filter.Version, "version", "", "with --region: only clusters that have this `version` or are being changed to it, for example 4.19 or 4.19.3")
-	flags.StringSliceVar(&l.filter.Phases, "phase", nil, "with --region, without --not-ready: only clusters in this `phase` of Cluster Service, for example Installing; repeatable")
-	l.limit.add(c, 500)
+	flags.BoolVar(&l.notReady, "not-ready", false, "with --region: only clusters that are not in their desired state, those that have waited longest first")
+	flags.DurationVar(&l.olderThan, "older-than", 0, "with --not-ready: only clusters that have waited at least this `duration`, for example 10m")
+	flags.StringSliceVar(&l.concerns, "concern", nil, "with --not-ready: only this `LAYER` or LAYER/STATE, for example node-pool/WaitingForNodes; repeatable")
+	flags.StringVar(&l.shard, "shard", "", "with --region: only clusters on this provision `shard`")
+	flags.StringVar(&l.version, "version", "", "with --region: only clusters that have this `version` or are being changed to it, for example 4.19 or 4.19.3")
+	flags.StringSliceVar(&l.phases, "phase", nil, "with --region, without --not-ready: only clusters in this `phase` of Cluster Service, for example Installing; repeatable")
+	addLimit(c, &l.limit)
 	flags.Lookup("limit").Usage = "with --region: maximum `number` of clusters"
 	alsoCheck(c, func(c *cobra.Command, _ []string) error { return l.validate(c) })
 	list := c.RunE
@@ -62,15 +64,15 @@ func (l *regionList) validate(c *cobra.Command) error {
 		set  bool
 		on   string
 	}{
-		{"region", l.filter.NotReady, "not-ready"},
-		{"region", l.filter.Shard != "", "shard"},
-		{"region", l.filter.Version != "", "version"},
-		{"region", len(l.filter.Phases) > 0, "phase"},
+		{"region", l.notReady, "not-ready"},
+		{"region", l.shard != "", "shard"},
+		{"region", l.version != "", "version"},
+		{"region", len(l.phases) > 0, "phase"},
 		{"region", c.Flags().Changed("as"), "as"},
 		{"region", c.Flags().Changed("admin-endpoint"), "admin-endpoint"},
 		{"region", c.Flags().Changed("admin-audience"), "admin-audience"},
 		{"not-ready", c.Flags().Changed("older-than"), "older-than"},
-		{"not-ready", len(l.filter.Concerns) > 0, "concern"},
+		{"not-ready", len(l.concerns) > 0, "concern"},
 	} {
 		if needs.set && !c.Flags().Changed(needs.flag) {
 			return fmt.Errorf("--%s requires --%s", needs.on, needs.flag)
@@ -79,46 +81,40 @@ func (l *regionList) validate(c *cobra.Command) error {
 	if l.region && c.Flags().Changed("all") {
 		return errors.New("--region and --all exclude each other")
 	}
-	if l.filter.NotReady && len(l.filter.Phases) > 0 {
+	if l.notReady && len(l.phases) > 0 {
 		return errors.New("--not-ready and --phase exclude each other")
 	}
-	if l.filter.OlderThan < 0 {
-		return fmt.Errorf("--older-than: %s is negative", l.filter.OlderThan)
+	if l.olderThan < 0 {
+		return fmt.Errorf("--older-than: %s is negative", l.olderThan)
 	}
 	return nil
 }
 
 // listRegion prints the clusters of the region.
 func (e *environment) listRegion(ctx context.Context, client *adminclient.Client, l *regionList) error {
-	clusters, more, err := client.FleetClusters(ctx, l.filter, l.limit.most)
+	clusters, more, err := adminclient.List(ctx, client, adminv1.ReadClusters, adminclient.Query{
+		"shard": l.shard, "version": l.version, "phase": l.phases, "notReady": l.notReady, "olderThan": l.olderThan, "concern": l.concerns,
+	}, l.limit)
 	if err != nil {
 		return err
 	}
 	if more {
-		fmt.Fprintf(e.err, "the region has more such clusters; use --limit to list more than %d\n", l.limit.most)
+		fmt.Fprintf(e.err, "the region has more such clusters; use --limit to list more than %d\n", l.limit)
 	}
-	return e.printAs(clusters, func() error {
-		var rows [][]string
-		for _, cluster := range clusters {
-			if l.filter.NotReady {
-				rows = append(rows, waitingRow(cluster, time.Now()))
-			} else {
-				rows = append(rows, clusterRow(cluster))
-			}
-		}
-		if l.filter.NotReady {
-			return display.Table(e.out, []string{"NAME", "AGE", "CONCERN", "SUBJECT", "VERDICT", "VERSION", "SHARD", "RESOURCE ID"}, rows)
-		}
-		return display.Table(e.out, []string{"NAME", "STATE", "VERDICT", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
-	})
+	row := clusterRow
+	if l.notReady {
+		row = func(c adminv1.Cluster) display.Row { return waitingRow(c, time.Now()) }
+	}
+	return printList(e, clusters, row)
 }
 
 // waitingRow returns the row of a cluster that is not in its desired state.
-func waitingRow(c adminv1.Cluster, now time.Time) []string {
+func waitingRow(c adminv1.Cluster, now time.Time) display.Row {
 	concern := adminv1.ClusterConcern{}
 	if c.Concern != nil {
 		concern = *c.Concern
 	}
 	subject := strings.TrimPrefix(strings.TrimPrefix(concern.SubjectID, c.ResourceID), "/")
-	return []string{c.Name, now.Sub(concern.Since).Round(time.Second).String(), concern.Layer + "/" + concern.State, subject, c.Verdict, c.Version, c.ProvisionShard, c.ResourceID}
+	return display.Row{{"NAME", c.Name}, {"AGE", now.Sub(concern.Since).Round(time.Second).String()}, {"CONCERN", concern.Layer + "/" + concern.State}, {"SUBJECT", subject},
+		{"VERDICT", c.Verdict}, {"VERSION", c.Version}, {"SHARD", c.ProvisionShard}, {"RESOURCE ID", c.ResourceID}}
 }

@@ -49,13 +49,12 @@ func (e *environment) dashboardList() *cobra.Command {
 				Variables []string `json:"variables,omitempty"`
 			}
 			var list []listed
-			var rows [][]string
 			for _, d := range boards.All() {
-				variables := variableNames(d)
-				list = append(list, listed{d.Name, d.Question, variables})
-				rows = append(rows, []string{d.Name, d.Question, strings.Join(variables, ", ")})
+				list = append(list, listed{d.Name, d.Question, variableNames(d)})
 			}
-			return e.printAs(list, func() error { return display.Table(e.out, []string{"NAME", "QUESTION", "VARIABLES"}, rows) })
+			return printList(e, list, func(l listed) display.Row {
+				return display.Row{{"NAME", l.Name}, {"QUESTION", l.Question}, {"VARIABLES", strings.Join(l.Variables, ", ")}}
+			})
 		},
 	}
 	e.addOutputFlag(c)

@@ -39,20 +39,13 @@ func (e *environment) printUnavailable(unavailable map[string]string) {
 
 func (e *environment) deletionList() *cobra.Command {
 	var stuck bool
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List deletions in progress with their current steps", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			list, err := client.Deletions(ctx, stuck)
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, list)
-			}
-			e.printUnavailable(list.Unavailable)
-			return display.Table(e.out, []string{"KIND", "NAME", "STEP", "AGE", "STUCK", "WAITS FOR"}, stepRows(list.Items, stuck, time.Now()))
-		})
+	c := view(e, &cobra.Command{Use: "list", Short: "List deletions in progress with their current steps", Args: cobra.NoArgs}, adminv1.ReadDeletions, func() adminclient.Query {
+		return adminclient.Query{"stuck": stuck}
+	}, asTable(e, func(list *adminv1.DeletionList) error {
+		e.printUnavailable(list.Unavailable)
+		return display.Table(e.out, []string{"KIND", "NAME", "STEP", "AGE", "STUCK", "WAITS FOR"}, stepRows(list.Items, stuck, time.Now()))
+	}))
 	c.Flags().BoolVar(&stuck, "stuck", false, "list only stuck steps")
-	e.addOutputFlag(c)
 	return c
 }
 
@@ -94,21 +87,12 @@ func yes(b bool) string {
 }
 
 func (e *environment) deletionShow() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "show CLUSTER", Short: "Show the steps of the deletion of a cluster or of its children", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		shown, err := client.Deletion(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if e.output != "table" {
-			return display.Object(e.out, e.output, shown)
-		}
+	}, adminv1.ReadDeletion, noQuery, asTable(e, func(shown *adminv1.ClusterDeletion) error {
 		e.printUnavailable(shown.Unavailable)
 		return e.deletionTables(shown, time.Now())
-	})
-	e.addOutputFlag(c)
-	return c
+	}))
 }
 
 func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Time) error {
@@ -128,8 +112,7 @@ func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Ti
 		if len(d.Deletion.Of.GetSteps()) == 0 {
 			continue
 		}
-		var rows [][]string
-		for _, s := range d.Deletion.Of.GetSteps() {
+		if err := display.List(e.out, d.Deletion.Of.GetSteps(), func(s *csv1.DeletionStep) display.Row {
 			state := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "DELETION_STEP_STATE_"))
 			if s.GetStuck() {
 				state = "stuck"
@@ -138,9 +121,8 @@ func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Ti
 			if s.GetAttempts() > 0 {
 				attempts = fmt.Sprint(s.GetAttempts())
 			}
-			rows = append(rows, []string{s.GetName(), s.GetLayer(), state, age(s, now), attempts, stepDetails(s)})
-		}
-		if err := display.Table(e.out, []string{"STEP", "LAYER", "STATE", "AGE", "ATTEMPTS", "DETAILS"}, rows); err != nil {
+			return display.Row{{"STEP", s.GetName()}, {"LAYER", s.GetLayer()}, {"STATE", state}, {"AGE", age(s, now)}, {"ATTEMPTS", attempts}, {"DETAILS", stepDetails(s)}}
+		}); err != nil {
 			return err
 		}
 	}
@@ -205,25 +187,23 @@ func (e *environment) deletionLeftovers() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
 		Use: "leftovers [CLUSTER]", Short: "List objects that forced deletions may have left behind", Args: cobra.MaximumNArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		left, err := client.Leftovers(ctx, strings.Join(args, ""), gone)
+		left, err := adminclient.Get(ctx, client, adminv1.ReadLeftovers, adminclient.Query{"cluster": strings.Join(args, ""), "gone": gone})
 		if err != nil {
 			return err
 		}
-		if e.output != "table" {
-			return display.Object(e.out, e.output, adminv1.Messages(left))
-		}
-		var rows [][]string
-		for _, l := range left {
-			state := fmt.Sprintf("remaining, attempt %d", l.GetAttempts())
-			if l.GetGoneTime() != nil {
-				state = "removed at " + l.GetGoneTime().AsTime().Format(time.RFC3339)
-			}
-			rows = append(rows, []string{l.GetWork(), l.GetProvisionShard(), l.GetStep(), l.GetForce().GetTime().AsTime().Format(time.RFC3339),
-				l.GetForce().GetActor().GetName(), l.GetForce().GetActor().GetReason(), state})
-		}
-		return display.Table(e.out, []string{"WORK", "SHARD", "STEP", "FORCED", "ACTOR", "REASON", "STATE"}, rows)
+		return printList(e, left.Items, leftoverRow)
 	})
 	c.Flags().BoolVar(&gone, "gone", false, "include leftovers that are gone")
 	e.addOutputFlag(c)
 	return c
+}
+
+func leftoverRow(l adminv1.Message[*csv1.DeletionLeftover]) display.Row {
+	state := fmt.Sprintf("remaining, attempt %d", l.Of.GetAttempts())
+	if l.Of.GetGoneTime() != nil {
+		state = "removed at " + l.Of.GetGoneTime().AsTime().Format(time.RFC3339)
+	}
+	forced := l.Of.GetForce()
+	return display.Row{{"WORK", l.Of.GetWork()}, {"SHARD", l.Of.GetProvisionShard()}, {"STEP", l.Of.GetStep()}, {"FORCED", forced.GetTime().AsTime().Format(time.RFC3339)},
+		{"ACTOR", forced.GetActor().GetName()}, {"REASON", forced.GetActor().GetReason()}, {"STATE", state}}
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
@@ -21,18 +19,9 @@ func (e *environment) drift() *cobra.Command {
 }
 
 func (e *environment) driftList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the differences between ARM, Cluster Service, Maestro and the management clusters", Args: cobra.NoArgs,
+	return view(e, &cobra.Command{Use: "list", Short: "List the differences between ARM, Cluster Service, Maestro and the management clusters", Args: cobra.NoArgs,
 		Long: `List the differences between ARM, Cluster Service, Maestro and the management clusters. Below them are the objects that another client
-removed from a management cluster in the last 24 hours and that exist again, newest first, at most 100.`},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			list, err := client.Drift(ctx)
-			if err != nil {
-				return err
-			}
-			return e.printAs(list, func() error { return e.driftTable(list) })
-		})
-	e.addOutputFlag(c)
-	return c
+removed from a management cluster in the last 24 hours and that exist again, newest first, at most 100.`}, adminv1.ReadDrift, noQuery, asTable(e, e.driftTable))
 }
 
 func (e *environment) driftTable(list *adminv1.DriftList) error {
@@ -42,15 +31,13 @@ func (e *environment) driftTable(list *adminv1.DriftList) error {
 	if _, err := fmt.Fprintln(e.out, "\nremoved by another client in the last 24 hours, and repaired:"); err != nil {
 		return err
 	}
-	var rows [][]string
-	for _, r := range list.RepairedRemovals {
+	return display.List(e.out, list.RepairedRemovals, func(r adminv1.RepairedRemoval) display.Row {
 		name := r.Name
 		if r.Namespace != "" {
 			name = r.Namespace + "/" + name
 		}
-		rows = append(rows, []string{r.Removed.UTC().Format(time.RFC3339), r.AppliedAgain.UTC().Format(time.RFC3339), r.Kind, name, r.Shard, r.ResourceID})
-	}
-	return display.Table(e.out, []string{"REMOVED", "REPAIRED", "KIND", "OBJECT", "SHARD", "RESOURCE"}, rows)
+		return display.Row{{"REMOVED", r.Removed.UTC().Format(time.RFC3339)}, {"REPAIRED", r.AppliedAgain.UTC().Format(time.RFC3339)}, {"KIND", r.Kind}, {"OBJECT", name}, {"SHARD", r.Shard}, {"RESOURCE", r.ResourceID}}
+	})
 }
 
 // differenceTable prints the differences that exist.
@@ -59,11 +46,10 @@ func (e *environment) differenceTable(list *adminv1.DriftList) error {
 		_, err := fmt.Fprintf(e.out, "no differences: %d resources desired, %d in the fleet\n", list.Desired, list.InFleet)
 		return err
 	}
-	var rows [][]string
-	for _, d := range list.Items {
-		rows = append(rows, []string{d.Layer, d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Desired, 10), strconv.FormatInt(d.InFleet, 10), d.ResourceID, d.Remedy})
-	}
-	if err := display.Table(e.out, []string{"LAYER", "DIFFERENCE", "KIND", "UID", "DESIRED", "IN FLEET", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
+	if err := display.List(e.out, list.Items, func(d adminv1.Drift) display.Row {
+		return display.Row{{"LAYER", d.Layer}, {"DIFFERENCE", d.Difference}, {"KIND", d.Kind}, {"UID", d.UID}, {"DESIRED", strconv.FormatInt(d.Desired, 10)}, {"IN FLEET", strconv.FormatInt(d.InFleet, 10)},
+			{"RESOURCE", d.ResourceID}, {"REMEDY", d.Remedy}}
+	}); err != nil || !list.More {
 		return err
 	}
 	_, err := fmt.Fprintf(e.out, "only the first %d differences are listed\n", len(list.Items))

@@ -1,13 +1,12 @@
 package command
 
 import (
-	"context"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
@@ -18,24 +17,13 @@ func (e *environment) egress() *cobra.Command {
 }
 
 func (e *environment) egressLinkList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the links, with those that were removed within a day", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			links, err := client.EgressLinks(ctx)
-			if err != nil {
-				return err
+	return view(e, &cobra.Command{Use: "list", Short: "List the links, with those that were removed within a day", Args: cobra.NoArgs}, adminv1.ReadEgressLinks, noQuery, func(list *adminv1.EgressLinkList) error {
+		return printList(e, list.Items, func(l adminv1.EgressLink) display.Row {
+			state := "in use"
+			if l.ReusableTime != nil {
+				state = "removed, for other clusters from " + l.ReusableTime.Local().Format(time.DateTime)
 			}
-			return e.printAs(links, func() error {
-				var rows [][]string
-				for _, l := range links {
-					state := "in use"
-					if l.ReusableTime != nil {
-						state = "removed, for other clusters from " + l.ReusableTime.Local().Format(time.DateTime)
-					}
-					rows = append(rows, []string{l.LinkID, l.Cluster.UID, state, strings.Join(l.Hosts, " "), l.OperationID})
-				}
-				return display.Table(e.out, []string{"LINK", "CLUSTER", "STATE", "HOSTS", "CHANGED BY OPERATION"}, rows)
-			})
+			return display.Row{{"LINK", l.LinkID}, {"CLUSTER", l.Cluster.UID}, {"STATE", state}, {"HOSTS", strings.Join(l.Hosts, " ")}, {"CHANGED BY OPERATION", l.OperationID}}
 		})
-	e.addOutputFlag(c)
-	return c
+	})
 }

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
@@ -36,7 +36,7 @@ Admin computes the explanation; with -o json or yaml it has stable codes for pro
 				return err
 			}
 			if len(args) == 0 {
-				explained, err := client.RegionExplanation(c.Context())
+				explained, err := adminclient.Get(c.Context(), client, adminv1.ReadRegionExplanation, nil)
 				if err != nil {
 					return err
 				}
@@ -52,7 +52,7 @@ Admin computes the explanation; with -o json or yaml it has stable codes for pro
 
 // showExplanation prints the explanation of a cluster from admin.
 func (e *environment) showExplanation(ctx context.Context, client *adminclient.Client, name, output string) error {
-	explained, err := client.Explanation(ctx, name)
+	explained, err := adminclient.Get(ctx, client, adminv1.ReadExplanation, nil, name)
 	if err != nil {
 		return err
 	}
@@ -138,12 +138,12 @@ type gatherSource struct {
 
 // gather writes the archive of a cluster and prints its size and what is missing.
 func (e *environment) gather(ctx context.Context, client *adminclient.Client, name, file string, from gatherSource) error {
-	dump, err := client.Dump(ctx, name)
+	dump, err := adminclient.Get(ctx, client, adminv1.ReadDump, nil, name)
 	if err != nil {
 		return err
 	}
 	var text string
-	if explained, err := client.Explanation(ctx, dump.Cluster.UID); err == nil {
+	if explained, err := adminclient.Get(ctx, client, adminv1.ReadExplanation, nil, dump.Cluster.UID); err == nil {
 		text = explained.Text()
 	} else {
 		text = "The cluster could not be explained: " + err.Error() + "\n"
@@ -153,7 +153,7 @@ func (e *environment) gather(ctx context.Context, client *adminclient.Client, na
 		return err
 	}
 	unavailable := maps.Clone(dump.Unavailable)
-	if timeline, err := client.Timeline(ctx, dump.Cluster.UID, time.Time{}, time.Time{}); err == nil {
+	if timeline, err := adminclient.Get(ctx, client, adminv1.ReadTimeline, nil, dump.Cluster.UID); err == nil {
 		layers["timeline.yaml"] = timeline
 	} else {
 		unavailable = map[string]string{"timeline": err.Error()}

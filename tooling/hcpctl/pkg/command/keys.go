@@ -53,11 +53,9 @@ func (e *environment) keysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rows [][]string
-			for _, key := range keys {
-				rows = append(rows, []string{strconv.FormatUint(uint64(key.ID), 10), key.Type, strconv.FormatBool(key.Primary), strconv.FormatBool(key.Enabled)})
-			}
-			return display.Table(e.out, []string{"ID", "TYPE", "PRIMARY", "ENABLED"}, rows)
+			return display.List(e.out, keys, func(key keyfile.Key) display.Row {
+				return display.Row{{"ID", strconv.FormatUint(uint64(key.ID), 10)}, {"TYPE", key.Type}, {"PRIMARY", strconv.FormatBool(key.Primary)}, {"ENABLED", strconv.FormatBool(key.Enabled)}}
+			})
 		},
 	})
 }

@@ -30,8 +30,7 @@ type kind struct {
 	list func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error)
 	// fields lists the fields of the resource's wire form.
 	fields func() []shape.Entry
-	header []string
-	row    func(armclient.Resource) []string
+	row    func(armclient.Resource) display.Row
 	// detail returns the lines below the row of a single resource; may be nil.
 	detail func(resource map[string]any) []string
 }
@@ -46,11 +45,10 @@ func clusters() kind {
 		fields: func() []shape.Entry {
 			return shape.Bind[hub.Cluster, hub.ClusterStatus](v20260901preview.API().Cluster).Entries()
 		},
-		header: []string{"NAME", "RESOURCE GROUP", "LOCATION", "VERSION", "STATE", "API"},
-		row: func(r armclient.Resource) []string {
-			return []string{
-				field(r, "name"), groupOf(field(r, "id")), field(r, "location"), field(r, "properties", "version", "id"),
-				field(r, "properties", "provisioningState"), field(r, "properties", "api", "url"),
+		row: func(r armclient.Resource) display.Row {
+			return display.Row{
+				{"NAME", field(r, "name")}, {"RESOURCE GROUP", groupOf(field(r, "id"))}, {"LOCATION", field(r, "location")}, {"VERSION", field(r, "properties", "version", "id")},
+				{"STATE", field(r, "properties", "provisioningState")}, {"API", field(r, "properties", "api", "url")},
 			}
 		},
 		detail: conditions,
@@ -67,15 +65,14 @@ func nodePools() kind {
 		fields: func() []shape.Entry {
 			return shape.Bind[hub.NodePool, hub.NodePoolStatus](v20260901preview.API().NodePool).Entries()
 		},
-		header: []string{"NAME", "VERSION", "VM SIZE", "NODES", "STATE"},
-		row: func(r armclient.Resource) []string {
+		row: func(r armclient.Resource) display.Row {
 			nodes := field(r, "properties", "replicas")
 			if low := field(r, "properties", "autoScaling", "min"); low != "" {
 				nodes = low + "–" + field(r, "properties", "autoScaling", "max")
 			}
-			return []string{
-				field(r, "name"), field(r, "properties", "version", "id"), field(r, "properties", "platform", "vmSize"), nodes,
-				field(r, "properties", "provisioningState"),
+			return display.Row{
+				{"NAME", field(r, "name")}, {"VERSION", field(r, "properties", "version", "id")}, {"VM SIZE", field(r, "properties", "platform", "vmSize")}, {"NODES", nodes},
+				{"STATE", field(r, "properties", "provisioningState")},
 			}
 		},
 	}
@@ -93,11 +90,10 @@ func externalAuths() kind {
 		fields: func() []shape.Entry {
 			return shape.Bind[hub.ExternalAuth, hub.ExternalAuthStatus](v20260901preview.API().ExternalAuth).Entries()
 		},
-		header: []string{"NAME", "ISSUER", "AUDIENCES", "USERNAME CLAIM", "STATE"},
-		row: func(r armclient.Resource) []string {
-			return []string{
-				field(r, "name"), field(r, "properties", "issuer", "url"), field(r, "properties", "issuer", "audiences"),
-				field(r, "properties", "claim", "mappings", "username", "claim"), field(r, "properties", "provisioningState"),
+		row: func(r armclient.Resource) display.Row {
+			return display.Row{
+				{"NAME", field(r, "name")}, {"ISSUER", field(r, "properties", "issuer", "url")}, {"AUDIENCES", field(r, "properties", "issuer", "audiences")},
+				{"USERNAME CLAIM", field(r, "properties", "claim", "mappings", "username", "claim")}, {"STATE", field(r, "properties", "provisioningState")},
 			}
 		},
 	}
@@ -129,13 +125,7 @@ func (k kind) withList(names []string, err error) error {
 
 // print prints resources as a table, or all as JSON or YAML.
 func (e *environment) print(k kind, all any, resources ...armclient.Resource) error {
-	return e.printAs(all, func() error {
-		var rows [][]string
-		for _, resource := range resources {
-			rows = append(rows, k.row(resource))
-		}
-		return display.Table(e.out, k.header, rows)
-	})
+	return e.printAs(all, func() error { return display.List(e.out, resources, k.row) })
 }
 
 func (e *environment) get(k kind) *cobra.Command {

@@ -1,14 +1,12 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
@@ -19,24 +17,16 @@ func (e *environment) quota() *cobra.Command {
 }
 
 func (e *environment) quotaShow() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "show SUBSCRIPTION", Short: "Show the quota of a subscription and how much of it is used", Args: cobra.ExactArgs(1)},
-		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			quota, err := client.Quota(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return e.printAs(quota, func() error { return e.quotaTable(quota) })
-		})
-	e.addOutputFlag(c)
-	return c
+	return view(e, &cobra.Command{Use: "show SUBSCRIPTION", Short: "Show the quota of a subscription and how much of it is used", Args: cobra.ExactArgs(1)},
+		adminv1.ReadQuota, noQuery, asTable(e, func(quota *adminv1.Quota) error { return display.List(e.out, []adminv1.Quota{*quota}, quotaRow) }))
 }
 
-func (e *environment) quotaTable(quota *adminv1.Quota) error {
+func quotaRow(quota adminv1.Quota) display.Row {
 	limit := "default of the region"
 	if quota.Clusters != nil {
 		limit = strconv.Itoa(*quota.Clusters)
 	}
-	return display.Table(e.out, []string{"SUBSCRIPTION", "CLUSTERS", "QUOTA", "SET BY OPERATION"}, [][]string{{quota.SubscriptionID, strconv.Itoa(quota.Used), limit, quota.OperationID}})
+	return display.Row{{"SUBSCRIPTION", quota.SubscriptionID}, {"CLUSTERS", strconv.Itoa(quota.Used)}, {"QUOTA", limit}, {"SET BY OPERATION", quota.OperationID}}
 }
 
 func (e *environment) quotaSet() *cobra.Command {

@@ -11,36 +11,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
-// recordingTimeout limits the time in which a recording is read.
-const recordingTimeout = 10 * time.Minute
-
 func (e *environment) accessRecordings() *cobra.Command {
 	var cluster, session string
-	c := e.readCommand(&cobra.Command{Use: "recordings", Short: "List recordings of commands in pods", Args: cobra.NoArgs,
+	c := view(e, &cobra.Command{Use: "recordings", Short: "List recordings of commands in pods", Args: cobra.NoArgs,
 		Example: `  hcpctl access recordings --cluster demo`,
 		Long: `List the recordings of commands and attachments in access sessions of the last 90 days, newest first. The list has neither the commands nor what
-they showed: 'hcpctl access recording ID' has both.`},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			recordings, err := client.Recordings(ctx, cluster, session)
-			if err != nil {
-				return err
-			}
-			return e.printAs(recordings, func() error {
-				var rows [][]string
-				for _, r := range recordings {
-					rows = append(rows, []string{r.ID, r.StartTime.Local().Format(time.DateTime), string(r.State()), r.Name, r.Kind, r.Namespace + "/" + r.Pod, cmp.Or(r.Cluster.UID, r.Shard), r.SessionID, r.Ticket})
-				}
-				return display.Table(e.out, []string{"ID", "START", "STATE", "NAME", "KIND", "POD", "CLUSTER", "SESSION", "TICKET"}, rows)
-			})
+they showed: 'hcpctl access recording ID' has both.`}, adminv1.ReadRecordings, func() adminclient.Query {
+		return adminclient.Query{"cluster": cluster, "session": session}
+	}, func(list *adminv1.RecordingList) error {
+		return printList(e, list.Items, func(r adminv1.Recording) display.Row {
+			return display.Row{{"ID", r.ID}, {"START", r.StartTime.Local().Format(time.DateTime)}, {"STATE", string(r.State())}, {"NAME", r.Name}, {"KIND", r.Kind}, {"POD", r.Namespace + "/" + r.Pod},
+				{"CLUSTER", cmp.Or(r.Cluster.UID, r.Shard)}, {"SESSION", r.SessionID}, {"TICKET", r.Ticket}}
 		})
+	})
 	c.Flags().StringVar(&cluster, "cluster", "", "only recordings of the cluster with an `identifier`")
 	c.Flags().StringVar(&session, "session", "", "only recordings of the access session with an `ID`")
-	e.addOutputFlag(c)
 	return c
 }
 
@@ -54,11 +45,11 @@ func (e *environment) accessRecording() *cobra.Command {
 break-glass, and is audited. With --file, store it as an asciicast of version 2. A recording without a valid signature of the session gateway is refused:
 it may be forged. With --unverified it is shown, and its title begins with NOT VERIFIED.`},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			described, err := client.Recording(ctx, args[0])
+			described, err := adminclient.Get(ctx, client, adminv1.ReadRecording, nil, args[0])
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
+			ctx, cancel := context.WithTimeout(ctx, adminv1.ReadRecordingContent.Timeout)
 			defer cancel()
 			if file != "" {
 				err = e.storeRecording(ctx, client, args[0], unverified, file)

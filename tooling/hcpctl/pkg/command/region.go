@@ -449,15 +449,13 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 	for _, name := range slices.Sorted(maps.Keys(status.Certificates.Rotations)) {
 		fmt.Fprintf(e.out, "the authority %s is being replaced, step %s; if no command does it, run `hcpctl region ca rotate %s`\n", name, status.Certificates.Rotations[name], name)
 	}
-	var rows [][]string
-	for _, p := range status.Processes {
+	return display.List(e.out, status.Processes, func(p local.ProcessStatus) display.Row {
 		pid := ""
 		if p.Pid > 0 {
 			pid = fmt.Sprint(p.Pid)
 		}
-		rows = append(rows, []string{p.Name, string(p.State), now.Sub(p.Since).Round(time.Second).String(), pid, fmt.Sprint(p.Restarts), portsOf(p), p.Message})
-	}
-	return display.Table(e.out, []string{"PROCESS", "STATE", "AGE", "PID", "RESTARTS", "PORTS", "MESSAGE"}, rows)
+		return display.Row{{"PROCESS", p.Name}, {"STATE", string(p.State)}, {"AGE", now.Sub(p.Since).Round(time.Second).String()}, {"PID", pid}, {"RESTARTS", fmt.Sprint(p.Restarts)}, {"PORTS", portsOf(p)}, {"MESSAGE", p.Message}}
+	})
 }
 
 func (e *environment) regionRestart() *cobra.Command {

@@ -42,7 +42,7 @@ The supervisor keeps the latest 1000 events. They are available while the region
 			events = slices.DeleteFunc(events, func(event local.Event) bool {
 				return len(args) > 0 && !slices.Contains(args, event.Process) || since > 0 && now.Sub(event.Time) > since
 			})
-			return e.printAs(events, func() error { return eventTable(e, events) })
+			return printList(e, events, eventRow)
 		},
 	}
 	c.Flags().DurationVar(&since, "since", 0, "only events of the last `duration`, for example 10m")
@@ -50,16 +50,12 @@ The supervisor keeps the latest 1000 events. They are available while the region
 	return c
 }
 
-func eventTable(e *environment, events []local.Event) error {
-	var rows [][]string
-	for _, event := range events {
-		pid := ""
-		if event.Pid > 0 {
-			pid = fmt.Sprint(event.Pid)
-		}
-		rows = append(rows, []string{event.Time.UTC().Format(time.RFC3339), event.Process, string(event.Type), pid, exitOf(event), event.Message})
+func eventRow(event local.Event) display.Row {
+	pid := ""
+	if event.Pid > 0 {
+		pid = fmt.Sprint(event.Pid)
 	}
-	return display.Table(e.out, []string{"TIME", "PROCESS", "EVENT", "PID", "EXIT", "MESSAGE"}, rows)
+	return display.Row{{"TIME", event.Time.UTC().Format(time.RFC3339)}, {"PROCESS", event.Process}, {"EVENT", string(event.Type)}, {"PID", pid}, {"EXIT", exitOf(event)}, {"MESSAGE", event.Message}}
 }
 
 // exitOf returns how a process terminated: the name of a signal or an exit code.

@@ -26,25 +26,16 @@ docs/operators/shards.md.`
 }
 
 func (e *environment) shardList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the provision shards", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			shards, err := client.Shards(ctx)
-			if err != nil {
-				return err
-			}
-			return e.printAs(adminv1.Messages(shards), func() error { return e.shardTable(shards...) })
-		})
-	e.addOutputFlag(c)
-	return c
+	return view(e, &cobra.Command{Use: "list", Short: "List the provision shards", Args: cobra.NoArgs}, adminv1.ReadShards, noQuery, func(list *adminv1.ShardList) error {
+		return e.printAs(list.Items, func() error { return e.shardTable(adminv1.Contents(list.Items)...) })
+	})
 }
 
 func (e *environment) shardTable(shards ...*csv1.ProvisionShard) error {
-	var rows [][]string
-	for _, s := range shards {
-		rows = append(rows, []string{s.GetName(), shardState(s), fmt.Sprintf("%d/%d", s.GetClusters(), s.GetCapacity()), fmt.Sprint(s.GetHeadroom()),
-			strings.Join(s.GetZones(), ","), strings.Join(s.GetSizeClasses(), ","), labelList(s.GetLabels()), agentState(s, time.Now())})
-	}
-	return display.Table(e.out, []string{"NAME", "STATE", "CLUSTERS", "FREE", "ZONES", "SIZE CLASSES", "LABELS", "AGENT"}, rows)
+	return display.List(e.out, shards, func(s *csv1.ProvisionShard) display.Row {
+		return display.Row{{"NAME", s.GetName()}, {"STATE", shardState(s)}, {"CLUSTERS", fmt.Sprintf("%d/%d", s.GetClusters(), s.GetCapacity())}, {"FREE", fmt.Sprint(s.GetHeadroom())},
+			{"ZONES", strings.Join(s.GetZones(), ",")}, {"SIZE CLASSES", strings.Join(s.GetSizeClasses(), ",")}, {"LABELS", labelList(s.GetLabels())}, {"AGENT", agentState(s, time.Now())}}
+	})
 }
 
 func shardState(s *csv1.ProvisionShard) string {
@@ -82,7 +73,7 @@ func (e *environment) shardShow() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
 		Use: "show NAME", Short: "Show the load, capacity and history of a provision shard", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		report, err := client.Shard(ctx, args[0])
+		report, err := adminclient.Get(ctx, client, adminv1.ReadShard, nil, args[0])
 		var refused *adminclient.Error
 		if expected == deregistered && errors.As(err, &refused) && refused.NotFound() {
 			_, err = fmt.Fprintf(e.out, "There is no provision shard %s.\n", args[0])
@@ -91,10 +82,10 @@ func (e *environment) shardShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := e.printMessage(report, func() error { return e.shardReport(report) }); err != nil {
+		if err := e.printAs(report, func() error { return e.shardReport(report.Of) }); err != nil {
 			return err
 		}
-		if s := report.GetProvisionShard(); expected != "" && shardState(s) != expected {
+		if s := report.Of.GetProvisionShard(); expected != "" && shardState(s) != expected {
 			return fmt.Errorf("provision shard %s is %s (%d of %d places used); it is expected to be %s", s.GetName(), shardState(s), s.GetClusters(), s.GetCapacity(), expected)
 		}
 		return nil
@@ -133,23 +124,19 @@ func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
 	}
 	fmt.Fprintf(e.out, "clusters in deletion: %d; nodes: %d/%d; unconfirmed works: %d; clusters of the region that wait for placement: %d\n\n",
 		report.GetDeletingClusters(), report.GetNodes(), report.GetWantedNodes(), report.GetUnansweredWorks(), report.GetWaitingClusters())
-	var rows [][]string
-	for _, c := range report.GetSizeClasses() {
+	if err := display.List(e.out, report.GetSizeClasses(), func(c *csv1.SizeClassUsage) display.Row {
 		accepted := "no"
 		if c.GetAccepted() {
 			accepted = "yes"
 		}
-		rows = append(rows, []string{c.GetSizeClass(), accepted, fmt.Sprint(c.GetClusters()), fmt.Sprintf("%d/%d", c.GetNodes(), c.GetWantedNodes())})
-	}
-	if err := display.Table(e.out, []string{"SIZE CLASS", "ACCEPTED", "CLUSTERS", "NODES"}, rows); err != nil || len(report.GetHistory()) == 0 {
+		return display.Row{{"SIZE CLASS", c.GetSizeClass()}, {"ACCEPTED", accepted}, {"CLUSTERS", fmt.Sprint(c.GetClusters())}, {"NODES", fmt.Sprintf("%d/%d", c.GetNodes(), c.GetWantedNodes())}}
+	}); err != nil || len(report.GetHistory()) == 0 {
 		return err
 	}
 	fmt.Fprintln(e.out)
-	rows = nil
-	for _, h := range report.GetHistory() {
-		rows = append(rows, []string{formatTime(h.GetTime()), h.GetAction(), strings.Join(h.GetChanges(), "; "), h.GetActor().GetName(), reasonOf(h.GetActor())})
-	}
-	return display.Table(e.out, []string{"TIME", "ACTION", "CHANGES", "ACTOR", "REASON"}, rows)
+	return display.List(e.out, report.GetHistory(), func(h *csv1.ProvisionShardChange) display.Row {
+		return display.Row{{"TIME", formatTime(h.GetTime())}, {"ACTION", h.GetAction()}, {"CHANGES", strings.Join(h.GetChanges(), "; ")}, {"ACTOR", h.GetActor().GetName()}, {"REASON", reasonOf(h.GetActor())}}
+	})
 }
 
 func reasonOf(a *csv1.Actor) string {
@@ -220,16 +207,8 @@ func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *
 }
 
 func (e *environment) shardPlan() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a provision shard would go", Args: cobra.ExactArgs(1)},
-		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			plan, err := client.DrainPlan(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return e.printMessage(plan, func() error { return e.drainPlan(plan) })
-		})
-	e.addOutputFlag(c)
-	return c
+	return view(e, &cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a provision shard would go", Args: cobra.ExactArgs(1)}, adminv1.ReadDrainPlan, noQuery,
+		asTable(e, func(plan *adminv1.Message[*csv1.DrainPlan]) error { return e.drainPlan(plan.Of) }))
 }
 
 func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
@@ -262,17 +241,9 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 }
 
 func (e *environment) shardExplain() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "explain CLUSTER", Short: "Explain the placement of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		explained, err := client.Placement(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return e.printMessage(explained, func() error { return e.placement(explained) })
-	})
-	e.addOutputFlag(c)
-	return c
+	}, adminv1.ReadPlacement, noQuery, asTable(e, func(explained *adminv1.Message[*csv1.PlacementExplanation]) error { return e.placement(explained.Of) }))
 }
 
 // placement prints the decision that placed a cluster, or the current decision for a cluster that waits.
@@ -288,9 +259,8 @@ func (e *environment) placement(explained *csv1.PlacementExplanation) error {
 		return nil
 	}
 	fmt.Fprintln(e.out)
-	var rows [][]string
-	for _, v := range decision.GetVerdicts() {
-		rank, score, about := "", "", ""
+	return display.List(e.out, decision.GetVerdicts(), func(v *csv1.PlacementVerdict) display.Row {
+		rank, score := "", ""
 		if v.GetRank() > 0 {
 			rank, score = fmt.Sprint(v.GetRank()), fmt.Sprint(v.GetScore())
 		}
@@ -298,10 +268,8 @@ func (e *environment) placement(explained *csv1.PlacementExplanation) error {
 		for _, o := range v.GetObstacles() {
 			obstacles = append(obstacles, o.GetMessage())
 		}
-		about = strings.Join(obstacles, "; ")
-		rows = append(rows, []string{rank, v.GetProvisionShard(), fmt.Sprintf("%d/%d", v.GetClusters(), v.GetCapacity()), score, about})
-	}
-	return display.Table(e.out, []string{"RANK", "SHARD", "CLUSTERS", "SCORE", "OBSTACLES"}, rows)
+		return display.Row{{"RANK", rank}, {"SHARD", v.GetProvisionShard()}, {"CLUSTERS", fmt.Sprintf("%d/%d", v.GetClusters(), v.GetCapacity())}, {"SCORE", score}, {"OBSTACLES", strings.Join(obstacles, "; ")}}
+	})
 }
 
 func (e *environment) shardPlace() *cobra.Command {

@@ -42,7 +42,7 @@ without Prometheus has no alerts.`,
 	c.Flags().StringSliceVar(&o.kinds, "kind", nil, "only entries of these `kinds`, for example Action,Condition")
 	c.Flags().BoolVar(&o.desiredState, "desired-state", false, "only the differences between the desired states")
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		t, err := client.Timeline(ctx, args[0], o.from, o.to)
+		t, err := adminclient.Get(ctx, client, adminv1.ReadTimeline, adminclient.Query{"from": o.from, "to": o.to}, args[0])
 		if err != nil {
 			return err
 		}
@@ -78,11 +78,9 @@ func (e *environment) printTimeline(t *adminv1.Timeline) error {
 	if t.Omitted > 0 {
 		fmt.Fprintf(e.err, "warning: %d older entries are omitted; set --to to an earlier time to see them\n", t.Omitted)
 	}
-	var rows [][]string
-	for _, entry := range t.Entries {
-		rows = append(rows, []string{entry.Time.UTC().Format(time.RFC3339), entry.Layer, string(entry.Kind), cmp.Or(entry.Subject, "cluster"), requestedBy(entry), entry.Summary})
-	}
-	return display.Table(e.out, []string{"TIME", "LAYER", "KIND", "SUBJECT", "BY", "WHAT"}, rows)
+	return display.List(e.out, t.Entries, func(entry adminv1.TimelineEntry) display.Row {
+		return display.Row{{"TIME", entry.Time.UTC().Format(time.RFC3339)}, {"LAYER", entry.Layer}, {"KIND", string(entry.Kind)}, {"SUBJECT", cmp.Or(entry.Subject, "cluster")}, {"BY", requestedBy(entry)}, {"WHAT", entry.Summary}}
+	})
 }
 
 // requestedBy returns the person of an entry with the ticket, or else with the reason.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -60,15 +61,15 @@ func (e *environment) upgradePlan() *cobra.Command {
 		Long: `Show the steps, gates and possible targets of an upgrade. VERSION defaults to the newest recommended release of the cluster's
 minor version.`,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		cluster, err := client.Cluster(ctx, args[0])
+		cluster, err := adminclient.Get(ctx, client, adminv1.ReadCluster, nil, args[0])
 		if err != nil {
 			return err
 		}
-		plan, err := client.PlanUpgrade(ctx, cluster.UID, strings.Join(args[1:], ""), string(follow))
+		plan, err := adminclient.Get(ctx, client, adminv1.ReadUpgradePlan, adminclient.Query{"version": strings.Join(args[1:], ""), "nodePools": string(follow)}, cluster.UID)
 		if err != nil {
 			return err
 		}
-		return e.printMessage(plan, func() error { return e.planTables(cluster, plan) })
+		return e.printAs(plan, func() error { return e.planTables(cluster, plan.Of) })
 	})
 	e.addOutputFlag(c)
 	return follow.add(c)
@@ -89,15 +90,13 @@ func (e *environment) planTables(cluster *adminv1.Cluster, plan *csv1.UpgradePla
 			return err
 		}
 	}
-	var rows [][]string
-	for _, t := range plan.GetTargets() {
-		rows = append(rows, []string{t.GetVersion(), strings.Join(t.GetPath(), ", "), strings.Join(t.GetRisks(), ", ")})
-	}
-	if len(rows) == 0 {
+	if len(plan.GetTargets()) == 0 {
 		fmt.Fprintln(e.out, "no newer version is reachable")
 		return nil
 	}
-	return display.Table(e.out, []string{"TARGET", "PATH", "RISKS"}, rows)
+	return display.List(e.out, plan.GetTargets(), func(t *csv1.UpgradeTarget) display.Row {
+		return display.Row{{"TARGET", t.GetVersion()}, {"PATH", strings.Join(t.GetPath(), ", ")}, {"RISKS", strings.Join(t.GetRisks(), ", ")}}
+	})
 }
 
 func enumWord(enum fmt.Stringer, prefix string) string {
@@ -117,8 +116,7 @@ func (e *environment) stepTable(steps []*csv1.UpgradeStep) error {
 }
 
 func (e *environment) gateTable(gates []*csv1.UpgradeGate) error {
-	var rows [][]string
-	for _, g := range gates {
+	return display.List(e.out, gates, func(g *csv1.UpgradeGate) display.Row {
 		about := g.GetMessage()
 		switch {
 		case g.GetAcknowledgedBy() != nil:
@@ -126,9 +124,8 @@ func (e *environment) gateTable(gates []*csv1.UpgradeGate) error {
 		case g.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && g.GetCanBeAcknowledged():
 			about += " (hcpctl upgrade ack CLUSTER " + g.GetName() + ")"
 		}
-		rows = append(rows, []string{g.GetName(), enumWord(g.GetState(), "UPGRADE_GATE_STATE_"), about})
-	}
-	return display.Table(e.out, []string{"GATE", "STATE", "MESSAGE"}, rows)
+		return display.Row{{"GATE", g.GetName()}, {"STATE", enumWord(g.GetState(), "UPGRADE_GATE_STATE_")}, {"MESSAGE", about}}
+	})
 }
 
 func (e *environment) upgradeStart() *cobra.Command {
@@ -194,19 +191,19 @@ func (e *environment) upgradeStatus() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
 		Use: "status CLUSTER", Short: "Show the steps, components and gates of the upgrade of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		cluster, err := client.Cluster(ctx, args[0])
+		cluster, err := adminclient.Get(ctx, client, adminv1.ReadCluster, nil, args[0])
 		if err != nil {
 			return err
 		}
-		list, err := client.ClusterUpgrades(ctx, cluster.UID)
+		list, err := adminclient.Get(ctx, client, adminv1.ReadClusterUpgrades, nil, cluster.UID)
 		if err != nil {
 			return err
 		}
-		u, err := newestUpgrade(list)
+		u, err := newestUpgrade(adminv1.Contents(list.Items))
 		if err != nil {
 			return err
 		}
-		return e.printMessage(u, func() error { return e.upgradeTables(cluster, u) })
+		return e.printAs(adminv1.FleetUpgrade{Of: u}, func() error { return e.upgradeTables(cluster, u) })
 	})
 	e.addOutputFlag(c)
 	return c
@@ -239,19 +236,15 @@ func (e *environment) upgradeList() *cobra.Command {
 	var all bool
 	c := e.readCommand(&cobra.Command{Use: "list", Short: "List upgrades in progress", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			list, err := client.Upgrades(ctx, !all)
+			list, _, err := adminclient.List(ctx, client, adminv1.ReadUpgrades, adminclient.Query{"active": !all}, math.MaxInt)
 			if err != nil {
 				return err
 			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, adminv1.Messages(list))
-			}
-			var rows [][]string
-			for _, u := range list {
-				rows = append(rows, []string{u.GetClusterUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion(), requesterOf(u), enumWord(u.GetStatus().GetState(), "UPGRADE_STATE_"),
-					time.Since(u.GetStatus().GetSince().AsTime()).Round(time.Second).String(), u.GetStatus().GetMessage()})
-			}
-			return display.Table(e.out, []string{"CLUSTER", "FROM", "TO", "REQUESTER", "STATE", "AGE", "MESSAGE"}, rows)
+			return printList(e, list, func(u adminv1.FleetUpgrade) display.Row {
+				status := u.Of.GetStatus()
+				return display.Row{{"CLUSTER", u.Of.GetClusterUid()}, {"FROM", status.GetFromVersion()}, {"TO", u.Of.GetSpec().GetVersion()}, {"REQUESTER", requesterOf(u.Of)}, {"STATE", enumWord(status.GetState(), "UPGRADE_STATE_")},
+					{"AGE", time.Since(status.GetSince().AsTime()).Round(time.Second).String()}, {"MESSAGE", status.GetMessage()}}
+			})
 		})
 	c.Flags().BoolVarP(&all, "all", "A", false, "include upgrades that ended in the last 7 days")
 	e.addOutputFlag(c)
@@ -260,9 +253,9 @@ func (e *environment) upgradeList() *cobra.Command {
 
 // upgradeInProgress returns the upgrade in progress of a cluster.
 func upgradeInProgress(ctx context.Context, client *adminclient.Client, cluster string) (*csv1.Upgrade, error) {
-	list, err := client.ClusterUpgrades(ctx, cluster)
+	list, err := adminclient.Get(ctx, client, adminv1.ReadClusterUpgrades, nil, cluster)
 	if err != nil {
 		return nil, err
 	}
-	return newestUpgrade(slices.DeleteFunc(list, func(u *csv1.Upgrade) bool { return !inProgress(u) }))
+	return newestUpgrade(slices.DeleteFunc(adminv1.Contents(list.Items), func(u *csv1.Upgrade) bool { return !inProgress(u) }))
 }

@@ -28,9 +28,7 @@ func (e *environment) componentTable(steps []*csv1.UpgradeStep) error {
 		// ROLLING_OUT comes after WAITING in the enumeration.
 		return cmp.Or(cmp.Compare(b.GetState(), a.GetState()), a.GetSince().AsTime().Compare(b.GetSince().AsTime()), strings.Compare(a.GetName(), b.GetName()))
 	})
-	var rows [][]string
-	for _, c := range awaited {
-		rows = append(rows, []string{c.GetName(), enumWord(c.GetState(), "COMPONENT_STATE_"), c.GetVersion(), c.GetSince().AsTime().Format(time.RFC3339), c.GetMessage()})
-	}
-	return display.Table(e.out, []string{"COMPONENT", "STATE", "VERSION", "SINCE", "MESSAGE"}, rows)
+	return display.List(e.out, awaited, func(c *csv1.ComponentProgress) display.Row {
+		return display.Row{{"COMPONENT", c.GetName()}, {"STATE", enumWord(c.GetState(), "COMPONENT_STATE_")}, {"VERSION", c.GetVersion()}, {"SINCE", c.GetSince().AsTime().Format(time.RFC3339)}, {"MESSAGE", c.GetMessage()}}
+	})
 }

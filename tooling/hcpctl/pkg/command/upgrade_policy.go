@@ -19,23 +19,12 @@ func (e *environment) upgradePolicy() *cobra.Command {
 }
 
 func (e *environment) policyList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the upgrade policies", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			list, err := client.UpgradePolicies(ctx)
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, adminv1.Messages(list))
-			}
-			var rows [][]string
-			for _, p := range list {
-				rows = append(rows, []string{p.GetName(), policyScope(p.GetSpec()), policySchedule(p.GetSpec()), policyConcurrency(p.GetSpec()), p.GetActor().GetName(), p.GetActor().GetReason()})
-			}
-			return display.Table(e.out, []string{"NAME", "CLUSTERS", "SCHEDULE", "MAX CONCURRENT", "ACTOR", "REASON"}, rows)
+	return view(e, &cobra.Command{Use: "list", Short: "List the upgrade policies", Args: cobra.NoArgs}, adminv1.ReadUpgradePolicies, noQuery, func(list *adminv1.UpgradePolicyList) error {
+		return printList(e, list.Items, func(p adminv1.Message[*csv1.UpgradePolicy]) display.Row {
+			spec := p.Of.GetSpec()
+			return display.Row{{"NAME", p.Of.GetName()}, {"CLUSTERS", policyScope(spec)}, {"SCHEDULE", policySchedule(spec)}, {"MAX CONCURRENT", policyConcurrency(spec)}, {"ACTOR", p.Of.GetActor().GetName()}, {"REASON", p.Of.GetActor().GetReason()}}
 		})
-	e.addOutputFlag(c)
-	return c
+	})
 }
 
 // policyScope returns which clusters a policy applies to.
@@ -86,17 +75,9 @@ func policyConcurrency(s *csv1.UpgradePolicySpec) string {
 }
 
 func (e *environment) policyShow() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "show NAME", Short: "Show the progress of an upgrade policy", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		p, err := client.UpgradePolicy(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return e.printMessage(p, func() error { return e.policyTables(p) })
-	})
-	e.addOutputFlag(c)
-	return c
+	}, adminv1.ReadUpgradePolicy, noQuery, asTable(e, func(p *adminv1.Message[*csv1.UpgradePolicy]) error { return e.policyTables(p.Of) }))
 }
 
 func (e *environment) policyTables(p *csv1.UpgradePolicy) error {
@@ -113,11 +94,9 @@ func (e *environment) policyTables(p *csv1.UpgradePolicy) error {
 	if len(s.GetLeftOut()) == 0 {
 		return nil
 	}
-	var rows [][]string
-	for _, left := range s.GetLeftOut() {
-		rows = append(rows, []string{shortID(left.GetResourceId()), left.GetReason()})
-	}
-	return display.Table(e.out, []string{"SKIPPED", "REASON"}, rows)
+	return display.List(e.out, s.GetLeftOut(), func(left *csv1.LeftOutCluster) display.Row {
+		return display.Row{{"SKIPPED", shortID(left.GetResourceId())}, {"REASON", left.GetReason()}}
+	})
 }
 
 func (e *environment) policyApply() *cobra.Command {
@@ -148,7 +127,7 @@ func (e *environment) policyApply() *cobra.Command {
 	}
 	e.requestWith(c, classOf(adminv1.ActionUpgradePolicyApply), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		if cluster != "" {
-			found, err := client.Cluster(ctx, cluster)
+			found, err := adminclient.Get(ctx, client, adminv1.ReadCluster, nil, cluster)
 			if err != nil {
 				return nil, err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 )
 
@@ -17,11 +18,8 @@ func (e *environment) version() *cobra.Command {
 			}
 			return client.Versions(ctx, location)
 		},
-		header: []string{"VERSION", "CHANNEL GROUP", "ENABLED", "END OF LIFE"},
-		row: func(r armclient.Resource) []string {
-			return []string{
-				field(r, "name"), field(r, "properties", "channelGroup"), field(r, "properties", "enabled"), field(r, "properties", "endOfLifeTimestamp"),
-			}
+		row: func(r armclient.Resource) display.Row {
+			return display.Row{{"VERSION", field(r, "name")}, {"CHANNEL GROUP", field(r, "properties", "channelGroup")}, {"ENABLED", field(r, "properties", "enabled")}, {"END OF LIFE", field(r, "properties", "endOfLifeTimestamp")}}
 		},
 	}
 	c := group("version", "List OpenShift versions", e.list(offered, "List the OpenShift versions that the region offers"))

@@ -2,14 +2,13 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 )
@@ -19,24 +18,14 @@ func (e *environment) work() *cobra.Command {
 }
 
 func (e *environment) workList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "list CLUSTER", Short: "List the Maestro bundles of a cluster with their status", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		list, err := client.Bundles(ctx, args[0])
-		if err != nil {
-			return err
-		}
+	}, adminv1.ReadWorks, noQuery, func(list *adminv1.BundleList) error {
 		e.warnIgnored("works", list.Ignored.Err())
-		return e.printAs(list.Items, func() error {
-			var rows [][]string
-			for _, b := range list.Items {
-				rows = append(rows, []string{b.Name, b.Consumer, fmt.Sprint(b.Version), applied(b), formatAge(b.UpdatedAt), b.ID})
-			}
-			return display.Table(e.out, []string{"NAME", "SHARD", "VERSION", "APPLIED", "UPDATED", "ID"}, rows)
+		return printList(e, list.Items, func(b adminv1.Bundle) display.Row {
+			return display.Row{{"NAME", b.Name}, {"SHARD", b.Consumer}, {"VERSION", fmt.Sprint(b.Version)}, {"APPLIED", applied(b)}, {"UPDATED", formatAge(b.UpdatedAt)}, {"ID", b.ID}}
 		})
 	})
-	e.addOutputFlag(c)
-	return c
 }
 
 // warnIgnored prints which elements of a list are malformed and therefore not listed.
@@ -75,23 +64,12 @@ func (e *environment) orphan() *cobra.Command {
 }
 
 func (e *environment) orphanList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List Maestro bundles that belong to no ManifestWork", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
-			list, err := client.Orphans(ctx)
-			if err != nil {
-				return err
-			}
-			e.warnIgnored("orphans", list.Ignored.Err())
-			return e.printAs(list.Items, func() error {
-				var rows [][]string
-				for _, o := range list.Items {
-					rows = append(rows, []string{o.ID, o.Consumer, o.ClusterID, formatAge(o.UpdatedAt), strings.Join(o.Objects, ", ")})
-				}
-				return display.Table(e.out, []string{"ID", "SHARD", "CLUSTER ID", "UPDATED", "OBJECTS"}, rows)
-			})
+	return view(e, &cobra.Command{Use: "list", Short: "List Maestro bundles that belong to no ManifestWork", Args: cobra.NoArgs}, adminv1.ReadOrphans, noQuery, func(list *adminv1.OrphanList) error {
+		e.warnIgnored("orphans", list.Ignored.Err())
+		return printList(e, list.Items, func(o adminv1.Orphan) display.Row {
+			return display.Row{{"ID", o.ID}, {"SHARD", o.Consumer}, {"CLUSTER ID", o.ClusterID}, {"UPDATED", formatAge(o.UpdatedAt)}, {"OBJECTS", strings.Join(o.Objects, ", ")}}
 		})
-	e.addOutputFlag(c)
-	return c
+	})
 }
 
 func (e *environment) azureOrphan() *cobra.Command {
@@ -99,24 +77,13 @@ func (e *environment) azureOrphan() *cobra.Command {
 }
 
 func (e *environment) azureOrphanList() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
+	return view(e, &cobra.Command{
 		Use: "list", Short: "List resources in Azure that claim to belong to a cluster which does not exist", Args: cobra.NoArgs,
 		Long: `List resources in Azure that claim to belong to a cluster which does not exist. Cluster Service searches each subscription about
 every 6 hours, and reports what two searches at least an hour apart found. PROOF is the record of the cluster's deletion.`,
-	}, func(ctx context.Context, client *adminclient.Client, _ []string) error {
-		orphans, err := client.AzureOrphans(ctx)
-		if err != nil {
-			return err
-		}
-		if e.output != "table" {
-			return display.Object(e.out, e.output, adminv1.Messages(orphans))
-		}
-		var rows [][]string
-		for _, o := range orphans {
-			rows = append(rows, []string{o.GetUid(), o.GetKind(), o.GetAzureId(), formatAge(o.GetFirstTime().AsTime()), o.GetEvidence(), cmp.Or(o.GetProof(), "none")})
-		}
-		return display.Table(e.out, []string{"ID", "KIND", "AZURE ID", "FIRST SEEN", "EVIDENCE", "PROOF"}, rows)
+	}, adminv1.ReadAzureOrphans, noQuery, func(list *adminv1.AzureOrphanList) error {
+		return printList(e, list.Items, func(o adminv1.Message[*csv1.AzureOrphan]) display.Row {
+			return display.Row{{"ID", o.Of.GetUid()}, {"KIND", o.Of.GetKind()}, {"AZURE ID", o.Of.GetAzureId()}, {"FIRST SEEN", formatAge(o.Of.GetFirstTime().AsTime())}, {"EVIDENCE", o.Of.GetEvidence()}, {"PROOF", cmp.Or(o.Of.GetProof(), "none")}}
+		})
 	})
-	e.addOutputFlag(c)
-	return c
 }

@@ -38,6 +38,25 @@ func Table(out io.Writer, header []string, rows [][]string) error {
 	return w.Flush()
 }
 
+// Row is a row of a table: the header and the cell of each column.
+type Row [][2]string
+
+// List writes a table with a row for each item. row must accept the zero value of T, which has the headers of an empty list.
+func List[T any](out io.Writer, items []T, row func(T) Row) error {
+	var none T
+	var header []string
+	for _, column := range row(none) {
+		header = append(header, column[0])
+	}
+	rows := make([][]string, len(items))
+	for i, item := range items {
+		for _, column := range row(item) {
+			rows[i] = append(rows[i], column[1])
+		}
+	}
+	return Table(out, header, rows)
+}
+
 // inCell replaces characters that would end a cell or a line.
 func inCell(r rune) rune {
 	switch r {

@@ -35,3 +35,14 @@ func TestSafeKeepsText(t *testing.T) {
 		t.Errorf("%d %v %q", n, err, out.String())
 	}
 }
+
+// TestListPrintsHeader checks that the headers come from the columns of a row, also without one.
+func TestListPrintsHeader(t *testing.T) {
+	row := func(name string) display.Row { return display.Row{{"NAME", name}, {"AGE", ""}} }
+	for want, items := range map[string][]string{"NAME  AGE\n": nil, "NAME  AGE\na     -\n": {"a"}} {
+		var out strings.Builder
+		if err := display.List(&out, items, row); err != nil || out.String() != want {
+			t.Errorf("%v: %q, %v", items, out.String(), err)
+		}
+	}
+}
