@@ -3,8 +3,13 @@ package app
 import (
 	"flag"
 	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 )
 
 func TestOptions(t *testing.T) {
@@ -45,5 +50,18 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%s: %v", c.reason, err)
 			}
 		})
+	}
+}
+
+// TestReleasesNeedAKubelet starts a runtime with a catalogue from which no node could report its kubelet.
+func TestReleasesNeedAKubelet(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "catalogue.yaml")
+	text := "repository: r.example/ocp\nreleases:\n- {version: 4.20.8, digest: 'sha256:" + strings.Repeat("0a", 32) + "', architecture: Multi, channels: []}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := New(Options{ReleaseCatalog: file}, slog.New(slog.DiscardHandler)).RunWith(t.Context(), &rest.Config{})
+	if err == nil || !strings.Contains(err.Error(), "release 4.20.8 has no kubelet") {
+		t.Errorf("the runtime starts with a release without a kubelet: %v", err)
 	}
 }

@@ -136,9 +136,23 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return r.RunWith(ctx, restConfig)
 }
 
+// loadCatalog reads a catalogue of releases. Nodes report the kubelet of their release, so that each release must have one.
+func loadCatalog(file string) (*release.Catalog, error) {
+	catalog, err := release.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range catalog.Releases() {
+		if r.Kubelet == "" {
+			return nil, fmt.Errorf("release catalogue %s: release %s has no kubelet, which its nodes report", file, r.Version)
+		}
+	}
+	return catalog, nil
+}
+
 // RunWith is like Run with a client configuration of the management cluster.
 func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
-	catalog, err := release.Load(r.options.ReleaseCatalog)
+	catalog, err := loadCatalog(r.options.ReleaseCatalog)
 	if err != nil {
 		return err
 	}
