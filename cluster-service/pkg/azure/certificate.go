@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -146,7 +147,8 @@ func (a *attempt) purgeDeleted(ctx context.Context, vault Certificates) error {
 	return nil
 }
 
-// removeCertificate deletes and purges the certificate. A deleted certificate that is not purged keeps its name reserved.
+// removeCertificate deletes and purges the certificate. A deleted certificate that is not purged keeps its name reserved. Nobody can purge it in a
+// vault with purge protection, which purges it after its retention period.
 func (a *attempt) removeCertificate(ctx context.Context) error {
 	vault, err := a.Clients.Certificates()
 	if err != nil {
@@ -163,6 +165,12 @@ func (a *attempt) removeCertificate(ctx context.Context) error {
 	case hasStatus(err, http.StatusConflict):
 		a.await("the vault to delete certificate "+a.certificateName(), nil)
 		return nil
+	case hasStatus(err, http.StatusForbidden):
+		deleted, readErr := vault.GetDeletedCertificate(ctx, a.certificateName(), nil)
+		if at := deleted.Attributes; readErr == nil && at != nil && at.RecoveryLevel != nil && !strings.Contains(*at.RecoveryLevel, "Purgeable") {
+			a.done()
+			return nil
+		}
 	}
 	return err
 }

@@ -35,7 +35,6 @@ const (
 	maxBody = 1 << 20
 	// recoverableDays is the number of days for which a deleted certificate can be recovered.
 	recoverableDays = 90
-	recoveryLevel   = "Recoverable+Purgeable"
 	// backdate is the time by which the validity of a certificate precedes its creation, for clients with slow clocks.
 	backdate = 10 * time.Minute
 )
@@ -52,6 +51,8 @@ type Options struct {
 	Issuers []string
 	// Lifetime is the validity period of certificates; 0 means that of their policy.
 	Lifetime time.Duration
+	// PurgeProtection rejects the purge of deleted certificates.
+	PurgeProtection bool
 	// Reject, if set, is called for each certificate that is due. If it returns an error, the issuer rejects the request
 	// with it.
 	Reject func(name string) error
@@ -355,17 +356,21 @@ func (s *Server) get(base, name, version string, deleted bool) (int, any, error)
 		}
 		c.certificateVersion = c.Older[i]
 	}
-	return http.StatusOK, c.bundle(base), nil
+	return http.StatusOK, s.bundle(c, base), nil
 }
 
 // bundle returns the representation of a certificate. Before the first version was created it has no content.
-func (c *certificate) bundle(base string) map[string]any {
+func (s *Server) bundle(c *certificate, base string) map[string]any {
 	b := map[string]any{"policy": c.Policy, "tags": c.Tags,
 		"pending": map[string]string{"id": base + "/certificates/" + c.Name + "/pending"}}
 	id := base + "/certificates/" + c.Name
 	issued := c.Issued
 	if issued.IsZero() {
 		issued = c.Created
+	}
+	recoveryLevel := "Recoverable+Purgeable"
+	if s.PurgeProtection {
+		recoveryLevel = "Recoverable"
 	}
 	attributes := map[string]any{"enabled": c.Raw != nil, "created": issued.Unix(), "updated": issued.Unix(), "recoveryLevel": recoveryLevel, "recoverableDays": recoverableDays}
 	if c.Raw != nil {
@@ -395,7 +400,7 @@ func (s *Server) delete(base, name string) (int, any, error) {
 		return 0, nil, notFound(name)
 	}
 	c.Deleted = s.Now()
-	return http.StatusOK, c.bundle(base), s.save(c)
+	return http.StatusOK, s.bundle(c, base), s.save(c)
 }
 
 // purge executes Purge Deleted Certificate.
@@ -409,6 +414,8 @@ func (s *Server) purge(name string) (int, any, error) {
 		return 0, nil, notFound(name)
 	case s.Now().Before(c.Deleted.Add(s.OperationDelay)):
 		return 0, nil, newError(http.StatusConflict, "Conflict", "Certificate %s is currently being deleted.", name)
+	case s.PurgeProtection:
+		return 0, nil, newError(http.StatusForbidden, "Forbidden", "Operation \"purge\" is not allowed because purge protection is enabled for this vault. Key Vault service will automatically purge it after the retention period has passed.")
 	}
 	return http.StatusNoContent, nil, s.Store.Update(func(tx *store.Tx) error { return tx.Delete(certificates, strings.ToLower(name)) })
 }
@@ -423,7 +430,7 @@ func (s *Server) recover(base, name string) (int, any, error) {
 		return 0, nil, notFound(name)
 	}
 	c.Deleted = time.Time{}
-	return http.StatusOK, c.bundle(base), s.save(c)
+	return http.StatusOK, s.bundle(c, base), s.save(c)
 }
 
 // list executes Get Certificates or Get Deleted Certificates.
@@ -435,7 +442,7 @@ func (s *Server) list(base string, deleted bool) (int, any, error) {
 			if c.Deleted.IsZero() == deleted || strings.HasPrefix(c.Name, authorityPrefix) {
 				continue
 			}
-			b := c.bundle(base)
+			b := s.bundle(c, base)
 			b["id"] = base + "/certificates/" + c.Name
 			for _, field := range []string{"policy", "cer", "kid", "sid", "pending"} {
 				delete(b, field)
