@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
@@ -30,7 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
-// TestAzureOrphans creates managed resource groups, record sets, a certificate and a document of a deleted or a lost cluster again, among more groups than a
+// TestAzureOrphans creates managed resource groups, record sets, federated credentials, a certificate and a document of a deleted or a lost cluster again, among more groups than a
 // page of Azure has. Cluster Service reports them after the second search. It reports neither the resources of a cluster nor those of others. Engineers
 // delete those with a proof.
 func TestAzureOrphans(t *testing.T) {
@@ -110,6 +111,20 @@ func TestAzureOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	credentials, err := armmsi.NewFederatedIdentityCredentialsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential := func(clusterID string) string {
+		t.Helper()
+		created, err := credentials.CreateOrUpdate(ctx, "cust-rg", "dp-image-registry", clusterID+"-registry", armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
+			Issuer: to.Ptr("https://oidc.example.com/" + clusterID), Subject: to.Ptr("system:serviceaccount:openshift-image-registry:registry"), Audiences: []*string{to.Ptr("openshift")}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *created.ID
+	}
+	leftCredential, lostCredential := credential(tombstone.GetStatus().GetClusterId()), credential(fleet.ClusterID(uuid.NewString()))
 	left, kept := create("managed-deleted", "westus3", deleted.ResourceId, deleted.Uid), create("managed-kept", "westus3", deleted.ResourceId, deleted.Uid)
 	lost := create("managed-lost", "westus3", resourceID("lost"), uuid.NewString())
 
@@ -150,7 +165,7 @@ func TestAzureOrphans(t *testing.T) {
 	}
 	defer database.Close()
 	eventually.Soon(t, "the first search has ended", func() error {
-		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 7 {
+		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 9 {
 			return fmt.Errorf("found %+v, %w", found, err)
 		}
 		return nil
@@ -158,7 +173,7 @@ func TestAzureOrphans(t *testing.T) {
 	if list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) > 0 {
 		t.Errorf("after one search: %v, %v", list, err)
 	}
-	await([]string{left, kept, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument}, []string{lost, lostRecord})
+	await([]string{left, kept, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument, leftCredential}, []string{lost, lostRecord, lostCredential})
 	list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -185,6 +200,7 @@ func TestAzureOrphans(t *testing.T) {
 	requireRefused(t, remove(uuid.NewString(), uuid.NewString()), codes.NotFound, "AZURE_ORPHAN_UNKNOWN")
 	unproven("no tombstone", lost)
 	unproven("no tombstone of the owner of a record", lostRecord)
+	unproven("no tombstone of the issuer of a credential", lostCredential)
 	for what, tag := range map[string]string{"the group of an existing cluster": living.Uid, "the group of an unknown cluster": uuid.NewString(), "the group has no tag": ""} {
 		create("managed-deleted", "westus3", deleted.ResourceId, tag)
 		unproven(what, left)
@@ -212,7 +228,7 @@ func TestAzureOrphans(t *testing.T) {
 		}
 		requireRefused(t, remove("of "+uids[tc.id], uids[tc.id]), tc.code, tc.reason)
 	}
-	for _, id := range []string{left, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument} {
+	for _, id := range []string{left, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument, leftCredential} {
 		if err := remove("of "+uids[id], uids[id]); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
@@ -222,7 +238,7 @@ func TestAzureOrphans(t *testing.T) {
 	if _, err := records.Get(ctx, "region", "0ulz.westus3.aroapp-hcp.io", "api.left", armdns.RecordTypeA, nil); err != nil {
 		t.Errorf("a repeated request has an effect: %v", err)
 	}
-	if list, err = service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) != 3 {
+	if list, err = service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) != 4 {
 		t.Errorf("after the deletions: %v, %v", list, err)
 	}
 	successor := azureRequest("deleted")
@@ -242,7 +258,7 @@ func TestAzureOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await([]string{kept}, []string{lostRecord})
+	await([]string{kept}, []string{lostRecord, lostCredential})
 }
 
 // deletionRace calls a function once, before the next deletion of a record set.

@@ -64,13 +64,15 @@ type Resources interface {
 	BeginCreateOrUpdateByID(ctx context.Context, id, apiVersion string, wanted armresources.GenericResource, o *armresources.ClientBeginCreateOrUpdateByIDOptions) (*runtime.Poller[armresources.ClientCreateOrUpdateByIDResponse], error)
 }
 
-// Identities has the methods of armmsi.UserAssignedIdentitiesClient that the steps use.
+// Identities has the methods of armmsi.UserAssignedIdentitiesClient that the steps and the searches for orphans use.
 type Identities interface {
 	Get(ctx context.Context, group, name string, o *armmsi.UserAssignedIdentitiesClientGetOptions) (armmsi.UserAssignedIdentitiesClientGetResponse, error)
+	NewListBySubscriptionPager(o *armmsi.UserAssignedIdentitiesClientListBySubscriptionOptions) *runtime.Pager[armmsi.UserAssignedIdentitiesClientListBySubscriptionResponse]
 }
 
-// FederatedCredentials has the methods of armmsi.FederatedIdentityCredentialsClient that the steps use.
+// FederatedCredentials has the methods of armmsi.FederatedIdentityCredentialsClient that the steps and the searches for orphans use.
 type FederatedCredentials interface {
+	Get(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientGetOptions) (armmsi.FederatedIdentityCredentialsClientGetResponse, error)
 	CreateOrUpdate(ctx context.Context, group, identity, name string, wanted armmsi.FederatedIdentityCredential, o *armmsi.FederatedIdentityCredentialsClientCreateOrUpdateOptions) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error)
 	NewListPager(group, identity string, o *armmsi.FederatedIdentityCredentialsClientListOptions) *runtime.Pager[armmsi.FederatedIdentityCredentialsClientListResponse]
 	Delete(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientDeleteOptions) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error)

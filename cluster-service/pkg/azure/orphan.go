@@ -7,6 +7,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/google/uuid"
@@ -24,9 +25,9 @@ type claim struct {
 	id   string
 	// uid is the UID in the tag of the resource; empty without a tag. resourceID is the resource ID in managedBy; empty unless it is of a cluster.
 	uid, resourceID string
-	// clusterID is the cluster ID in the name of a document; empty for other resources.
+	// clusterID is the cluster ID in the name of a document or a federated credential; empty for other resources.
 	clusterID string
-	// own reports that the resource is the service's own, so that only the service writes the tag.
+	// own reports that the tag or the name is enough for a proof: only the service writes it, or nobody can use the resource without the cluster.
 	own bool
 }
 
@@ -69,6 +70,23 @@ func claimOfDocument(url, name string) (c claim, ok bool) {
 	return claim{}, false
 }
 
+// claimOfCredential returns the claim of a federated credential in a region, whose issuers have a base URL. ok is false for one that does not have a
+// name that the service gives and the issuer of the cluster in it. No token of this issuer is accepted after the deletion of the cluster, because its
+// documents are deleted: nobody can use the credential, whoever created it.
+func claimOfCredential(issuers string, f *armmsi.FederatedIdentityCredential) (c claim, ok bool) {
+	if f.ID == nil || f.Name == nil || f.Properties == nil || f.Properties.Issuer == nil {
+		return claim{}, false
+	}
+	id, ours := strings.CutPrefix(*f.Properties.Issuer, issuers+"/")
+	short, named := strings.CutPrefix(*f.Name, id+"-")
+	for _, s := range subjects {
+		if ours && named && id != "" && short == s.short {
+			return claim{kind: fleet.AzureFederation, id: *f.ID, clusterID: strings.ToLower(id), own: true}, true
+		}
+	}
+	return claim{}, false
+}
+
 // claimOf returns the claim of a resource group in a region. ok is false for a group of another region and for one that does not claim to
 // belong to a cluster.
 func claimOf(location string, g *armresources.ResourceGroup) (c claim, ok bool) {
@@ -89,7 +107,7 @@ func claimOf(location string, g *armresources.ResourceGroup) (c claim, ok bool) 
 
 // orphanOf decides whether a claimed resource belongs to no cluster. known are the clusters and tombstones with the UID or the cluster ID of
 // the claim, and the clusters with its resource ID. The tag decides if there is one, because clusters that follow each other can have one resource ID.
-// The tombstone with the UID proves that the cluster of one of the service's own resources is deleted. In the subscription of a customer,
+// The tombstone with the UID or the cluster ID proves that the cluster is deleted if that is enough for the kind. For a resource group,
 // the tombstone must also have the resource ID: customers can change the tag, and managedBy does not tell clusters of one resource ID apart.
 func orphanOf(c claim, known []store.ClusterIncarnation) (store.AzureOrphan, bool) {
 	o := store.AzureOrphan{Kind: string(c.kind), AzureID: c.id, ClusterUID: c.uid, ClusterResourceID: c.resourceID}
@@ -107,7 +125,7 @@ func orphanOf(c claim, known []store.ClusterIncarnation) (store.AzureOrphan, boo
 	switch {
 	case o.Evidence != "":
 	case c.clusterID != "":
-		o.Evidence = "The name of the document begins with the cluster ID " + c.clusterID + "."
+		o.Evidence = "The name of the resource begins with the cluster ID " + c.clusterID + "."
 	case c.own:
 		o.Evidence = fmt.Sprintf("The tag or metadata %s, which only the service writes, is the UID of a cluster.", ownerTag)
 	case c.uid == "":

@@ -114,8 +114,11 @@ func (s *OrphanSearcher) readOrphan(ctx context.Context, o store.AzureOrphan) (*
 	if err != nil {
 		return nil, err
 	}
-	if o.Kind == string(fleet.AzureResourceGroup) {
+	switch fleet.AzureKind(o.Kind) {
+	case fleet.AzureResourceGroup:
 		return s.readGroup(ctx, id)
+	case fleet.AzureFederation:
+		return s.readCredential(ctx, id)
 	}
 	return s.readRecordSet(ctx, id)
 }
@@ -137,6 +140,23 @@ func (s *OrphanSearcher) readGroup(ctx context.Context, id *arm.ResourceID) (*cu
 		}
 		response, err := beginGroupDeletion(ctx, groups, id.ResourceGroupName)
 		return isAccepted(response), err
+	}}, nil
+}
+
+// readCredential reads a federated credential. Azure has no conditional deletion of them.
+func (s *OrphanSearcher) readCredential(ctx context.Context, id *arm.ResourceID) (*currentResource, error) {
+	credentials, err := s.Steps.Clients.FederatedCredentials(id.SubscriptionID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := credentials.Get(ctx, id.ResourceGroupName, id.Parent.Name, id.Name, nil)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := claimOfCredential(s.Steps.Region.IssuerBase, &found.FederatedIdentityCredential)
+	return &currentResource{c, ok, func(ctx context.Context) (bool, error) {
+		_, err := credentials.Delete(ctx, id.ResourceGroupName, id.Parent.Name, id.Name, nil)
+		return false, err
 	}}, nil
 }
 

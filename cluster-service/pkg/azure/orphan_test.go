@@ -7,6 +7,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -33,6 +34,9 @@ func TestOrphanOf(t *testing.T) {
 		return &armdns.RecordSet{ID: to.Ptr("/zone/" + kind + "/" + name), Name: to.Ptr(name), Type: to.Ptr("Microsoft.Network/dnszones/" + kind),
 			Properties: &armdns.RecordSetProperties{Metadata: map[string]*string{ownerTag: to.Ptr(tag)}}}
 	}
+	credential := func(issuer, name string) *armmsi.FederatedIdentityCredential {
+		return &armmsi.FederatedIdentityCredential{ID: to.Ptr("/identity/" + name), Name: to.Ptr(name), Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: to.Ptr(issuer)}}
+	}
 	elsewhere := group(id, uid)
 	elsewhere.Location = to.Ptr("eastus")
 	cluster, tombstone := store.ClusterIncarnation{UID: uid, ResourceID: id}, store.ClusterIncarnation{UID: uid, ResourceID: id, GoneTime: gone}
@@ -41,9 +45,11 @@ func TestOrphanOf(t *testing.T) {
 		group  *armresources.ResourceGroup
 		record *armdns.RecordSet
 		blob   string
-		kind   fleet.AzureKind
-		known  []store.ClusterIncarnation
-		orphan bool
+		// credential is a federated credential in a region whose issuers are below https://issuers.
+		credential *armmsi.FederatedIdentityCredential
+		kind       fleet.AzureKind
+		known      []store.ClusterIncarnation
+		orphan     bool
 		// evidence and proof are parts of those of the orphan.
 		evidence, proof string
 	}{
@@ -64,6 +70,12 @@ func TestOrphanOf(t *testing.T) {
 		"another document":                        {blob: "index.html"},
 		"a document of a deleted cluster":         {blob: "cid/.well-known/openid-configuration", kind: fleet.AzureDocuments, known: []store.ClusterIncarnation{{UID: uid, ID: "cid", GoneTime: gone}}, orphan: true, evidence: "cid", proof: "was deleted"},
 		"a document of a lost cluster":            {blob: "cid/openid/v1/jwks", orphan: true, evidence: "cid"},
+		"a credential of a cluster":               {credential: credential("https://issuers/cid", "cid-registry"), known: []store.ClusterIncarnation{{UID: uid, ID: "cid"}}},
+		"a credential of another region":          {credential: credential("https://elsewhere/cid", "cid-registry")},
+		"a credential with another name":          {credential: credential("https://issuers/cid", "cid-mine")},
+		"a credential with another cluster ID":    {credential: credential("https://issuers/cid", "other-registry")},
+		"a credential of a deleted cluster":       {credential: credential("https://issuers/cid", "cid-disk-node"), kind: fleet.AzureFederation, known: []store.ClusterIncarnation{{UID: uid, ID: "cid", GoneTime: gone}}, orphan: true, evidence: "cid", proof: "was deleted"},
+		"a credential of a lost cluster":          {credential: credential("https://issuers/cid", "cid-registry"), orphan: true, evidence: "cid"},
 		"its cluster is deleted":                  {group: group(id, uid), known: []store.ClusterIncarnation{tombstone}, orphan: true, evidence: "the UID of a cluster", proof: uid + " was deleted at 2026-11-21T03:00:00Z"},
 		"of the predecessor of a cluster":         {group: group(id, uid), known: []store.ClusterIncarnation{successor, tombstone}, orphan: true, evidence: "the existing cluster " + other, proof: "was deleted"},
 		"of an unknown predecessor":               {group: group(id, uid), known: []store.ClusterIncarnation{successor}, orphan: true, evidence: "the existing cluster " + other},
@@ -81,6 +93,8 @@ func TestOrphanOf(t *testing.T) {
 				c, orphan = claimOfRecords(tc.record)
 			case tc.blob != "":
 				c, orphan = claimOfDocument("https://account/container", tc.blob)
+			case tc.credential != nil:
+				c, orphan = claimOfCredential("https://issuers", tc.credential)
 			default:
 				c, orphan = claimOf("westus3", tc.group)
 			}

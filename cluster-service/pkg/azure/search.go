@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
@@ -43,7 +45,7 @@ const (
 
 // orphanKinds returns the kinds of resources that are searched.
 func orphanKinds() []fleet.AzureKind {
-	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords, fleet.AzureCertificate, fleet.AzureDocuments}
+	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords, fleet.AzureCertificate, fleet.AzureDocuments, fleet.AzureFederation}
 }
 
 // OrphanSearcherOptions configure an OrphanSearcher.
@@ -124,7 +126,7 @@ func (s *OrphanSearcher) search(ctx context.Context, scope string) error {
 	ctx, cancel := context.WithTimeout(ctx, searchLease)
 	defer cancel()
 	begin := s.Store.Now()
-	read, own := s.readGroups, true
+	read, own := s.readSubscription, true
 	switch scope {
 	case zoneScope:
 		read = s.readRecords
@@ -162,6 +164,41 @@ func (s *OrphanSearcher) search(ctx context.Context, scope string) error {
 		s.Log.Warn("resources in Azure belong to no cluster", logkey.Key, scope, logkey.Count, found)
 	}
 	return s.Store.CompleteAzureSearch(ctx, scope, begin, backoff.Jitter(searchPeriod))
+}
+
+// readSubscription calls each with the claims of each page of the resource groups of a subscription, and of the federated credentials of each
+// of its identities.
+func (s *OrphanSearcher) readSubscription(ctx context.Context, subscription string, each func([]claim) error) error {
+	return errors.Join(s.readGroups(ctx, subscription, each), s.readCredentials(ctx, subscription, each))
+}
+
+// readCredentials calls each with the claims of each page of the federated credentials of the identities of a subscription.
+func (s *OrphanSearcher) readCredentials(ctx context.Context, subscription string, each func([]claim) error) error {
+	identities, err := s.Steps.Clients.Identities(subscription)
+	if err != nil {
+		return err
+	}
+	credentials, err := s.Steps.Clients.FederatedCredentials(subscription)
+	if err != nil {
+		return err
+	}
+	return eachPage(ctx, identities.NewListBySubscriptionPager(nil), func(page armmsi.UserAssignedIdentitiesClientListBySubscriptionResponse) error {
+		for _, identity := range page.Value {
+			id, err := arm.ParseResourceID(*identity.ID)
+			if err != nil {
+				return err
+			}
+			err = eachPage(ctx, credentials.NewListPager(id.ResourceGroupName, id.Name, nil), func(page armmsi.FederatedIdentityCredentialsClientListResponse) error {
+				return each(claimsOf(page.Value, func(f *armmsi.FederatedIdentityCredential) (claim, bool) {
+					return claimOfCredential(s.Steps.Region.IssuerBase, f)
+				}))
+			})
+			if err != nil && !isNotFound(err) { // the identity was deleted meanwhile
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // readGroups calls each with the claims of each page of the resource groups of a subscription.
