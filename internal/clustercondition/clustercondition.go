@@ -64,6 +64,13 @@ const (
 	MaxFederatedCredentials  = 20
 )
 
+// InternalRangesAllowed is False with the reason TooManyRanges if ranges of the region cannot reach the API of a cluster, because HyperShift does
+// not allow as many ranges together with those of the customer. Otherwise the cluster does not have the condition.
+const (
+	InternalRangesAllowed = "InternalRangesAllowed"
+	TooManyRanges         = "TooManyRanges"
+)
+
 // LogsDelivered states whether the logs that the customer has selected with diagnostic settings arrive at their destinations. It is True with the
 // reason AsExpected, or False: with LogSettingUnusable if a setting is the cause, with LogDestinationUnavailable if a storage account of the
 // customer is, and with LogDeliveryDelayed if the service or Azure is. Its message names each setting. A cluster without such a setting does not

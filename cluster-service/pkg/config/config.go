@@ -34,7 +34,8 @@ type Config struct {
 	ImageContentSources []ImageContentSource `json:"imageContentSources"`
 	Etcd                Etcd                 `json:"etcd"`
 	// InternalAPICIDRs are allowed to reach the API of every cluster, in addition to the customer's list. HyperShift's definitions accept 500
-	// in all, and the frontend accepts as many of a customer: the last ones are left out for a customer whose list does not leave room for them.
+	// in all, and the frontend accepts as many of a customer: the last ones are left out for a customer whose list does not leave room for them, and
+	// the cluster has the condition InternalRangesAllowed.
 	InternalAPICIDRs []string `json:"internalAPICIDRs"`
 	// ServingCertificates is the source of the API servers' serving certificates. Without it HyperShift generates them.
 	ServingCertificates *ServingCertificates `json:"servingCertificates"`

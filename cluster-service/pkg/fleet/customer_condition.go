@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -26,5 +29,41 @@ func (t *ClusterAggregate) customerConditions(now time.Time, before []*csv1.Cond
 	if report := hostedCluster.Observed.Logs; report != nil {
 		add(hostedCluster.Generation, logsDelivered(report))
 	}
+	add(generation, condition{name: clustercondition.InternalRangesAllowed}) // keeps that of reportRanges
 	return conditions
+}
+
+// reportRanges sets or removes the condition InternalRangesAllowed.
+func (t *ClusterAggregate) reportRanges(now time.Time, renderer Renderer) {
+	s := t.Cluster.Status
+	others := slices.DeleteFunc(slices.Clone(s.Conditions), func(c *csv1.Condition) bool { return c.GetType() == clustercondition.InternalRangesAllowed })
+	if text := omittedText(renderer.OmittedRanges(t.Cluster)); text != "" {
+		others = append(others, setConditions(s.Conditions, now, t.Cluster.Generation, condition{clustercondition.InternalRangesAllowed, "False", clustercondition.TooManyRanges, text})...)
+	}
+	s.Conditions = others
+}
+
+// maxOmitted is the maximum number of ranges in a message.
+const maxOmitted = 10
+
+// omittedText returns the message about ranges of the region that a HostedCluster leaves out; empty if there are none.
+func omittedText(omitted []string) string {
+	if len(omitted) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of internalAPICIDRs cannot reach the API, because HyperShift does not allow as many ranges together with properties.api.authorizedCidrs: %s",
+		len(omitted), strings.Join(omitted[:min(len(omitted), maxOmitted)], ", "))
+	if len(omitted) > maxOmitted {
+		text += ", …"
+	}
+	return text + "."
+}
+
+// condition returns a condition of the cluster; nil if it has none of the type.
+func (t *ClusterAggregate) condition(name string) *csv1.Condition {
+	i := slices.IndexFunc(t.Cluster.Status.GetConditions(), func(c *csv1.Condition) bool { return c.GetType() == name })
+	if i < 0 {
+		return nil
+	}
+	return t.Cluster.Status.GetConditions()[i]
 }

@@ -26,6 +26,8 @@ var (
 // versions is a Renderer whose digests depend on the generations only.
 type versions struct{}
 
+func (versions) OmittedRanges(*fleet.Cluster) []string { return nil }
+
 func (versions) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 	if p := t.Pool(w.OwnerUID); p != nil {
 		return fmt.Sprintf("pool-%d", p.Generation), nil

@@ -1,5 +1,7 @@
 package fleet
 
+import "github.com/hcpmesh/hcpmesh/internal/clustercondition"
+
 // rendered returns the works whose content follows from the desired state. The content of the other works is fixed when
 // they are created.
 func (t *ClusterAggregate) rendered() []*Work {
@@ -31,7 +33,8 @@ func Outdated(t *ClusterAggregate, renderer Renderer) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, nil
+	// The same content may leave out other ranges.
+	return omittedText(renderer.OmittedRanges(t.Cluster)) != t.condition(clustercondition.InternalRangesAllowed).GetMessage(), nil
 }
 
 // Applied reports whether the management cluster has the desired content of all rendered works.

@@ -6,9 +6,12 @@ import (
 	"time"
 )
 
-// Renderer returns the digest of the current desired content of a work.
+// Renderer renders the desired content of works.
 type Renderer interface {
+	// Digest returns the digest of the current desired content of a work.
 	Digest(t *ClusterAggregate, w *Work) (string, error)
+	// OmittedRanges returns the ranges of the region that the HostedCluster of a cluster leaves out, because HyperShift does not allow as many.
+	OmittedRanges(c *Cluster) []string
 }
 
 // plan updates the set of works: it adds missing works, increments Desired of works with changed content, and marks works
@@ -19,6 +22,7 @@ func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 		return nil
 	}
 	if renderer != nil && !c.Deleting() {
+		t.reportRanges(now, renderer)
 		for _, kind := range []WorkKind{Namespaces, HostedCluster} {
 			if err := want(t, kind, nil, c.Generation, renderer); err != nil {
 				return err

@@ -127,6 +127,8 @@ func TestElevationIsRevoked(t *testing.T) {
 // restarts is a Renderer whose digests depend on the requested restart only. It fails while broken is set.
 type restarts struct{ broken bool }
 
+func (*restarts) OmittedRanges(*fleet.Cluster) []string { return nil }
+
 func (r *restarts) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 	if r.broken {
 		return "", errors.New("the pull secret is not valid")

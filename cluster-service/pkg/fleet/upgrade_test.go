@@ -20,6 +20,8 @@ import (
 // images is a Renderer whose digests depend on the releases only.
 type images struct{}
 
+func (images) OmittedRanges(*fleet.Cluster) []string { return nil }
+
 func (images) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 	if p := t.Pool(w.OwnerUID); p != nil {
 		return p.Release.Image, nil

@@ -170,20 +170,36 @@ func (r *Renderer) networking(spec *csv1.ClusterSpec) (hyperv1.ClusterNetworking
 		ClusterNetwork: []hyperv1.ClusterNetworkEntry{{CIDR: parse("pod_cidr", n.GetPodCidr()), HostPrefix: n.GetHostPrefix()}},
 		ServiceNetwork: []hyperv1.ServiceNetworkEntry{{CIDR: parse("service_cidr", n.GetServiceCidr())}},
 	}
-	// Without a customer's list every address may reach the API, and the field is not set. The CRD accepts as many blocks as the frontend accepts of a
-	// customer: the region's ranges use what the customer's list leaves.
-	if allowed := spec.GetApi().GetAuthorizedCidrs(); len(allowed) > 0 {
-		networking.APIServer = &hyperv1.APIServerNetworking{}
-		for _, list := range [][]string{allowed, r.Config.InternalAPICIDRs} {
-			for _, cidr := range list {
-				// The CRD rejects duplicates.
-				if block := hyperv1.CIDRBlock(cidr); len(networking.APIServer.AllowedCIDRBlocks) < maxAllowedCIDRBlocks && !slices.Contains(networking.APIServer.AllowedCIDRBlocks, block) {
-					networking.APIServer.AllowedCIDRBlocks = append(networking.APIServer.AllowedCIDRBlocks, block)
-				}
-			}
-		}
+	if allowed, _ := r.ranges(spec); len(allowed) > 0 {
+		networking.APIServer = &hyperv1.APIServerNetworking{AllowedCIDRBlocks: allowed}
 	}
 	return networking, errors.Join(wrong...)
+}
+
+// ranges returns the ranges that may reach the API of a cluster, and those of the region for which there is no room. Without a customer's list every
+// address may reach it, and there are none. The CRD accepts as many ranges as the frontend accepts of a customer: those of the region use what the
+// customer's list leaves.
+func (r *Renderer) ranges(spec *csv1.ClusterSpec) (allowed []hyperv1.CIDRBlock, omitted []string) {
+	customers := spec.GetApi().GetAuthorizedCidrs()
+	if len(customers) == 0 {
+		return nil, nil
+	}
+	for _, cidr := range slices.Concat(customers, r.Config.InternalAPICIDRs) {
+		switch block := hyperv1.CIDRBlock(cidr); {
+		case slices.Contains(allowed, block): // the CRD rejects duplicates
+		case len(allowed) < maxAllowedCIDRBlocks:
+			allowed = append(allowed, block)
+		default:
+			omitted = append(omitted, cidr)
+		}
+	}
+	return allowed, omitted
+}
+
+// OmittedRanges implements fleet.Renderer.
+func (r *Renderer) OmittedRanges(c *fleet.Cluster) []string {
+	_, omitted := r.snapshot().ranges(c.Spec)
+	return omitted
 }
 
 // maxAllowedCIDRBlocks is the most ranges that the CRD accepts.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
@@ -406,4 +408,63 @@ func TestMissingShardKey(t *testing.T) {
 	if outdated, err := fleet.Outdated(aggregate, r); err != nil || !outdated {
 		t.Errorf("outdated %t, %v: the key did not change the digest", outdated, err)
 	}
+}
+
+// TestOmittedRangesAreReported changes the ranges of a customer and of the region. The cluster reports which of the region's do not fit, also if
+// the rendered content stays the same.
+func TestOmittedRangesAreReported(t *testing.T) {
+	r := configured()
+	regional := func(ranges ...string) {
+		c := *r.Config
+		c.InternalAPICIDRs = ranges
+		r.Change(render.Settings{Config: &c, PullSecret: r.PullSecret, ShardKeys: r.ShardKeys})
+	}
+	var customers []string
+	for i := range 500 {
+		customers = append(customers, fmt.Sprintf("203.0.%d.%d/32", i/256, i%256))
+	}
+	aggregate := settled(t, r, func(a *fleet.ClusterAggregate) { a.Cluster.Spec.Api.AuthorizedCidrs = customers })
+	settle := func(renderer fleet.Renderer) {
+		t.Helper()
+		if err := r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate, renderer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	requireReport := func(step, want string) {
+		t.Helper()
+		got := ""
+		for _, c := range aggregate.Cluster.Status.Conditions {
+			if c.GetType() == clustercondition.InternalRangesAllowed {
+				got = c.GetStatus() + " " + c.GetReason() + ": " + c.GetMessage()
+			}
+		}
+		if want != "" {
+			want = "False TooManyRanges: " + want + "."
+		}
+		if got != want {
+			t.Errorf("%s: the condition is %q, want %q", step, got, want)
+		}
+	}
+	const cause = " of internalAPICIDRs cannot reach the API, because HyperShift does not allow as many ranges together with properties.api.authorizedCidrs: "
+	requireReport("no room", "1"+cause+"10.11.0.0/16")
+	settle(nil)
+	requireReport("without a rendering", "1"+cause+"10.11.0.0/16")
+
+	digest := aggregate.Work(fleet.HostedCluster, "").Digest
+	regional("10.11.0.0/16", "10.12.0.0/16", customers[0])
+	if outdated, err := fleet.Outdated(aggregate, r); err != nil || !outdated {
+		t.Errorf("with another range of the region: outdated %t, %v", outdated, err)
+	}
+	settle(r)
+	requireReport("another range", "2"+cause+"10.11.0.0/16, 10.12.0.0/16")
+	if outdated, err := fleet.Outdated(aggregate, r); err != nil || outdated || aggregate.Work(fleet.HostedCluster, "").Digest != digest {
+		t.Errorf("after the report: outdated %t, %v", outdated, err)
+	}
+
+	aggregate.Cluster.Spec.Api.AuthorizedCidrs = customers[:499]
+	settle(r)
+	requireReport("room for one", "1"+cause+"10.12.0.0/16")
+	aggregate.Cluster.Spec.Api.AuthorizedCidrs = nil
+	settle(r)
+	requireReport("all addresses may reach the API", "")
 }
