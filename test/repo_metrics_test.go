@@ -81,6 +81,7 @@ var labelBounds = map[string]int{
 	"version":            200,
 	"way":                2,
 
+	"admin_audit_public_key key":                20,
 	"backend_operation_duration_seconds status": 3,
 	"backend_operations_ended_total kind":       6,
 	"backend_operations_ended_total request":    6,
@@ -98,9 +99,10 @@ var labelBounds = map[string]int{
 	"monitor_probes_total outcome":        17,
 }
 
-// seriesBounds are the most series of metrics whose labels depend on each other: a cluster has one resource ID, shard and version, one
+// seriesBounds are the most series of metrics whose labels depend on each other: a key belongs to one service, and a cluster has one resource ID, shard and version, one
 // reason for which its state is unknown, and at most two exported concerns.
 var seriesBounds = map[string]int{
+	"admin_audit_public_key":      20,
 	"monitor_cluster_api_unknown": maxClusters,
 	"monitor_cluster_concern":     2 * maxClusters,
 	"monitor_cluster_info":        maxClusters,

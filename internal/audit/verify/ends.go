@@ -69,7 +69,7 @@ func NewEnds(log sink.Reader, witness sink.WitnessReader, keys func() (audit.Key
 	}, []string{"reason"}), lastCheck: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "admin_audit_last_check_seconds", Help: "Time of the latest periodic check that read all audit chains and keys, or of the start, as Unix time.",
 	})}
-	metrics.MustRegister(e.found, e.lastCheck)
+	metrics.MustRegister(e.found, e.lastCheck, publicKeys(keys))
 	e.lastCheck.SetToCurrentTime()
 	for _, problem := range []Problem{Changed, Missing, Misplaced, Replaced, Forged, Unconfirmed, Cut} {
 		e.found.WithLabelValues(string(problem))
@@ -256,4 +256,29 @@ func (e *Ends) endsWith(ctx context.Context, name string, size int64, line []byt
 		return false, fmt.Errorf("reading the audit sink: %w", err)
 	}
 	return bytes.HasSuffix(append([]byte("\n"), end...), append([]byte("\n"), line...)), nil
+}
+
+// publicKeys is the metric of the public keys that have no end. `hcpctl keys rotate audit` reads it before a service signs with a new key.
+type publicKeys func() (audit.Keys, error)
+
+// Describe implements prometheus.Collector.
+func (k publicKeys) Describe(descriptions chan<- *prometheus.Desc) { k.gauge().Describe(descriptions) }
+
+// Collect implements prometheus.Collector. It exports no key if one of them cannot be read.
+func (k publicKeys) Collect(metrics chan<- prometheus.Metric) {
+	gauge := k.gauge()
+	keys, _ := k()
+	for service, ofService := range keys {
+		for id, key := range ofService {
+			if key.Until.IsZero() {
+				gauge.WithLabelValues(service, id).Set(1)
+			}
+		}
+	}
+	gauge.Collect(metrics)
+}
+
+func (publicKeys) gauge() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "admin_audit_public_key",
+		Help: "1 for each public key with which checks verify new records, by the service that signs and the ID of the key."}, []string{"service", "key"})
 }

@@ -44,8 +44,9 @@ The command adds a key, waits until all replicas have read it, makes it the prim
 removes that. It reads from the metrics of the replicas what they have done. If it is interrupted, run it again: it continues with the
 step that was reached.
 
-The kind audit is a key with which a service signs its audit records. Its former public key is not removed: hcpctl audit verify accepts what
-the key signed before the rotation, and nothing that it signs later.
+The kind audit is a key with which a service signs its audit records. The command waits until all replicas of admin, which verifies them, have
+the next public key before a process signs with it. The former public key is not removed: hcpctl audit verify accepts what the key signed
+before the rotation, and nothing that it signs later.
 
 The kind etcd is the key with which an API server of the local region encrypts etcd: that of a management cluster, or of a control plane. It
 has no keyset. All objects that the former key encrypted are written again.

@@ -22,7 +22,8 @@ func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) erro
 	case o.keyset != "" && o.public == "":
 		return invalid("--public-keyset: required with --keyset")
 	}
-	r := &keyrotation.AuditRotation{Key: o.keyset, Public: o.public, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
+	const verifier = "admin"
+	r := &keyrotation.AuditRotation{Service: o.service, Key: o.keyset, Public: o.public, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
 		Note: func(text string) { fmt.Fprintln(e.err, text) }}
 	if o.publish != "" {
 		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r.Key, r.Public) }
@@ -38,23 +39,23 @@ func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) erro
 		}
 		r.Key, r.Public = key.File, key.Public
 		for _, process := range key.Processes {
-			address, ok := endpoints.Ops[process]
-			if !ok {
+			if endpoints.Ops[process] == "" {
 				return fmt.Errorf("the local region has no metrics of the process %s", process)
 			}
-			r.Replicas = append(r.Replicas, "http://"+address+"/metrics")
+			r.Replicas = append(r.Replicas, metricsURL(endpoints, process))
 		}
+		r.Verifiers = []string{metricsURL(endpoints, verifier)}
 	} else {
 		replicas, err := o.replicasByService()
 		if err != nil {
 			return err
 		}
 		for service := range replicas {
-			if service != o.service {
+			if service != o.service && service != verifier {
 				return invalid("--replica: %s does not sign with the key of %s", service, o.service)
 			}
 		}
-		r.Replicas = replicas[o.service]
+		r.Replicas, r.Verifiers = replicas[o.service], replicas[verifier]
 	}
 	if err := r.Run(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {

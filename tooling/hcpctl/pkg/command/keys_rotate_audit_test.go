@@ -35,7 +35,10 @@ func TestAuditKeyOutsideOfRegionIsRotated(t *testing.T) {
 		if err != nil || keys["admin"][replica.ID()].PublicKey == nil {
 			t.Errorf("verifiers do not have the key %s, with which the replica signs: %v", replica.ID(), err)
 		}
-		fmt.Fprintf(w, "# TYPE audit_signing_key gauge\naudit_signing_key{key=%q} 1\n", replica.ID())
+		fmt.Fprintf(w, "# TYPE audit_signing_key gauge\naudit_signing_key{key=%q} 1\n# TYPE admin_audit_public_key gauge\n", replica.ID())
+		for id := range keys["admin"] {
+			fmt.Fprintf(w, "admin_audit_public_key{service=\"admin\",key=%q} 1\n", id)
+		}
 	}))
 	defer metrics.Close()
 	publish := filepath.Join(t.TempDir(), "publish")

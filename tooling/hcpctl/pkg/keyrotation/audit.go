@@ -24,13 +24,14 @@ const clockSkew = 5 * time.Minute
 // AuditRotation replaces the key with which a service signs its audit checkpoints. The former public key stays in the file of public keys,
 // with the end of its use, so that `hcpctl audit verify` accepts what it signed before and nothing that it signs later.
 //
-// The files are the state of the rotation: the next private key is in Key.next until its public key is published. Then two public keys are
+// The files are the state of the rotation: the next private key is in Key.next until all verifiers have its public key. Then two public keys are
 // in use until all processes sign with the next key.
 type AuditRotation struct {
-	// Key is the file of the private key, and Public that of the public keys of the service.
-	Key, Public string
-	// Replicas are the URLs of the metrics of all processes with the key.
-	Replicas []string
+	// Service is the service that signs. Key is the file of its private key, and Public that of its public keys.
+	Service, Key, Public string
+	// Replicas are the URLs of the metrics of all processes with the key, and Verifiers those of all replicas of admin, which verifies the
+	// chains of all services.
+	Replicas, Verifiers []string
 	// Publish stores the changed files where the replicas and verifiers read them; nil if they read these files.
 	Publish func(ctx context.Context) error
 	NoWait  bool
@@ -46,6 +47,9 @@ type AuditRotation struct {
 func (r *AuditRotation) Run(ctx context.Context) error {
 	if len(r.Replicas) == 0 {
 		return errors.New("--replica: the metrics of all processes that use the key are required")
+	}
+	if len(r.Verifiers) == 0 {
+		return errors.New("--replica: the metrics of all replicas of admin are required: they verify what the key signs")
 	}
 	unlock, err := keyfile.Lock(r.Key)
 	if err != nil {
@@ -84,13 +88,20 @@ func (r *AuditRotation) Run(ctx context.Context) error {
 	return r.finish(ctx)
 }
 
-// begin checks that all processes use the key, and creates the next one.
+// begin checks that all processes use the key and that all verifiers have its public key, and creates the next one.
 func (r *AuditRotation) begin(ctx context.Context, id string) error {
 	for _, url := range r.Replicas {
 		if used, err := r.used(ctx, url); err != nil {
 			return err
 		} else if used != id {
 			return fmt.Errorf("the process %s does not use %s: it signs with the key %s", url, r.Key, used)
+		}
+	}
+	for _, url := range r.Verifiers {
+		if left, err := r.unknown(ctx, url, id); err != nil {
+			return err
+		} else if left != "" {
+			return errors.New(left)
 		}
 	}
 	created, err := audit.GenerateKey()
@@ -100,8 +111,7 @@ func (r *AuditRotation) begin(ctx context.Context, id string) error {
 	return r.done(created.Create(r.Key + ".next"))
 }
 
-// replace publishes the public key of the next key, and makes the next key the current one. No process signs with a key before verifiers
-// have it.
+// replace publishes the public key of the next key, waits until all verifiers have it, and makes the next key the current one.
 func (r *AuditRotation) replace(ctx context.Context, next string) error {
 	key, err := audit.LoadKey(next)
 	if err != nil {
@@ -112,6 +122,10 @@ func (r *AuditRotation) replace(ctx context.Context, next string) error {
 		return err
 	}
 	if err := r.publish(ctx); err != nil {
+		return err
+	}
+	err = r.await(ctx, "Verifying", key.ID(), r.Verifiers, func(url string) (string, error) { return r.unknown(ctx, url, key.ID()) })
+	if err != nil {
 		return err
 	}
 	return r.done(os.Rename(next, r.Key))
@@ -126,28 +140,43 @@ func (r *AuditRotation) finish(ctx context.Context) error {
 	if err := r.publish(ctx); err != nil {
 		return err
 	}
+	err = r.await(ctx, "Signing", current.ID(), r.Replicas, func(url string) (string, error) {
+		if used, err := r.used(ctx, url); err != nil || used == current.ID() {
+			return "", err
+		}
+		return fmt.Sprintf("the process %s must sign with the new key", url), nil
+	})
+	if err != nil {
+		return err
+	}
+	until := r.Now().Add(clockSkew)
+	r.Note("Retiring: checkpoints of the former key are valid until " + until.UTC().Format(time.RFC3339))
+	if err := r.done(audit.Retire(r.Public, current.ID(), until)); err != nil {
+		return err
+	}
+	return r.publish(ctx)
+}
+
+// await waits for processes. left returns what a process must do, or an error if it cannot be read; empty if it is not waited for.
+func (r *AuditRotation) await(ctx context.Context, step, id string, processes []string, left func(url string) (string, error)) error {
 	for noted := -1; ; {
-		left, waiting := 0, ""
-		for _, url := range r.Replicas {
-			used, err := r.used(ctx, url)
+		n, waiting := 0, ""
+		for _, url := range processes {
+			must, err := left(url)
 			if err != nil {
-				left, waiting = left+1, err.Error()
-			} else if used != current.ID() {
-				left, waiting = left+1, fmt.Sprintf("the process %s must sign with the new key", url)
+				must = err.Error()
+			}
+			if must != "" {
+				n, waiting = n+1, must
 			}
 		}
-		if left != noted {
-			noted = left
-			r.Note(fmt.Sprintf("Signing: key %s: %d of %d left", current.ID(), left, len(r.Replicas)))
+		if n != noted {
+			noted = n
+			r.Note(fmt.Sprintf("%s: key %s: %d of %d left", step, id, n, len(processes)))
 		}
 		switch {
-		case left == 0:
-			until := r.Now().Add(clockSkew)
-			r.Note("Retiring: checkpoints of the former key are valid until " + until.UTC().Format(time.RFC3339))
-			if err := r.done(audit.Retire(r.Public, current.ID(), until)); err != nil {
-				return err
-			}
-			return r.publish(ctx)
+		case n == 0:
+			return nil
 		case r.NoWait:
 			return fmt.Errorf("%s: %w", waiting, ErrNotYet)
 		}
@@ -155,6 +184,18 @@ func (r *AuditRotation) finish(ctx context.Context) error {
 			return fmt.Errorf("the rotation of %s was interrupted; run the command again to continue: %w", r.Key, err)
 		}
 	}
+}
+
+// unknown returns what a replica of admin must do to verify what a key signs; empty if it has the public key.
+func (r *AuditRotation) unknown(ctx context.Context, url, id string) (string, error) {
+	found, err := (&Rotation{HTTP: r.HTTP}).scrape(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	if _, known := found.value("admin_audit_public_key", labels{"service": r.Service, keyfile.KeyLabel: id}); known {
+		return "", nil
+	}
+	return fmt.Sprintf("%s must read the public key %s of %s from its --audit-keys-dir, or is of an earlier release", url, id, r.Service), nil
 }
 
 // used returns the ID of the key with which a process signs.

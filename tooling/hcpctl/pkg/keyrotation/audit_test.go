@@ -3,6 +3,7 @@ package keyrotation
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 )
 
 // auditWriter is a process that signs checkpoints with the key in a file, and exports the ID of the key.
@@ -23,11 +25,12 @@ type auditWriter struct {
 	url string
 }
 
-// auditDeployment is the audit key of a service with two processes.
+// auditDeployment is the audit key of a service with two processes, and a verifier that reads the public keys in a folder.
 type auditDeployment struct {
-	key, keys string
-	writers   []*auditWriter
-	lines     [][]byte
+	key, keys          string
+	writers            []*auditWriter
+	verified, verifier string
+	lines              [][]byte
 }
 
 func deployAudit(t *testing.T) *auditDeployment {
@@ -55,13 +58,19 @@ func deployAudit(t *testing.T) *auditDeployment {
 		w.url = server.URL
 		d.writers = append(d.writers, w)
 	}
+	d.verified = d.keys
+	registry := prometheus.NewRegistry()
+	verify.NewEnds(nil, nil, func() (audit.Keys, error) { return audit.LoadKeys(d.verified) }, slog.New(slog.DiscardHandler), registry)
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(server.Close)
+	d.verifier = server.URL
 	return d
 }
 
 func (d *auditDeployment) public() string { return filepath.Join(d.keys, "admin.pem") }
 
 func (d *auditDeployment) rotation(t *testing.T) *AuditRotation {
-	return &AuditRotation{Key: d.key, Public: d.public(), Replicas: []string{d.writers[0].url, d.writers[1].url}, NoWait: true,
+	return &AuditRotation{Service: "admin", Key: d.key, Public: d.public(), Replicas: []string{d.writers[0].url, d.writers[1].url}, Verifiers: []string{d.verifier}, NoWait: true,
 		HTTP: http.DefaultClient, Now: time.Now, Note: func(text string) { t.Log(text) }}
 }
 
@@ -159,6 +168,28 @@ func TestInterruptedAuditRotationContinues(t *testing.T) {
 	}
 }
 
+// TestVerifierWithoutTheNewKeyStopsTheRotation publishes the public key of the next key, and the verifier gets it later. No process signs with a key
+// that the verifier does not have.
+func TestVerifierWithoutTheNewKeyStopsTheRotation(t *testing.T) {
+	d := deployAudit(t)
+	former := d.writers[0].key.ID()
+	d.verified = t.TempDir()
+	arrive := func() { copyFile(t, d.public(), filepath.Join(d.verified, "admin.pem")) }
+	arrive()
+	for range 2 { // it is also waited for if the command is repeated
+		if err := d.rotation(t).Run(t.Context()); !errors.Is(err, ErrNotYet) || !strings.Contains(err.Error(), d.verifier+" must read the public key") {
+			t.Fatalf("without the public key: %v", err)
+		}
+		if key, err := audit.LoadKey(d.key); err != nil || key.ID() != former {
+			t.Fatalf("the private key was replaced before the verifier has its public key: %v", err)
+		}
+	}
+	arrive()
+	if err := d.rotation(t).Run(t.Context()); err != nil || d.writers[0].key.ID() == former {
+		t.Errorf("with the public key: %v", err)
+	}
+}
+
 // TestUnsafeAuditRotationsAreRefused checks that a refused rotation changes no key.
 func TestUnsafeAuditRotationsAreRefused(t *testing.T) {
 	for reason, c := range map[string]struct {
@@ -177,7 +208,12 @@ func TestUnsafeAuditRotationsAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "does not have the public key"},
-		"no process is named": {func(_ *testing.T, _ *auditDeployment, r *AuditRotation) { r.Replicas = nil }, "--replica"},
+		"the verifier has only keys of another service": {func(t *testing.T, d *auditDeployment, _ *AuditRotation) {
+			d.verified = t.TempDir()
+			copyFile(t, d.public(), filepath.Join(d.verified, "backend.pem"))
+		}, "must read the public key"},
+		"no verifier is named": {func(_ *testing.T, _ *auditDeployment, r *AuditRotation) { r.Verifiers = nil }, "of admin"},
+		"no process is named":  {func(_ *testing.T, _ *auditDeployment, r *AuditRotation) { r.Replicas = nil }, "--replica"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			d := deployAudit(t)
