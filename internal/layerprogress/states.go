@@ -35,6 +35,7 @@ const (
 	StateWaitingForControlPlane = "WaitingForControlPlane"
 	StateSigning                = "Signing"
 	StateAwaitingRestart        = "AwaitingRestart"
+	StateAwaitingRevocation     = "AwaitingRevocation"
 
 	StateReconciliationFailing = "ReconciliationFailing"
 	StateEncryptionKeyRotation = "EncryptionKeyRotation"

@@ -153,9 +153,13 @@ var waits = map[[2]string]wait{
 		overdueAction: "find out why the HostedCluster on {shard} does not accept the change",
 	},
 	{layerManagementCluster, layerprogress.StateRemovingRequests}: {
-		awaits: "the requests of canceled credentials to be removed from {shard}", responsible: adminv1.PartyService, usual: time.Minute,
+		awaits: "the requests of pending and canceled credentials to be removed from {shard}", responsible: adminv1.PartyService, usual: time.Minute,
 		likelyCause:   "A request that is signed now would outlive the revocation, so the revocation waits until the agent confirms their removal.",
 		overdueAction: checkAgent, outcome: "Then the control plane replaces the signer.",
+	},
+	{layerControlPlane, layerprogress.StateAwaitingRevocation}: {
+		awaits: "the end of a revocation that replaces the signer", responsible: adminv1.PartyService, usual: 10 * time.Minute,
+		overdueAction: "read what the revocation waits for", outcome: "It continues automatically.",
 	},
 	{layerControlPlane, layerprogress.StateAwaitingRestart}: {
 		awaits: "Cluster Service to render the HostedCluster with a restart of its control plane, which ends the requests in progress", responsible: adminv1.PartySRE,

@@ -141,8 +141,8 @@ const (
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING BreakGlassCredentialState = 1
 	// The control plane refused to sign the request. The conditions contain the reason.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED BreakGlassCredentialState = 2
-	// Cluster Service canceled the request before it was signed, because of a revocation of its class or the deletion of
-	// the cluster.
+	// Cluster Service canceled the request before it was signed, because of a revocation of its class or its elevation, or the
+	// deletion of the cluster.
 	BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED BreakGlassCredentialState = 3
 	// The control plane signed the request. The status contains the certificate, which is valid until the expiration
 	// time.
@@ -213,9 +213,9 @@ type BreakGlassRevocationState int32
 
 const (
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_UNSPECIFIED BreakGlassRevocationState = 0
-	// Cluster Service accepted the revocation. It cancels pending credentials of the class and rejects new ones. The
-	// revocation waits until the management cluster holds no object of a canceled credential, and until the control plane
-	// is available.
+	// Cluster Service accepted the revocation. It cancels pending credentials of the class or of the elevation and rejects new ones of
+	// the class. The revocation waits until the management cluster holds no object of a pending or canceled credential, and until the
+	// control plane is available.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING BreakGlassRevocationState = 1
 	// The control plane replaces the signer. Cluster Service still rejects new credentials of the class.
 	BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING BreakGlassRevocationState = 2

@@ -158,9 +158,10 @@ type ClusterServiceClient interface {
 	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
 	// revocation has ended, new credentials of the class are rejected.
 	//
-	// With an elevation, no further credential is issued for the cluster with it. Its pending credentials become CANCELED. The
-	// signer is replaced only if the API server accepts a certificate of the elevation, after the active revocation of the class,
-	// if there is one. Otherwise the revocation is SUCCEEDED at once, and CANCELED for a cluster that is being deleted.
+	// With an elevation, no further credential is issued for the cluster with it. Its pending credentials become CANCELED; those of
+	// other elevations stay PENDING until the revocation has ended. The signer is replaced only if the API server accepts a certificate
+	// of the elevation, after the active revocation of the class, if there is one. Otherwise the revocation is SUCCEEDED at once, and
+	// CANCELED for a cluster that is being deleted.
 	//
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN. Without an elevation also CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the
 	// class; with RetryInfo).
@@ -1012,9 +1013,10 @@ type ClusterServiceServer interface {
 	// credentials become CANCELED, issued ones AWAITING_REVOCATION. A repeated uid has no further effect. Until the
 	// revocation has ended, new credentials of the class are rejected.
 	//
-	// With an elevation, no further credential is issued for the cluster with it. Its pending credentials become CANCELED. The
-	// signer is replaced only if the API server accepts a certificate of the elevation, after the active revocation of the class,
-	// if there is one. Otherwise the revocation is SUCCEEDED at once, and CANCELED for a cluster that is being deleted.
+	// With an elevation, no further credential is issued for the cluster with it. Its pending credentials become CANCELED; those of
+	// other elevations stay PENDING until the revocation has ended. The signer is replaced only if the API server accepts a certificate
+	// of the elevation, after the active revocation of the class, if there is one. Otherwise the revocation is SUCCEEDED at once, and
+	// CANCELED for a cluster that is being deleted.
 	//
 	// FAILED_PRECONDITION: CLUSTER_UNKNOWN. Without an elevation also CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one of the
 	// class; with RetryInfo).

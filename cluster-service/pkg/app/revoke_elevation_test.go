@@ -57,6 +57,13 @@ func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 	if _, err := service.RevokeBreakGlassCredentials(as, wrong); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("the intent of another elevation: %v", err)
 	}
+	// A request of an elevation that lasts is signed after the revocation, by the signer that replaces the revoked one.
+	r.hypershift.Hold(true)
+	waiting, err := request("elevation-5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.onlyWorks(ready.GetStatus().GetClusterId(), "", "-00-namespaces", "-credential-"+waiting)
 	first, as := end("elevation-1", "elevation-1")
 	for range 2 { // a repetition returns the same revocation
 		v, err := service.RevokeBreakGlassCredentials(as, first)
@@ -64,6 +71,9 @@ func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 			t.Fatalf("revoked %v: %v", v, err)
 		}
 	}
+	r.onlyWorks(ready.GetStatus().GetClusterId(), "", "-00-namespaces", "-revocation-"+first.Uid)
+	r.hypershift.Hold(false)
+	r.maestro.Touch()
 	second, as := end("elevation-2", "elevation-2")
 	if _, err := service.RevokeBreakGlassCredentials(as, second); err != nil {
 		t.Fatal(err)
@@ -74,6 +84,9 @@ func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 	service.awaitCredential(t, other, revoked)
 	if trusted(certificate) || trusted(otherCertificate) {
 		t.Error("the API server accepts the certificate of a revoked credential")
+	}
+	if later := service.awaitCredential(t, waiting, issued).GetStatus().GetCertificate(); !trusted([]byte(later)) {
+		t.Error("the API server does not accept the certificate that was issued after the revocations")
 	}
 
 	_, certificate = get("elevation-3")

@@ -147,6 +147,11 @@ func (t *ClusterAggregate) Revoking(class csv1.BreakGlassClass) *Revocation {
 	return t.Revocations[i]
 }
 
+// revokingClass reports whether all credentials of a class are being revoked.
+func (t *ClusterAggregate) revokingClass(class csv1.BreakGlassClass) bool {
+	return slices.ContainsFunc(t.Revocations, func(v *Revocation) bool { return v.Class == class && v.Active() && v.Elevation == "" })
+}
+
 // advanceBreakGlass advances the states of credentials and revocations. Unless the HostedCluster can be rendered, no revocation ends that
 // requests a restart of the control plane.
 func advanceBreakGlass(now time.Time, t *ClusterAggregate, canRender bool) {
@@ -214,7 +219,7 @@ func advanceCredential(now time.Time, t *ClusterAggregate, c *Credential) {
 	revoking := t.Revoking(c.Spec.GetClass()) != nil
 	switch c.State() {
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
-		if clusterGoes || revoking || s.GetRevocation() != nil {
+		if clusterGoes || t.revokingClass(c.Spec.GetClass()) || s.GetRevocation() != nil {
 			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED
 			return
 		}
@@ -244,9 +249,12 @@ func advanceCredential(now time.Time, t *ClusterAggregate, c *Credential) {
 	}
 }
 
-// advancePending applies the result of the control plane to a pending credential.
+// advancePending applies the result of the control plane to a pending credential. What the control plane signs during a revocation does not count.
 func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	s, work := c.Status, t.Work(CredentialWork, c.UID)
+	if t.Revoking(c.Spec.GetClass()) != nil {
+		work = nil
+	}
 	late := condition{"Issued", "False", "OutlivesElevation",
 		"The control plane did not sign the certificate early enough: it would be valid after the end of the elevation. Request another credential."}
 	deadline := c.ExpireTime()
@@ -311,27 +319,44 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 }
 
 // planBreakGlass adds the desired works. Their content never changes, so they are not rendered. A revocation starts after
-// the works of the credentials that it canceled are gone: the new signer could sign those. Both wait until the control
-// plane was available once.
+// the works of all pending credentials of its class are gone: the new signer could sign canceled ones. Pending credentials of
+// other elevations get another work after the revocation. All wait until the control plane was available once.
 func planBreakGlass(now time.Time, t *ClusterAggregate) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" || t.Cluster.Status.GetObservedGeneration() == 0 {
 		return
-	}
-	for _, c := range t.Credentials {
-		if c.Pending() && t.Work(CredentialWork, c.UID) == nil {
-			t.Works = append(t.Works, newWork(t, CredentialWork, c.UID, c.UID))
-			advancePending(now, t, c)
-		}
 	}
 	for _, v := range t.Revocations {
 		if v.Active() && t.Work(RevocationWork, v.UID) == nil {
 			advanceRevocation(now, t, v, false) // the end of an earlier one may have been enough
 		}
+	}
+	for _, c := range t.Credentials {
+		if c.Pending() && t.Work(CredentialWork, c.UID) == nil && t.Revoking(c.Spec.GetClass()) == nil {
+			w := newWork(t, CredentialWork, c.UID, c.UID)
+			if v := t.revokedSince(c); v != nil {
+				// With an ID of its own, late reports of an earlier work do not count.
+				w.ID = WorkID(w.Shard, w.Name, c.UID+"-"+v.UID)
+			}
+			t.Works = append(t.Works, w)
+			advancePending(now, t, c)
+		}
+	}
+	for _, v := range t.Revocations {
 		if v.Active() && t.Work(RevocationWork, v.UID) == nil && !t.requested(v.Class) && t.replacing(v.Class) == nil {
 			t.Works = append(t.Works, newWork(t, RevocationWork, v.UID, v.UID))
 			advanceRevocation(now, t, v, false)
 		}
 	}
+}
+
+// revokedSince returns the latest revocation of the class of a credential that was requested after it, or nil.
+func (t *ClusterAggregate) revokedSince(c *Credential) (latest *Revocation) {
+	for _, v := range t.Revocations {
+		if v.Class == c.Spec.GetClass() && !v.CreateTime.Before(c.CreateTime) && (latest == nil || latest.CreateTime.Before(v.CreateTime)) {
+			latest = v
+		}
+	}
+	return latest
 }
 
 // immutable is the digest of content that never changes.
@@ -381,13 +406,16 @@ func reportBreakGlass(now time.Time, t *ClusterAggregate) {
 func credentialLayers(t *ClusterAggregate, c *Credential, work *Work) []layer {
 	switch c.State() {
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
+		if v := t.Revoking(c.Spec.GetClass()); v != nil {
+			return []layer{{LayerControlPlane, layerprogress.StateAwaitingRevocation, "Waiting for the end of the revocation " + v.UID + " of another elevation, which replaces the signer."}}
+		}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 		return []layer{{LayerControlPlane, "Issued", "The control plane signed the certificate."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
 		if t.Revoking(c.Spec.GetClass()) == nil {
 			return []layer{{LayerControlPlane, "AwaitingExpiration", "The credential was revoked alone. Waiting for its certificate to expire."}}
 		}
-		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the revocation of all credentials of its class."}}
+		return []layer{{LayerControlPlane, layerprogress.StateAwaitingRevocation, "Waiting for the revocation of all credentials of its class."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED:
 		return []layer{{LayerControlPlane, "Failed", "The control plane refused to sign the certificate; see the conditions."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
@@ -417,9 +445,9 @@ func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
 	}
 	switch replacing := t.replacing(v.Class); {
 	case work == nil && replacing != nil:
-		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the end of the revocation " + replacing.UID + " of the class."}}
+		return []layer{{LayerControlPlane, layerprogress.StateAwaitingRevocation, "Waiting for the end of the revocation " + replacing.UID + " of the class."}}
 	case work == nil && t.requested(v.Class):
-		return []layer{{LayerManagementCluster, layerprogress.StateRemovingRequests, "Waiting for the certificate requests of canceled credentials to be deleted."}}
+		return []layer{{LayerManagementCluster, layerprogress.StateRemovingRequests, "Waiting for the certificate requests of pending and canceled credentials to be deleted."}}
 	case work == nil:
 		return []layer{{LayerControlPlane, layerprogress.StateWaitingForControlPlane, "Waiting for the control plane to become available for the first time."}}
 	}

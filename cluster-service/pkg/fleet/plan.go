@@ -90,9 +90,9 @@ func unwanted(t *ClusterAggregate, w *Work) bool {
 		p := t.Pool(w.OwnerUID)
 		return t.Cluster.Deleting() || p == nil || p.Deleting()
 	case CredentialWork:
-		// The request is no longer needed when it is signed or canceled.
+		// The request is no longer needed when it is signed or canceled, and must not exist while its signer is replaced.
 		c := t.Credential(w.OwnerUID)
-		return t.Cluster.Deleting() || c == nil || !c.Pending()
+		return t.Cluster.Deleting() || c == nil || !c.Pending() || t.Revoking(c.Spec.GetClass()) != nil
 	case RevocationWork:
 		v := t.Revocation(w.OwnerUID)
 		return t.Cluster.Deleting() || v == nil || !v.Active()

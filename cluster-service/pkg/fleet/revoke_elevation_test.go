@@ -66,7 +66,11 @@ func TestElevationIsRevoked(t *testing.T) {
 	}{
 		"not signed":               {"no certificate exists, so the signer stays", []step{revoke("v1", "e1")}, "CANCELED", "PENDING", "SUCCEEDED", 0},
 		"issued":                   {"only another signer ends a certificate", []step{issue("e1", "e2"), removed, revoke("v1", "e1")}, "AWAITING_REVOCATION", "AWAITING_REVOCATION", "REVOKING", 1},
-		"other not signed":         {"the new signer must not sign an old request", []step{issue("e1"), revoke("v1", "e1")}, "AWAITING_REVOCATION", "CANCELED", "PENDING", 0},
+		"other not signed":         {"its request is deleted before the signer is replaced", []step{issue("e1"), revoke("v1", "e1")}, "AWAITING_REVOCATION", "PENDING", "PENDING", 0},
+		"other signed late":        {"the certificate has the signer that is replaced", []step{issue("e1"), revoke("v1", "e1"), issue("e2")}, "AWAITING_REVOCATION", "PENDING", "PENDING", 0},
+		"other waits":              {"no request exists while the signer is replaced", []step{issue("e1"), revoke("v1", "e1"), removed}, "AWAITING_REVOCATION", "PENDING", "REVOKING", 1},
+		"other has a new signer":   {"its request is made again", []step{issue("e1"), revoke("v1", "e1"), removed, replaced, issue("e2")}, "REVOKED", "ISSUED", "SUCCEEDED", 0},
+		"other, expired meanwhile": {"the signer stays, and the request is made again", []step{issue("e1"), revoke("v1", "e1"), expired, removed, issue("e2")}, "REVOKED", "ISSUED", "SUCCEEDED", 0},
 		"replaced":                 {"the API server rejects the signer", []step{issue("e1", "e2"), removed, revoke("v1", "e1"), replaced}, "REVOKED", "REVOKED", "SUCCEEDED", 0},
 		"of an elevation without":  {"there is nothing to revoke", []step{issue("e1", "e2"), revoke("v1", "e3")}, "ISSUED", "ISSUED", "SUCCEEDED", 0},
 		"expired before":           {"the API server rejects an expired certificate", []step{issue("e1", "e2"), expired, revoke("v1", "e1")}, "EXPIRED", "ISSUED", "SUCCEEDED", 0},

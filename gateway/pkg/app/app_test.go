@@ -892,6 +892,9 @@ func TestForgedSessionsEnd(t *testing.T) {
 		"without a certificate": {nil, func(c *clusterservicev1.BreakGlassCredential) { c.Status.Certificate = "" }, "cannot be read"},
 		"of a canceled one": {nil, func(c *clusterservicev1.BreakGlassCredential) {
 			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED
+		}, "was canceled before the control plane signed it, because the credentials"},
+		"of a failed one": {nil, func(c *clusterservicev1.BreakGlassCredential) {
+			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED
 		}, "did not issue"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,6 +69,9 @@ type verdict struct {
 	token       string
 }
 
+// laterThanRevocation is added to the reason of a session whose certificate was not issued in time.
+const laterThanRevocation = ". If the credentials of another elevation are being revoked, open another session after that: `hcpctl explain` shows it"
+
 // judge decides about a session for a cluster. It compares s, which the requests of the session use, with the credential. The document contributes only its
 // deadlines and its keys. open opens the private keys of the session, and is called only when its certificate was issued.
 func judge(s *Session, document *database.AccessSessionDocument, f facts, open func(sealed []byte) ([]byte, error)) verdict {
@@ -91,7 +94,7 @@ func judge(s *Session, document *database.AccessSessionDocument, f facts, open f
 	case f.credential == nil:
 		limit(document.RequestExpirationTime)
 		if !f.now.Before(v.deadline) {
-			v.end = "its certificate was not requested in time"
+			v.end = "its certificate was not requested in time" + laterThanRevocation
 		}
 		return v
 	}
@@ -101,7 +104,7 @@ func judge(s *Session, document *database.AccessSessionDocument, f facts, open f
 	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
 		limit(document.RequestExpirationTime)
 		if !f.now.Before(v.deadline) {
-			v.end = "the control plane has not signed its certificate in time"
+			v.end = "the control plane has not signed its certificate in time" + laterThanRevocation
 		}
 		return v
 	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION, clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
@@ -109,6 +112,10 @@ func judge(s *Session, document *database.AccessSessionDocument, f facts, open f
 		return v
 	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:
 		v.end = "its certificate has expired"
+		return v
+	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
+		v.end = "its request was canceled before the control plane signed it, because the credentials of its elevation or of all engineers were revoked. " +
+			"Open another session, with another elevation if yours has ended"
 		return v
 	default:
 		v.end = "the control plane did not issue its certificate"
