@@ -61,7 +61,7 @@ func TestAccessSessions(t *testing.T) {
 		session := d.openSession()
 		d.hcpctl("access", "end", session.ElevationID, "--as", "operator", "--no-wait")
 		d.awaitWatchEnds(watched)
-		// The revocation of the session's certificate cancels requests for others, so that the next session must not be opened before.
+		// The revocation replaces the signer, which ends a session whose certificate was issued before. So the next one must not be opened yet.
 		d.hcpctl("access", "end", session.ElevationID, "--as", "operator")
 	})
 	d.step("restricted API", d.restrictAPI)
@@ -237,7 +237,7 @@ func (d *scenario) recordCommands() {
 	if out, err := d.tryHcpctl("access", "recording", recordings[0].ID, "--as", "operator"); err == nil || !strings.Contains(err.Error(), "break-glass") {
 		d.t.Errorf("the role operator reads a recording: %q: %v", out, err)
 	}
-	// The revocation of the session's certificate cancels requests for others, so that the next session must not be opened before.
+	// The revocation replaces the signer, which ends a session whose certificate was issued before. So the next one must not be opened yet.
 	d.hcpctl("access", "end", session.ElevationID, "--as", "oncall")
 }
 
