@@ -96,8 +96,7 @@ type Certificates interface {
 	DeleteCertificateOperation(ctx context.Context, name string, o *azcertificates.DeleteCertificateOperationOptions) (azcertificates.DeleteCertificateOperationResponse, error)
 	DeleteCertificate(ctx context.Context, name string, o *azcertificates.DeleteCertificateOptions) (azcertificates.DeleteCertificateResponse, error)
 	NewListCertificatePropertiesPager(o *azcertificates.ListCertificatePropertiesOptions) *runtime.Pager[azcertificates.ListCertificatePropertiesResponse]
-	GetDeletedCertificate(ctx context.Context, name string, o *azcertificates.GetDeletedCertificateOptions) (azcertificates.GetDeletedCertificateResponse, error)
-	PurgeDeletedCertificate(ctx context.Context, name string, o *azcertificates.PurgeDeletedCertificateOptions) (azcertificates.PurgeDeletedCertificateResponse, error)
+	RecoverDeletedCertificate(ctx context.Context, name string, o *azcertificates.RecoverDeletedCertificateOptions) (azcertificates.RecoverDeletedCertificateResponse, error)
 }
 
 // Documents has the methods of azblob.Client that the steps and the searches for orphans use.

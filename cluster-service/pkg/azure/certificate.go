@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -63,7 +62,7 @@ func (a *attempt) ensureCertificate(ctx context.Context) error {
 		created, createErr := vault.CreateCertificate(ctx, a.certificateName(), a.wantedCertificate(), nil)
 		operation, err = created.CertificateOperation, createErr
 		if hasStatus(err, http.StatusConflict) {
-			return a.purgeDeleted(ctx, vault)
+			return a.recoverDeleted(ctx, vault)
 		}
 		if err != nil {
 			return err
@@ -138,17 +137,17 @@ func (a *attempt) discardFailedOperation(ctx context.Context, vault Certificates
 	return fmt.Errorf("the vault could not issue certificate %s: its operation has status %s%s", a.certificateName(), *operation.Status, why)
 }
 
-// purgeDeleted purges a deleted certificate of this name. An operation in progress is awaited.
-func (a *attempt) purgeDeleted(ctx context.Context, vault Certificates) error {
-	if _, err := vault.PurgeDeletedCertificate(ctx, a.certificateName(), nil); err != nil && !isNotFound(err) {
+// recoverDeleted recovers a deleted certificate of this name, which reserves the name. Nobody can purge it, because the vaults of a region have
+// purge protection. An operation in progress is awaited.
+func (a *attempt) recoverDeleted(ctx context.Context, vault Certificates) error {
+	if _, err := vault.RecoverDeletedCertificate(ctx, a.certificateName(), nil); err != nil && !isNotFound(err) && !hasStatus(err, http.StatusConflict) {
 		return err
 	}
-	a.await("the vault to purge an old certificate "+a.certificateName(), nil)
+	a.await("the vault to recover the deleted certificate "+a.certificateName(), nil)
 	return nil
 }
 
-// removeCertificate deletes and purges the certificate. A deleted certificate that is not purged keeps its name reserved. Nobody can purge it in a
-// vault with purge protection, which purges it after its retention period.
+// removeCertificate deletes the certificate. The vault keeps a deleted certificate for its retention period, and purges it then.
 func (a *attempt) removeCertificate(ctx context.Context) error {
 	vault, err := a.Clients.Certificates()
 	if err != nil {
@@ -157,20 +156,6 @@ func (a *attempt) removeCertificate(ctx context.Context) error {
 	if _, err := vault.DeleteCertificate(ctx, a.certificateName(), nil); err != nil && !isNotFound(err) {
 		return err
 	}
-	_, err = vault.PurgeDeletedCertificate(ctx, a.certificateName(), nil)
-	switch {
-	case err == nil || isNotFound(err):
-		a.done()
-		return nil
-	case hasStatus(err, http.StatusConflict):
-		a.await("the vault to delete certificate "+a.certificateName(), nil)
-		return nil
-	case hasStatus(err, http.StatusForbidden):
-		deleted, readErr := vault.GetDeletedCertificate(ctx, a.certificateName(), nil)
-		if at := deleted.Attributes; readErr == nil && at != nil && at.RecoveryLevel != nil && !strings.Contains(*at.RecoveryLevel, "Purgeable") {
-			a.done()
-			return nil
-		}
-	}
-	return err
+	a.done()
+	return nil
 }

@@ -77,23 +77,3 @@ func TestOwnershipIsProved(t *testing.T) {
 		})
 	}
 }
-
-// TestProtectedCertificateIsDeleted deletes a cluster whose certificate is in a vault with purge protection. Nobody can purge the certificate, so the
-// deletion does not wait for that.
-func TestProtectedCertificateIsDeleted(t *testing.T) {
-	w := newRegion(t, emulator.Options{PurgeProtection: true})
-	w.steps.Region.AzureKinds = []fleet.AzureKind{fleet.AzureCertificate}
-	cluster := w.cluster("192.0.2.1")
-	w.settle(cluster)
-	w.remove(cluster)
-	if cluster.Azure != nil && len(cluster.Azure.Steps) > 0 {
-		t.Errorf("after the deletion: %+v", cluster.Azure.Steps[0])
-	}
-	vault, err := w.steps.Clients.Certificates()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if deleted, err := vault.GetDeletedCertificate(t.Context(), "kas-cid", nil); err != nil || deleted.DeletedDate == nil {
-		t.Errorf("the deleted certificate: %+v, %v", deleted, err)
-	}
-}

@@ -155,7 +155,6 @@ var operations = map[string]struct {
 	"GetCertificate":    {"GET", "vault", "/pending", 1},
 	"CreateCertificate": {"POST", "vault", "/create", 0},
 	"DeleteCertificate": {"DELETE", "vault", "/certificates/kas-cid", 1},
-	"PurgeCertificate":  {"DELETE", "vault", "/deletedcertificates/kas-cid", 0},
 	"PutKeys":           {"PUT", "blob", "/openid/v1/jwks", 0},
 	"PutDiscovery":      {"PUT", "blob", "/openid-configuration", 0},
 	"DeleteKeys":        {"DELETE", "blob", "/openid/v1/jwks", 0},

@@ -121,7 +121,7 @@ func TestCallersHaveOnlyTheirRoles(t *testing.T) {
 		{"listing certificates", vaultAudience, "GET", "/certificates?api-version=7.6", "", 200, none},
 		{"listing deleted certificates", vaultAudience, "GET", "/deletedcertificates?api-version=7.6", "", 200, none},
 		{"deleting a certificate", vaultAudience, "DELETE", "/certificates/a?api-version=7.6", "", 200, none},
-		{"purging a certificate", vaultAudience, "DELETE", "/deletedcertificates/a?api-version=7.6", "", 204, none},
+		{"recovering a certificate", vaultAudience, "POST", "/deletedcertificates/a/recover?api-version=7.6", "", 200, none},
 		{"secrets of the vault", vaultAudience, "GET", "/secrets/a?api-version=7.6", "", none, none},
 		{"writing a document", storageAudience, "PUT", "/oidc/issuers/a/keys.json", "{}", 201, none},
 		{"reading a public document", storageAudience, "GET", "/oidc/issuers/a/keys.json", "", 200, 200},

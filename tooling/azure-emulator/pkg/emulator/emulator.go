@@ -57,9 +57,7 @@ type Options struct {
 	Location         string
 	// CertificateLifetime is the validity period of the vault's certificates; 0 means that of their policy.
 	CertificateLifetime time.Duration
-	// PurgeProtection makes the vault reject the purge of deleted certificates.
-	PurgeProtection bool
-	Seed            Seed
+	Seed                Seed
 	// EnableFaults enables the control endpoints below /_emulator, which have no authentication.
 	EnableFaults bool
 	FaultSeed    uint64
@@ -96,7 +94,7 @@ func Open(o Options) (*Emulator, error) {
 	e := &Emulator{options: o, store: opened, faults: faults.New(faults.Azure, o.FaultSeed)}
 	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, OwnSubscriptions: o.OwnSubscriptions, Location: o.Location,
 		Roles: o.Seed.Roles, Assignments: o.Seed.Assignments, Log: o.Log, Now: o.Now})
-	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Lifetime: o.CertificateLifetime, PurgeProtection: o.PurgeProtection,
+	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Lifetime: o.CertificateLifetime,
 		Reject: e.rejectCertificate, Access: e.arm, ID: o.Seed.Vault, Now: o.Now})
 	e.blob = &blob.Server{Store: opened, Accounts: map[string]string{}, Created: e.arm.StorageAccount, Access: e.arm, Now: o.Now}
 	if err := e.applySeed(o.Seed); err != nil {

@@ -286,12 +286,16 @@ func TestCertificates(t *testing.T) {
 		_, err = client.CreateCertificate(ctx, "kas", parameters, nil)
 		wantError(t, err, http.StatusConflict, "Conflict")
 		for {
-			if _, err = client.PurgeDeletedCertificate(ctx, "kas", nil); err == nil {
+			if _, err = client.RecoverDeletedCertificate(ctx, "kas", nil); err == nil {
 				break
 			}
 			wantError(t, err, http.StatusConflict, "Conflict")
 		}
-		_, err = client.GetDeletedCertificate(ctx, "kas", nil)
+		again, err := client.GetCertificate(ctx, "kas", "", nil)
+		if must(t, again, err); again.ID.Version() != found.ID.Version() {
+			t.Errorf("recovered certificate %+v", again.Certificate)
+		}
+		_, err = client.PurgeDeletedCertificate(ctx, "kas", nil)
 		wantError(t, err, http.StatusNotFound, "CertificateNotFound")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
@@ -110,8 +111,8 @@ func (e *Emulator) exists(id string) (found bool, err error) {
 	return found, err
 }
 
-// Leftovers returns everything that is neither part of the seed nor assumed: the IDs of resources, certificates and
-// blobs, and the associations of assumed subnets. Tests use it to find resources that were not deleted.
+// Leftovers returns everything that is neither part of the seed nor assumed: the IDs of resources, certificates that are
+// not deleted, and blobs, and the associations of assumed subnets. Tests use it to find resources that were not deleted.
 func (e *Emulator) Leftovers() ([]string, error) {
 	seeded := map[string]bool{}
 	for _, r := range e.options.Seed.Resources {
@@ -135,8 +136,15 @@ func (e *Emulator) Leftovers() ([]string, error) {
 			}
 		}
 		for _, bucket := range []string{"certificates", "blobs"} {
-			err := tx.Scan(bucket, "", func(key string, _ func(any) error) error {
-				if !strings.HasPrefix(key, "issuer:") {
+			err := tx.Scan(bucket, "", func(key string, decode func(any) error) error {
+				var deletable struct{ Deleted time.Time }
+				if strings.HasPrefix(key, "issuer:") {
+					return nil
+				}
+				if err := decode(&deletable); err != nil {
+					return err
+				}
+				if deletable.Deleted.IsZero() {
 					leftovers = append(leftovers, bucket+"/"+key)
 				}
 				return nil

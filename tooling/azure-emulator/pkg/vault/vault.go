@@ -35,6 +35,7 @@ const (
 	maxBody = 1 << 20
 	// recoverableDays is the number of days for which a deleted certificate can be recovered.
 	recoverableDays = 90
+	recoveryLevel   = "Recoverable"
 	// backdate is the time by which the validity of a certificate precedes its creation, for clients with slow clocks.
 	backdate = 10 * time.Minute
 )
@@ -51,8 +52,6 @@ type Options struct {
 	Issuers []string
 	// Lifetime is the validity period of certificates; 0 means that of their policy.
 	Lifetime time.Duration
-	// PurgeProtection rejects the purge of deleted certificates.
-	PurgeProtection bool
 	// Reject, if set, is called for each certificate that is due. If it returns an error, the issuer rejects the request
 	// with it.
 	Reject func(name string) error
@@ -356,21 +355,17 @@ func (s *Server) get(base, name, version string, deleted bool) (int, any, error)
 		}
 		c.certificateVersion = c.Older[i]
 	}
-	return http.StatusOK, s.bundle(c, base), nil
+	return http.StatusOK, c.bundle(base), nil
 }
 
 // bundle returns the representation of a certificate. Before the first version was created it has no content.
-func (s *Server) bundle(c *certificate, base string) map[string]any {
+func (c *certificate) bundle(base string) map[string]any {
 	b := map[string]any{"policy": c.Policy, "tags": c.Tags,
 		"pending": map[string]string{"id": base + "/certificates/" + c.Name + "/pending"}}
 	id := base + "/certificates/" + c.Name
 	issued := c.Issued
 	if issued.IsZero() {
 		issued = c.Created
-	}
-	recoveryLevel := "Recoverable+Purgeable"
-	if s.PurgeProtection {
-		recoveryLevel = "Recoverable"
 	}
 	attributes := map[string]any{"enabled": c.Raw != nil, "created": issued.Unix(), "updated": issued.Unix(), "recoveryLevel": recoveryLevel, "recoverableDays": recoverableDays}
 	if c.Raw != nil {
@@ -400,37 +395,39 @@ func (s *Server) delete(base, name string) (int, any, error) {
 		return 0, nil, notFound(name)
 	}
 	c.Deleted = s.Now()
-	return http.StatusOK, s.bundle(c, base), s.save(c)
+	return http.StatusOK, c.bundle(base), s.save(c)
 }
 
-// purge executes Purge Deleted Certificate.
-func (s *Server) purge(name string) (int, any, error) {
+// deleted returns a certificate that is deleted completely.
+func (s *Server) deleted(name string) (*certificate, error) {
 	c, err := s.find(name)
-	if err != nil {
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil || c.Deleted.IsZero():
+		return nil, notFound(name)
+	case s.Now().Before(c.Deleted.Add(s.OperationDelay)):
+		return nil, newError(http.StatusConflict, "Conflict", "Certificate %s is currently being deleted.", name)
+	}
+	return c, nil
+}
+
+// purge executes Purge Deleted Certificate. The vault has purge protection, as that of a region.
+func (s *Server) purge(name string) (int, any, error) {
+	if _, err := s.deleted(name); err != nil {
 		return 0, nil, err
 	}
-	switch {
-	case c == nil || c.Deleted.IsZero():
-		return 0, nil, notFound(name)
-	case s.Now().Before(c.Deleted.Add(s.OperationDelay)):
-		return 0, nil, newError(http.StatusConflict, "Conflict", "Certificate %s is currently being deleted.", name)
-	case s.PurgeProtection:
-		return 0, nil, newError(http.StatusForbidden, "Forbidden", "Operation \"purge\" is not allowed because purge protection is enabled for this vault. Key Vault service will automatically purge it after the retention period has passed.")
-	}
-	return http.StatusNoContent, nil, s.Store.Update(func(tx *store.Tx) error { return tx.Delete(certificates, strings.ToLower(name)) })
+	return 0, nil, newError(http.StatusForbidden, "Forbidden", "Certificate %s cannot be purged because the vault has purge protection.", name)
 }
 
 // recover executes Recover Deleted Certificate.
 func (s *Server) recover(base, name string) (int, any, error) {
-	c, err := s.find(name)
+	c, err := s.deleted(name)
 	if err != nil {
 		return 0, nil, err
 	}
-	if c == nil || c.Deleted.IsZero() {
-		return 0, nil, notFound(name)
-	}
 	c.Deleted = time.Time{}
-	return http.StatusOK, s.bundle(c, base), s.save(c)
+	return http.StatusOK, c.bundle(base), s.save(c)
 }
 
 // list executes Get Certificates or Get Deleted Certificates.
@@ -442,7 +439,7 @@ func (s *Server) list(base string, deleted bool) (int, any, error) {
 			if c.Deleted.IsZero() == deleted || strings.HasPrefix(c.Name, authorityPrefix) {
 				continue
 			}
-			b := s.bundle(c, base)
+			b := c.bundle(base)
 			b["id"] = base + "/certificates/" + c.Name
 			for _, field := range []string{"policy", "cer", "kid", "sid", "pending"} {
 				delete(b, field)
