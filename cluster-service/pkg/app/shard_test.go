@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
+	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 )
 
 // kim is the actor in these tests.
@@ -440,60 +440,29 @@ func TestSilentAgentsGetNoClusters(t *testing.T) {
 	}
 }
 
-// TestShardChangesSurviveCrashes terminates the process at each point of the changes of a shard and repeats the
-// requests. The result is always the same, and every change is in the history once.
-func TestShardChangesSurviveCrashes(t *testing.T) {
+// TestSweepShardChanges crashes Cluster Service at every external write, and at pairs of them, of the changes of a shard. Every change
+// is in the history once.
+func TestSweepShardChanges(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	yes, no := true, false
-	register := &csv1.RegisterProvisionShardRequest{Capacity: 5, Actor: kim}
-	for n, passed := 1, false; !passed && (n <= 2 || nightly.Run()); n++ {
-		d := crashAt(n)
-		w := r.survivor(d)
-		name := fmt.Sprintf("mgmt-1%d", n)
-		for _, call := range []func(ctx context.Context) error{
-			func(ctx context.Context) error {
-				register.Name = name
-				_, err := w.now().RegisterProvisionShard(ctx, register)
-				return err
-			},
-			func(ctx context.Context) error {
-				_, err := w.now().UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: name, Cordoned: &no, Actor: kim})
-				return err
-			},
-			func(ctx context.Context) error {
-				_, err := w.now().UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: name, Cordoned: &yes, Actor: kim})
-				return err
-			},
-			func(ctx context.Context) error {
-				_, err := w.now().DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: name, Actor: kim})
-				return err
-			},
-		} {
-			untilDone(t, call)
-		}
-		var report *csv1.ProvisionShardReport
-		untilDone(t, func(ctx context.Context) (err error) {
-			report, err = w.now().GetProvisionShard(ctx, &csv1.GetProvisionShardRequest{Name: name})
-			return err
-		})
+	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
+		name := fmt.Sprintf("mgmt-1%d", d.Seed())
+		m := r.crashingInstance(d)
+		defer m.stop()
+		call(t, m, csv1.ClusterServiceClient.RegisterProvisionShard, &csv1.RegisterProvisionShardRequest{Name: name, Capacity: 5, Actor: kim}, nil)
+		call(t, m, csv1.ClusterServiceClient.UpdateProvisionShard, &csv1.UpdateProvisionShardRequest{Name: name, Cordoned: &no, Actor: kim}, nil)
+		call(t, m, csv1.ClusterServiceClient.UpdateProvisionShard, &csv1.UpdateProvisionShardRequest{Name: name, Cordoned: &yes, Actor: kim}, nil)
+		call(t, m, csv1.ClusterServiceClient.DrainProvisionShard, &csv1.DrainProvisionShardRequest{Name: name, Actor: kim}, nil)
+		report := call(t, m, csv1.ClusterServiceClient.GetProvisionShard, &csv1.GetProvisionShardRequest{Name: name}, nil)
 		var actions []string
 		for _, change := range report.GetHistory() {
 			actions = append(actions, change.GetAction())
 		}
 		if got := strings.Join(actions, " "); got != "drain cordon uncordon register" || report.GetProvisionShard().GetVersion() != 4 || report.GetProvisionShard().GetState() != draining {
-			t.Errorf("point %d: %v", n, report)
+			t.Errorf("seed %d: %v", d.Seed(), report)
 		}
-		untilDone(t, func(ctx context.Context) error {
-			_, err := w.now().DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: name, Actor: kim})
-			return err
-		})
-		select {
-		case <-d.crashed:
-		default:
-			passed = true
-			t.Logf("%d points", n-1)
-		}
-		w.end()
-	}
+		call(t, m, csv1.ClusterServiceClient.DeregisterProvisionShard, &csv1.DeregisterProvisionShardRequest{Name: name, Actor: kim}, nil)
+		return actions
+	})
 }

@@ -4,79 +4,78 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 )
 
 // crashingInstance is a Cluster Service that crashes at its external writes: the commits of its transactions and its publishes to
-// Maestro. Another one replaces it after each crash.
+// Maestro or, in a region with Azure, its changes there. Another one replaces it after each crash.
 type crashingInstance struct {
-	mu      sync.Mutex
-	current *instance
-	over    chan struct{}
-	group   sync.WaitGroup
+	current atomic.Pointer[instance] // may just have crashed
+	stop    func()
 }
 
 // crashingInstance starts a Cluster Service whose crashes the injector controls.
 func (r *region) crashingInstance(d *crashsweep.Injector) *crashingInstance {
-	fault := func(point string) error {
-		if point == "before-begin" {
-			if d.Crashed() {
-				return crashsweep.ErrCrashed
-			}
-			return nil // nothing is written between this point and the commit
+	ended := func(string) error {
+		if d.Crashed() {
+			return crashsweep.ErrCrashed
 		}
-		return d.Point(point)
+		return nil
+	}
+	point := d.Point
+	if r.azure != nil {
+		point = ended
+		r.azureWire = &http.Client{Transport: d.TransportOver(r.azure.HTTP().Transport, func(request *http.Request) string {
+			if request.Method == http.MethodGet || request.Method == http.MethodHead {
+				return ""
+			}
+			return request.Method + " " + request.URL.Path
+		})}
+	}
+	fault := func(name string) error {
+		if name == "before-begin" {
+			return ended(name) // nothing is written between this point and the commit
+		}
+		return point(name)
 	}
 	r.maestro.Fault(func(action string, b *maestrotest.Resource) (before, after error) {
-		if err := d.Point("before-" + action); err != nil {
+		if err := point("before-" + action); err != nil {
 			return err, nil
 		}
-		return nil, d.Point("after-" + action)
+		return nil, point("after-" + action)
 	})
-	m := &crashingInstance{current: r.start(fault), over: make(chan struct{})}
-	m.group.Go(func() {
-		for {
-			select {
-			case <-m.over:
-				return
-			case <-d.Done():
-			}
-			m.now().stop()
-			d.Restart()
-			next := r.start(fault)
-			m.mu.Lock()
-			m.current = next
-			m.mu.Unlock()
-		}
+	m := &crashingInstance{}
+	stop := d.Supervise(func() func() {
+		next := r.start(fault)
+		m.current.Store(next)
+		return next.stop
 	})
+	m.stop = func() { stop(); r.maestro.Fault(nil) }
 	return m
 }
 
-// now returns the current instance, which may just have crashed.
-func (m *crashingInstance) now() *instance {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.current
-}
-
-func (m *crashingInstance) end(r *region) {
-	close(m.over)
-	m.group.Wait()
-	r.maestro.Fault(nil)
-	m.now().stop()
-}
-
-// until repeats do with the current instance until it succeeds, as the layers above do.
-func (m *crashingInstance) until(t *testing.T, do func(ctx context.Context, service *instance) error) {
+// call repeats a call of the current instance until it succeeds and wanted, which may be nil, returns true for the response, as the
+// layers above do. It returns that response.
+func call[Request, Response any](t *testing.T, m *crashingInstance, method func(csv1.ClusterServiceClient, context.Context, Request, ...grpc.CallOption) (Response, error), request Request, wanted func(Response) bool) (response Response) {
 	t.Helper()
-	untilDone(t, func(ctx context.Context) error { return do(ctx, m.now()) })
+	untilDone(t, func(ctx context.Context) (err error) {
+		if response, err = method(m.current.Load(), ctx, request); err == nil && wanted != nil && !wanted(response) {
+			err = fmt.Errorf("the response is %v", response)
+		}
+		return err
+	})
+	return response
 }
 
 // world is everything that Cluster Service has written, and what it reports, without the differences between two
@@ -145,21 +144,109 @@ func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others 
 			w.Gone = append(w.Gone, plain(name))
 		}
 	}
-	shards, err := service.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range shards.GetProvisionShards() {
-		w.Clusters += s.GetClusters()
-	}
+	w.Clusters = service.onShards(t)
 	for _, list := range [][]string{w.Pools, w.Auths, w.States, w.Maestro, w.Gone} {
 		slices.SortFunc(list, cmp.Compare[string])
 	}
 	return w
 }
 
-// TestSweepDeletion crashes Cluster Service at every external write, and at pairs of them, of the deletion of a cluster
-// with a node pool and an external authentication.
+// onShards returns the number of clusters on all shards.
+func (i *instance) onShards(t *testing.T) (clusters int32) {
+	t.Helper()
+	shards, err := i.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range shards.GetProvisionShards() {
+		clusters += s.GetClusters()
+	}
+	return clusters
+}
+
+// issue issues a credential of a customer and returns its UID.
+func (i *instance) issue(t *testing.T, cluster *csv1.ApplyClusterRequest) string {
+	t.Helper()
+	request := credentialRequest(t, cluster, customer)
+	if _, err := i.ApplyBreakGlassCredential(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	i.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	return request.Uid
+}
+
+// poolReady reports whether a node pool is ready.
+func poolReady(p *csv1.NodePool) bool {
+	return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+}
+
+// TestSweepCreation crashes Cluster Service at every external write, and at pairs of them, of the creation of a cluster with a node
+// pool, and then of an external authentication and a credential.
+func TestSweepCreation(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.play()
+	r.hypershift.ProvideSecrets(true)
+	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
+		cluster := applyRequest(fmt.Sprintf("c%d", d.Seed()), 1)
+		pool, auth, credential := poolRequest(cluster, "np1", 2), authRequest(cluster, "ea", 1), credentialRequest(t, cluster, customer)
+		m := r.crashingInstance(d)
+		call(t, m, csv1.ClusterServiceClient.ApplyCluster, cluster, nil)
+		call(t, m, csv1.ClusterServiceClient.ApplyNodePool, pool, nil)
+		call(t, m, csv1.ClusterServiceClient.GetNodePool, &csv1.GetNodePoolRequest{Uid: pool.Uid}, poolReady)
+		call(t, m, csv1.ClusterServiceClient.GetCluster, &csv1.GetClusterRequest{Uid: cluster.Uid}, clusterReady(1))
+		call(t, m, csv1.ClusterServiceClient.ApplyExternalAuth, auth, nil)
+		call(t, m, csv1.ClusterServiceClient.ApplyBreakGlassCredential, credential, nil)
+		call(t, m, csv1.ClusterServiceClient.GetExternalAuth, &csv1.GetExternalAuthRequest{Uid: auth.Uid}, func(a *csv1.ExternalAuth) bool {
+			return a.GetStatus().GetPhase() == csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY
+		})
+		call(t, m, csv1.ClusterServiceClient.GetBreakGlassCredential, &csv1.GetBreakGlassCredentialRequest{Uid: credential.Uid}, func(c *csv1.BreakGlassCredential) bool {
+			return c.GetStatus().GetState() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
+		})
+		m.stop()
+		return r.endOf(t, cluster.Uid, credential.Uid)
+	})
+}
+
+// TestSweepUpgrade does the same for an upgrade over two releases with two node pools, and for the following upgrade of the customer to
+// the next minor version. Components of the control plane are read meanwhile, and nothing of that is left.
+func TestSweepUpgrade(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.componentsAfter = 0
+	r.play()
+	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
+		name := fmt.Sprintf("u%d", d.Seed())
+		steady := r.start(nil)
+		cluster := steady.installed(t, name, "4.20.8", "a", "b")
+		steady.stop()
+		m := r.crashingInstance(d)
+		request := startRequest(cluster, "4.21.4", followAll)
+		request.Acknowledge = []string{fleet.GateMinorVersion}
+		call(t, m, csv1.ClusterServiceClient.StartUpgrade, request, nil)
+		call(t, m, csv1.ClusterServiceClient.GetUpgrade, &csv1.GetUpgradeRequest{Uid: request.Uid}, upgradeIs(request.Uid, completed))
+		next := applyRequest(name, 2)
+		next.Spec.Version.Id = "4.22"
+		call(t, m, csv1.ClusterServiceClient.ApplyCluster, next, nil)
+		call(t, m, csv1.ClusterServiceClient.GetCluster, &csv1.GetClusterRequest{Uid: cluster.Uid}, func(c *csv1.Cluster) bool {
+			return clusterReady(2)(c) && runs("4.22.2")(c) && len(r.rollouts(cluster.Uid)) == 0
+		})
+		var end []string
+		for _, u := range call(t, m, csv1.ClusterServiceClient.ListUpgrades, &csv1.ListUpgradesRequest{ClusterUid: cluster.Uid}, nil).GetUpgrades() {
+			end = append(end, fmt.Sprintf("%s %s: %s", u.GetSpec().GetVersion(), u.GetStatus().GetState(), strings.Join(steps(u), ", ")))
+		}
+		slices.Sort(end)
+		for _, pool := range []string{"a", "b"} {
+			status := call(t, m, csv1.ClusterServiceClient.GetNodePool, &csv1.GetNodePoolRequest{Uid: poolRequest(cluster, pool, 2).Uid}, nil).GetStatus()
+			end = append(end, fmt.Sprintf("%s %s %s", pool, status.GetPhase(), status.GetVersion()))
+		}
+		m.stop()
+		return end
+	})
+	r.nothingWasWrong(t)
+}
+
+// TestSweepDeletion does the same for the deletion of a cluster with a node pool, an external authentication and a credential.
 func TestSweepDeletion(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -175,31 +262,23 @@ func TestSweepDeletion(t *testing.T) {
 		if _, err := steady.ApplyExternalAuth(t.Context(), auth); err != nil {
 			t.Fatal(err)
 		}
-		steady.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-			return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-		})
+		steady.awaitPool(t, pool.Uid, poolReady)
+		steady.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
+		issued := steady.issue(t, cluster)
+		// The deletion has a step for the signing request as long as it exists.
 		untilDone(t, func(ctx context.Context) error {
-			a, err := steady.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: auth.Uid})
-			if err == nil && a.GetStatus().GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY {
-				err = fmt.Errorf("external auth is %v", a.GetStatus())
+			listed, err := steady.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: cluster.Uid})
+			if err == nil && slices.ContainsFunc(listed.GetWorks(), func(w *csv1.Work) bool { return w.GetOwnerUid() == issued }) {
+				err = fmt.Errorf("the signing request of %s exists", issued)
 			}
 			return err
 		})
 		steady.stop()
 		m := r.crashingInstance(d)
-		m.until(t, func(ctx context.Context, service *instance) error {
-			_, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid})
-			return err
-		})
-		m.until(t, func(ctx context.Context, service *instance) error {
-			c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid})
-			if err == nil && !clusterDeleted(c) {
-				err = fmt.Errorf("seed %d: cluster is %v", d.Seed(), c.GetStatus())
-			}
-			return err
-		})
-		m.end(r)
-		return r.endOf(t, cluster.Uid)
+		call(t, m, csv1.ClusterServiceClient.DeleteCluster, &csv1.DeleteClusterRequest{Uid: cluster.Uid}, nil)
+		call(t, m, csv1.ClusterServiceClient.GetCluster, &csv1.GetClusterRequest{Uid: cluster.Uid}, clusterDeleted)
+		m.stop()
+		return r.endOf(t, cluster.Uid, issued)
 	})
 }
 
@@ -211,17 +290,7 @@ func TestSweepRevocation(t *testing.T) {
 	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
 		steady := r.start(nil)
 		cluster, _ := steady.createReady(t, fmt.Sprintf("r%d", d.Seed()))
-		issued, pending, revocation := credentialRequest(t, cluster, customer), credentialRequest(t, cluster, customer), revokeRequest(cluster, customer)
-		if _, err := steady.ApplyBreakGlassCredential(t.Context(), issued); err != nil {
-			t.Fatal(err)
-		}
-		untilDone(t, func(ctx context.Context) error {
-			c, err := steady.GetBreakGlassCredential(ctx, &csv1.GetBreakGlassCredentialRequest{Uid: issued.Uid})
-			if err == nil && c.GetStatus().GetState() != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED {
-				err = fmt.Errorf("credential is %v", c.GetStatus())
-			}
-			return err
-		})
+		issued, pending, revocation := steady.issue(t, cluster), credentialRequest(t, cluster, customer), revokeRequest(cluster, customer)
 		r.hypershift.Hold(true)
 		if _, err := steady.ApplyBreakGlassCredential(t.Context(), pending); err != nil {
 			t.Fatal(err)
@@ -237,23 +306,16 @@ func TestSweepRevocation(t *testing.T) {
 		steady.stop()
 		r.hypershift.Hold(false)
 		m := r.crashingInstance(d)
-		m.until(t, func(ctx context.Context, service *instance) error {
-			_, err := service.RevokeBreakGlassCredentials(ctx, revocation)
-			return err
+		call(t, m, csv1.ClusterServiceClient.RevokeBreakGlassCredentials, revocation, nil)
+		call(t, m, csv1.ClusterServiceClient.GetBreakGlassRevocation, &csv1.GetBreakGlassRevocationRequest{Uid: revocation.Uid}, func(v *csv1.BreakGlassRevocation) bool {
+			return v.GetStatus().GetState() == csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
 		})
-		m.until(t, func(ctx context.Context, service *instance) error {
-			v, err := service.GetBreakGlassRevocation(ctx, &csv1.GetBreakGlassRevocationRequest{Uid: revocation.Uid})
-			if err == nil && v.GetStatus().GetState() != csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED {
-				err = fmt.Errorf("seed %d: revocation is %v", d.Seed(), v.GetStatus())
-			}
-			return err
-		})
-		m.end(r)
-		return r.endOf(t, cluster.Uid, issued.Uid, pending.Uid, revocation.Uid)
+		m.stop()
+		return r.endOf(t, cluster.Uid, issued, pending.Uid, revocation.Uid)
 	})
 }
 
-// endOf waits until nothing is in progress, without further crashes, reads the world and removes the cluster.
+// endOf waits until nothing is in progress, without further crashes, reads the world and removes the cluster. Nothing of it may be left.
 func (r *region) endOf(t *testing.T, clusterUID string, others ...string) world {
 	t.Helper()
 	service := r.start(nil)
@@ -274,6 +336,10 @@ func (r *region) endOf(t *testing.T, clusterUID string, others ...string) world 
 	if c.GetDeleteTime() == nil {
 		service.remove(t, clusterUID)
 		service.awaitCluster(t, clusterUID, clusterDeleted)
+	}
+	r.onlyWorks("")
+	if left := service.onShards(t); left != 0 {
+		t.Errorf("the shards hold %d clusters after the deletion of all", left)
 	}
 	return w
 }

@@ -13,7 +13,12 @@ import (
 // Transport returns an HTTP transport that intercepts the requests of a process. write returns a description of what a
 // request writes, or "" for a request that only reads.
 func (i *Injector) Transport(write func(*http.Request) string) http.RoundTripper {
-	return transport{points: i, next: http.DefaultTransport, write: write}
+	return i.TransportOver(http.DefaultTransport, write)
+}
+
+// TransportOver returns the transport that Transport returns, for the requests of another one.
+func (i *Injector) TransportOver(next http.RoundTripper, write func(*http.Request) string) http.RoundTripper {
+	return transport{points: i, next: next, write: write}
 }
 
 // transport passes the points before and after each request that writes, and rejects all requests of a crashed process.
