@@ -72,9 +72,9 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		t.Errorf("progress is %q", said)
 	}
 	r.clock.advance(untilOverdue)
-	awaitCondition(t, "the metric", func() bool { return gauge(t, service, "cluster_service_certificates_overdue") == 1 })
-	if gauge(t, service, "cluster_service_certificates_first_end_seconds") == 0 {
-		t.Error("the metric of the first expiry is not set")
+	awaitCondition(t, "the metric", func() bool { return service.measures(1, "cluster_service_certificates_overdue") == nil })
+	if first, err := service.metric("cluster_service_certificates_first_end_seconds"); err != nil || first == 0 {
+		t.Errorf("the metric of the first expiry is not set: %v", err)
 	}
 	before := newest()
 	r.azure.Faults().Remove(rule)
@@ -91,20 +91,4 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	if left := r.inAzure(deleted); len(left) > 0 {
 		t.Errorf("left in Azure: %v", left)
 	}
-}
-
-// gauge returns the value of a metric without labels.
-func gauge(t *testing.T, service *instance, name string) float64 {
-	t.Helper()
-	families, err := service.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }

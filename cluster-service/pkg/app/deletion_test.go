@@ -71,21 +71,10 @@ func stuckCondition(c *csv1.Cluster) *csv1.Condition {
 	return c.GetStatus().GetConditions()[i]
 }
 
-// metric returns the value of a gauge by name and label.
+// metric returns the value of a gauge of the newest Cluster Service, or 0 if it does not exist.
 func (r *region) metric(name, label string) float64 {
-	r.t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == name && (len(m.GetLabel()) == 0 || m.GetLabel()[0].GetValue() == label) {
-				return m.GetGauge().GetValue()
-			}
-		}
-	}
-	return -1
+	value, _ := (&instance{metrics: r.registry}).metric(name, label)
+	return value
 }
 
 // TestDeletionGraph checks the graph at each step of a deletion.
@@ -166,10 +155,7 @@ func TestStuckStepIsReported(t *testing.T) {
 		t.Errorf("condition is %v", stuck)
 	}
 	untilDone(t, func(context.Context) error {
-		if n := r.metric("cluster_service_deletion_step_stuck", "hosted-cluster"); n != 1 {
-			return fmt.Errorf("the metric counts %v stuck steps", n)
-		}
-		return nil
+		return service.measures(1, "cluster_service_deletion_step_stuck", "hosted-cluster")
 	})
 	r.maestro.Release(id)
 	c = service.awaitCluster(t, cluster.Uid, clusterDeleted)
@@ -177,10 +163,7 @@ func TestStuckStepIsReported(t *testing.T) {
 		t.Errorf("condition is %v", stuck)
 	}
 	untilDone(t, func(context.Context) error {
-		if n := r.metric("cluster_service_deletion_step_stuck", "hosted-cluster"); n != 0 {
-			return fmt.Errorf("the metric still counts %v stuck steps", n)
-		}
-		return nil
+		return service.measures(0, "cluster_service_deletion_step_stuck", "hosted-cluster")
 	})
 }
 

@@ -63,12 +63,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 
 	r.url = before
 	third := r.start(nil)
-	untilDone(t, func(context.Context) error {
-		if left := gauge(t, third, "cluster_service_unknown_bundles"); left != 3 {
-			return fmt.Errorf("the metric counts %v unknown bundles", left)
-		}
-		return nil
-	})
+	untilDone(t, func(context.Context) error { return third.measures(3, "cluster_service_unknown_bundles") })
 	if now := r.bundles(); !slices.Equal(now, held) {
 		t.Fatalf("unknown bundles changed from %q to %q", held, now)
 	}
@@ -98,12 +93,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 	if now := r.bundles(); !slices.Equal(now, held) {
 		t.Errorf("bundles were %q, are %q", held, now)
 	}
-	untilDone(t, func(context.Context) error {
-		if left := gauge(t, third, "cluster_service_unknown_bundles"); left != 0 {
-			return fmt.Errorf("the metric still counts %v unknown bundles", left)
-		}
-		return nil
-	})
+	untilDone(t, func(context.Context) error { return third.measures(0, "cluster_service_unknown_bundles") })
 }
 
 // TestLostReleaseIsNotDowngraded restores the database to a time before a control plane was upgraded.

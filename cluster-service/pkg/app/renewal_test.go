@@ -123,7 +123,7 @@ func TestChangedPullSecretReachesEveryCluster(t *testing.T) {
 	// A stop between Maestro's response and the commit repeats the update, as a crash does. So the renewal ends before the stop. The status
 	// of a management cluster can confirm a renewal before the commit.
 	untilDone(t, func(context.Context) error {
-		return service.counted("cluster_service_renewals_total", "carried", float64(len(clusters)))
+		return service.measures(float64(len(clusters)), "cluster_service_renewals_total", "carried")
 	})
 	service.awaitPublished(t, clusters)
 	expectUnmoved(t, service, clusters, pools)
@@ -239,22 +239,6 @@ func (r *region) held(pullSecret string, want int) error {
 	return nil
 }
 
-// counted returns an error unless the counter of an outcome has the wanted value.
-func (i *instance) counted(name, outcome string, want float64) error {
-	families, err := i.metrics.Gather()
-	if err != nil {
-		return err
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == name && metric.GetLabel()[0].GetValue() == outcome && metric.GetCounter().GetValue() == want {
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("%s of %s is not %v", name, outcome, want)
-}
-
 // TestRejectedRenderingStopsRenewal checks that a configuration that management clusters reject does not reach the whole
 // fleet.
 func TestRejectedRenderingStopsRenewal(t *testing.T) {
@@ -292,7 +276,7 @@ func TestRejectedRenderingStopsRenewal(t *testing.T) {
 		}
 		return nil
 	})
-	untilDone(t, func(context.Context) error { return service.counted("cluster_service_renewals_total", "stopped", 1) })
+	untilDone(t, func(context.Context) error { return service.measures(1, "cluster_service_renewals_total", "stopped") })
 	if n := refused(); n >= len(clusters)-1 {
 		t.Errorf("the rejected rendering reached %d of %d clusters", n, len(clusters))
 	}

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -100,15 +99,9 @@ func TestSigningKeysAreSealedAgain(t *testing.T) {
 	replica.reseal()
 	allSealedWith(next)
 	for _, i := range []*instance{service, replica} {
-		untilDone(t, func(context.Context) error {
-			passes, err := i.gauge("cluster_service_reseal_passes")
-			if err == nil && passes != 2 {
-				err = fmt.Errorf("%v passes are confirmed", passes)
-			}
-			return err
-		})
-		if total, err := i.gauge("cluster_service_signing_keys"); err != nil || total != float64(len(clusters)) {
-			t.Errorf("there are %v signing keys: %v", total, err)
+		untilDone(t, func(context.Context) error { return i.measures(2, "cluster_service_reseal_passes", fmt.Sprint(next)) })
+		if err := i.measures(float64(len(clusters)), "cluster_service_signing_keys"); err != nil {
+			t.Error(err)
 		}
 	}
 	remove(former)
@@ -159,11 +152,7 @@ func TestSigningKeyOfARemovedKeyIsReported(t *testing.T) {
 	r.sealingKeys = filepath.Join(t.TempDir(), "other.json")
 	service = r.start(nil)
 	untilDone(t, func(context.Context) error {
-		pending, err := service.gauge("cluster_service_signing_keys_to_reseal")
-		if err == nil && pending != float64(len(clusters)) {
-			err = fmt.Errorf("%v signing keys are pending", pending)
-		}
-		return err
+		return service.measures(float64(len(clusters)), "cluster_service_signing_keys_to_reseal")
 	})
 	if sealed, err := service.sealedWith(t.Context(), before[0].ID, clusters); err != nil || sealed != len(clusters) {
 		t.Errorf("%d of %d signing keys are as they were: %v", sealed, len(clusters), err)
@@ -171,25 +160,5 @@ func TestSigningKeyOfARemovedKeyIsReported(t *testing.T) {
 	service.stop()
 	r.sealingKeys = needed
 	service = r.start(nil)
-	untilDone(t, func(context.Context) error {
-		pending, err := service.gauge("cluster_service_signing_keys_to_reseal")
-		if err == nil && pending != 0 {
-			err = fmt.Errorf("%v signing keys are pending", pending)
-		}
-		return err
-	})
-}
-
-// gauge returns the value of a gauge without labels, or with one series.
-func (i *instance) gauge(name string) (float64, error) {
-	families, err := i.metrics.Gather()
-	if err != nil {
-		return 0, err
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetGauge().GetValue(), nil
-		}
-	}
-	return 0, errors.New("there is no metric " + name)
+	untilDone(t, func(context.Context) error { return service.measures(0, "cluster_service_signing_keys_to_reseal") })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -288,6 +289,31 @@ func (r *region) start(fault func(point string) error) *instance {
 	r.t.Cleanup(stop)
 	change := func(s render.Settings) { app.Apply(renderer, s); system.SettingsChanged() }
 	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), cancel: cancel, stop: stop, change: change, reseal: system.SealingKeysChanged, metrics: r.registry, address: listener.Addr().String()}
+}
+
+// metric returns the value of a gauge or counter. labels are the values of its labels in the order of their names.
+func (i *instance) metric(name string, labels ...string) (float64, error) {
+	families, err := i.metrics.Gather()
+	if err != nil {
+		return 0, err
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && slices.EqualFunc(m.GetLabel(), labels, func(l *dto.LabelPair, value string) bool { return l.GetValue() == value }) {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue(), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("there is no metric %s of %q", name, labels)
+}
+
+// measures returns an error unless a gauge or counter has the wanted value.
+func (i *instance) measures(want float64, name string, labels ...string) error {
+	got, err := i.metric(name, labels...)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s of %q is %v, want %v", name, labels, got, want)
+	}
+	return err
 }
 
 func clusterSpec(name string) *csv1.ClusterSpec {
