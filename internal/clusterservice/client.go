@@ -18,7 +18,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
+	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
@@ -62,7 +62,7 @@ func Dial(_ context.Context, address string, identity mesh.Transport, options ..
 // hung Cluster Service stays open.
 func ReadinessCheck(connection *grpc.ClientConn) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		if err := grpchealth.Check(ctx, connection); err != nil {
+		if err := grpcserver.CheckHealth(ctx, connection); err != nil {
 			return fmt.Errorf("asking Cluster Service: %w", err)
 		}
 		return nil

@@ -22,7 +22,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
@@ -168,7 +167,7 @@ func NewServer(transport mesh.Transport, api csv1.ClusterServiceServer, intents 
 		grpc.MaxRecvMsgSize(maxRequest),
 	}, options)...)
 	csv1.RegisterClusterServiceServer(server, api)
-	grpchealth.Register(server)
+	grpcserver.RegisterHealth(server)
 	calls.Initialize(server)
 	return server
 }

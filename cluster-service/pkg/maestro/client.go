@@ -23,7 +23,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
+	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -71,7 +71,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Ready returns an error while the server does not respond to requests or no status events are received. The subscription to a hung
 // server ends only after heartbeatTimeout.
 func (c *Client) Ready(ctx context.Context) error {
-	if err := grpchealth.Check(ctx, c.conn); err != nil {
+	if err := grpcserver.CheckHealth(ctx, c.conn); err != nil {
 		return fmt.Errorf("asking the Maestro server: %w", err)
 	}
 	if !c.subscribed.Load() {

@@ -23,7 +23,6 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/diskspace"
-	"github.com/hcpmesh/hcpmesh/internal/grpchealth"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -257,7 +256,7 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 	sourceapi.New(sourceapi.Options{
 		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Traces: s.c.Traces, Log: s.c.Log,
 	}).Register(server)
-	grpchealth.Register(server)
+	grpcserver.RegisterHealth(server)
 	calls.Initialize(server)
 	return grpcserver.Serve(ctx, server, s.c.GRPC, grpcShutdownTimeout)
 }

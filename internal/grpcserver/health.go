@@ -1,6 +1,4 @@
-// Package grpchealth asks gRPC servers whether they respond, with the health service of gRPC. The state of a connection is no
-// answer: the connection to a hung server stays open.
-package grpchealth
+package grpcserver
 
 import (
 	"context"
@@ -14,14 +12,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Register makes a server respond to Check as long as it responds at all.
-func Register(server *grpc.Server) {
+// RegisterHealth makes a server respond to CheckHealth as long as it responds at all.
+func RegisterHealth(server grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 }
 
-// Check sends a request to a server and returns nil if it responds. A server without the health service responds with Unimplemented,
-// as the published Maestro does. The caller sets the deadline in the context.
-func Check(ctx context.Context, connection grpc.ClientConnInterface) error {
+// CheckHealth sends a request of gRPC's health service and returns nil if the server responds. The state of a connection is no answer: the
+// connection to a hung server stays open. A server without the service responds with Unimplemented, as the published Maestro does. The caller
+// sets the deadline in the context.
+func CheckHealth(ctx context.Context, connection grpc.ClientConnInterface) error {
 	response, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	switch status.Code(err) {
 	case codes.OK:
