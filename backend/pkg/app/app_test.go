@@ -123,57 +123,6 @@ func TestOperationsWaitForClusterService(t *testing.T) {
 	r.ends(operation, hub.Succeeded)
 }
 
-// TestRestartAtEveryStep runs one backend after the other for a short time each, while clusters are created and
-// deleted.
-func TestRestartAtEveryStep(t *testing.T) {
-	t.Parallel()
-	r := newRegion(t)
-	stop := r.start("backend-0")
-	var keys []database.Key
-	var operations []database.Key
-	for i := range 8 {
-		keys = append(keys, clusterKey(fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i%3), fmt.Sprintf("c%d", i)))
-	}
-	restarts := 0
-	restart := func() {
-		stop()
-		restarts++
-		stop = r.start("backend-0")
-	}
-	for _, key := range keys {
-		operations = append(operations, r.createCluster(key))
-		restart()
-	}
-	for i, operation := range operations {
-		r.ends(operation, hub.Succeeded)
-		operations[i] = r.createPool(keys[i], "np")
-		if i%2 == 0 {
-			restart()
-		}
-	}
-	for _, operation := range operations {
-		r.ends(operation, hub.Succeeded)
-	}
-	for i, key := range keys {
-		operations[i] = r.change(key, database.DeleteRequest)
-		restart()
-	}
-	for _, operation := range operations {
-		r.ends(operation, hub.Succeeded)
-	}
-	for i := range 3 {
-		r.nothingLeft(fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i))
-	}
-	r.fleet.mu.Lock()
-	defer r.fleet.mu.Unlock()
-	for uid, effects := range r.fleet.effects {
-		if effects > 2 {
-			t.Errorf("%s was applied and deleted %d times", uid, effects)
-		}
-	}
-	t.Logf("%d restarts", restarts)
-}
-
 func TestOperationsEndDespiteCosmosFaults(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
