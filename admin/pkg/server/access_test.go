@@ -18,7 +18,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
-	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -191,19 +190,7 @@ func TestSweepElevations(t *testing.T) {
 	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
-		var handler http.Handler
-		end := func() {}
-		begin := func() {
-			options := h.cosmos
-			options.Transport = d.Transport(databasetest.WriteContainer)
-			db, err := database.Open(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			handler, end = d.Handler(h.another(db)), db.Close
-		}
-		begin()
-		defer func() { end() }()
+		admin := h.startCrashing(t, d)
 		id := ""
 		for _, request := range []struct {
 			engineer, key, method, path, body string
@@ -215,21 +202,14 @@ func TestSweepElevations(t *testing.T) {
 			{"oncall", "two", http.MethodPost, "/clusters/" + uid + "/resume", "", http.StatusAccepted},
 			{"oncall", "", http.MethodDelete, "/elevations/{id}", "", http.StatusOK},
 		} {
-			for {
-				answer := ask(handler, request.engineer, request.key, request.method, strings.ReplaceAll(request.path, "{id}", id), request.body)
-				if d.Crashed() {
-					end()
-					d.Restart()
-					begin()
-					continue // the response was lost
-				}
-				if answer.Code != request.want {
-					t.Fatalf("%s: %d %s", request.path, answer.Code, answer.Body)
-				}
-				if id == "" {
-					id = elevationOf(t, answer, request.want).ID
-				}
-				break
+			answer, _ := admin.Send(func() *http.Request {
+				return requestOf(request.engineer, request.key, request.method, strings.ReplaceAll(request.path, "{id}", id), request.body)
+			})
+			if answer.Code != request.want {
+				t.Fatalf("%s: %d %s", request.path, answer.Code, answer.Body)
+			}
+			if id == "" {
+				id = elevationOf(t, answer, request.want).ID
 			}
 		}
 		records, _, err := h.db.AdminRecords(context.WithoutCancel(t.Context()), database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}}, "", 100)

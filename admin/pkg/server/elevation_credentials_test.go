@@ -20,7 +20,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
-	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 // credentialBody is the body of a request for a credential.
@@ -141,36 +140,14 @@ func TestSweepEndOfElevation(t *testing.T) {
 	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
-		var handler http.Handler
-		end := func() {}
-		begin := func() {
-			options := h.cosmos
-			options.Transport = d.Transport(databasetest.WriteContainer)
-			db, err := database.Open(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			handler, end = d.Handler(h.another(db)), db.Close
-		}
-		begin()
-		defer func() { end() }()
+		admin := h.startCrashing(t, d)
 		e := h.elevated(t, h.another(h.db))
 		for _, r := range []struct {
 			key, method, path, body string
 			status                  int
 		}{{"key", http.MethodPost, "/clusters/" + uid + "/credentials", credentialBody, http.StatusAccepted}, {"", http.MethodDelete, "/elevations/" + e.ID, "", http.StatusOK}} {
-			for {
-				answer := ask(handler, "operator", r.key, r.method, r.path, r.body)
-				if d.Crashed() {
-					end()
-					d.Restart()
-					begin()
-					continue // the response was lost
-				}
-				if answer.Code != r.status {
-					t.Fatalf("%s: %d %s", r.path, answer.Code, answer.Body)
-				}
-				break
+			if answer, _ := admin.Send(func() *http.Request { return requestOf("operator", r.key, r.method, r.path, r.body) }); answer.Code != r.status {
+				t.Fatalf("%s: %d %s", r.path, answer.Code, answer.Body)
 			}
 		}
 		shown := elevationOf(t, ask(h.another(h.db), "operator", "", http.MethodGet, "/elevations/"+e.ID, ""), http.StatusOK)

@@ -22,13 +22,31 @@ import (
 // ask sends a request of an engineer to a handler, with an idempotency key unless it is empty.
 func ask(handler http.Handler, engineer, key, method, path, body string) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, requestOf(engineer, key, method, path, body))
+	return recorder
+}
+
+// requestOf returns a request of an engineer, with an idempotency key unless it is empty.
+func requestOf(engineer, key, method, path, body string) *http.Request {
 	request := httptest.NewRequestWithContext(context.Background(), method, adminv1.Root+path, strings.NewReader(body))
 	request.Header.Set("Authorization", "Bearer "+engineer)
 	if key != "" {
 		request.Header.Set(adminv1.IdempotencyKey, key)
 	}
-	handler.ServeHTTP(recorder, request)
-	return recorder
+	return request
+}
+
+// startCrashing starts an admin that crashes at its writes to the store.
+func (h *harness) startCrashing(t *testing.T, d *crashsweep.Injector) *crashsweep.Server {
+	return crashsweep.StartServer(t, d, func() (http.Handler, func()) {
+		options := h.cosmos
+		options.Transport = d.Transport(databasetest.WriteContainer)
+		db, err := database.Open(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.another(db), db.Close
+	})
 }
 
 // another returns one more admin on a store.
@@ -70,33 +88,14 @@ func TestSweepRequests(t *testing.T) {
 	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
-		var handler http.Handler
-		end := func() {}
-		begin := func() {
-			options := h.cosmos
-			options.Transport = d.Transport(databasetest.WriteContainer)
-			db, err := database.Open(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			handler, end = d.Handler(h.another(db)), db.Close
-		}
-		begin()
-		defer func() { end() }()
+		admin := h.startCrashing(t, d)
 		h.elevate(t)
 		for i, request := range []struct{ action, body string }{{"pause", `{"duration":"2h"}`}, {"resume", ""}, {"set-size", `{"size":"large"}`}} {
-			for {
-				answer := ask(handler, "operator", fmt.Sprint("key-", i), http.MethodPost, "/clusters/"+uid+"/"+request.action, request.body)
-				if d.Crashed() {
-					end()
-					d.Restart()
-					begin()
-					continue // the response was lost
-				}
-				if answer.Code != http.StatusAccepted {
-					t.Fatalf("%s: %d %s", request.action, answer.Code, answer.Body)
-				}
-				break
+			answer, _ := admin.Send(func() *http.Request {
+				return requestOf("operator", fmt.Sprint("key-", i), http.MethodPost, "/clusters/"+uid+"/"+request.action, request.body)
+			})
+			if answer.Code != http.StatusAccepted {
+				t.Fatalf("%s: %d %s", request.action, answer.Code, answer.Body)
 			}
 		}
 		return h.began(t)
