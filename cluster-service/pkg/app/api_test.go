@@ -186,9 +186,7 @@ func TestClustersWaitForCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	service.awaitCluster(t, second.Uid, clusterReady(1))
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-	})
+	service.awaitPool(t, pool.Uid, poolReady)
 }
 
 // TestReplicas runs two Cluster Services on one database. Each serves half of the requests, and half of the clusters are

@@ -85,13 +85,7 @@ func TestDeletionGraph(t *testing.T) {
 	service := r.start(nil)
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
-	pool := poolRequest(cluster, "np1", 2)
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-	})
+	pool := service.createReadyPool(t, cluster, "np1", 2)
 	held := []string{id + "-np1", id, id + "-00-namespaces"}
 	for _, name := range held {
 		r.maestro.Hold(name)
@@ -199,13 +193,7 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 	service := r.start(nil)
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
-	pool := poolRequest(cluster, "np1", 2)
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-	})
+	service.createReadyPool(t, cluster, "np1", 2)
 	for _, name := range []string{id, id + "-np1"} {
 		r.maestro.Hold(name)
 	}
@@ -289,13 +277,7 @@ func TestForceIsRejected(t *testing.T) {
 	service := r.start(nil)
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
-	pool := poolRequest(cluster, "np1", 2)
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-	})
+	pool := service.createReadyPool(t, cluster, "np1", 2)
 	r.maestro.Hold(id + "-np1")
 	if _, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}); err != nil {
 		t.Fatal(err)

@@ -190,13 +190,7 @@ func TestReportsInSituations(t *testing.T) {
 			r.play()
 			s := r.start(nil)
 			ready(t, s, cluster)
-			pool := poolRequest(cluster, "workers", 2)
-			if _, err := s.ApplyNodePool(t.Context(), pool); err != nil {
-				t.Fatal(err)
-			}
-			s.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-				return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-			})
+			s.createReadyPool(t, cluster, "workers", 2)
 			return s
 		}},
 		"upgrade-rolling-out": {"the cluster is ready, and its control plane moves", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {

@@ -175,11 +175,6 @@ func (i *instance) issue(t *testing.T, cluster *csv1.ApplyClusterRequest) string
 	return request.Uid
 }
 
-// poolReady reports whether a node pool is ready.
-func poolReady(p *csv1.NodePool) bool {
-	return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-}
-
 // TestSweepCreation crashes Cluster Service at every external write, and at pairs of them, of the creation of a cluster with a node
 // pool, and then of an external authentication and a credential.
 func TestSweepCreation(t *testing.T) {
@@ -255,14 +250,11 @@ func TestSweepDeletion(t *testing.T) {
 	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
 		steady := r.start(nil)
 		cluster, _ := steady.createReady(t, fmt.Sprintf("d%d", d.Seed()))
-		pool, auth := poolRequest(cluster, "np1", 1), authRequest(cluster, "ea", 1)
-		if _, err := steady.ApplyNodePool(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
+		steady.createReadyPool(t, cluster, "np1", 1)
+		auth := authRequest(cluster, "ea", 1)
 		if _, err := steady.ApplyExternalAuth(t.Context(), auth); err != nil {
 			t.Fatal(err)
 		}
-		steady.awaitPool(t, pool.Uid, poolReady)
 		steady.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
 		issued := steady.issue(t, cluster)
 		// The deletion has a step for the signing request as long as it exists.

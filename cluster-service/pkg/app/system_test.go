@@ -370,6 +370,22 @@ func (i *instance) awaitPool(t *testing.T, uid string, wanted func(*csv1.NodePoo
 	return last
 }
 
+// poolReady reports whether a node pool is ready.
+func poolReady(p *csv1.NodePool) bool {
+	return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+}
+
+// createReadyPool creates a node pool and waits until it is ready.
+func (i *instance) createReadyPool(t *testing.T, cluster *csv1.ApplyClusterRequest, name string, replicas int32) *csv1.ApplyNodePoolRequest {
+	t.Helper()
+	request := poolRequest(cluster, name, replicas)
+	if _, err := i.ApplyNodePool(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	i.awaitPool(t, request.Uid, poolReady)
+	return request
+}
+
 func (i *instance) watchUntil(t *testing.T, done func(*csv1.WatchResponse) bool, last func() string) {
 	t.Helper()
 	ctx, cancel := eventually.Context(t)
