@@ -30,7 +30,7 @@ func readBody(t *testing.T, file, version, patch string, schema *schemamutation.
 		// The first version has the vault's name in the key.
 		body = wire.MergePatch(body, parse(t, `{"properties":{"etcd":{"dataEncryption":{"customerManaged":{"kms":{"activeKey":{"vaultName":"vault"}}}}}}}`))
 	}
-	return known(schema, wire.MergePatch(body, parse(t, patch))).(map[string]any)
+	return schema.Prune(wire.MergePatch(body, parse(t, patch))).(map[string]any)
 }
 
 func parse(t *testing.T, text string) map[string]any {
@@ -42,32 +42,9 @@ func parse(t *testing.T, text string) map[string]any {
 	return fields
 }
 
-// known returns a value without the fields that a schema does not have.
-func known(schema *schemamutation.Schema, value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for name, inner := range value {
-			of := schema.Properties[name]
-			if schema.Values != nil {
-				of = schema.Values
-			}
-			if of == nil {
-				delete(value, name)
-				continue
-			}
-			value[name] = known(of, inner)
-		}
-	case []any:
-		for i, inner := range value {
-			value[i] = known(schema.Items, inner)
-		}
-	}
-	return value
-}
-
 // mutations returns the mutations of a body that the OpenAPI document defines, and those with the values of interesting.
 func mutations(schema *schemamutation.Schema, body map[string]any) []schemamutation.Mutation {
-	all := schema.Mutations(body, schemamutation.Samples{Text: sampleText, Item: sampleItem})
+	all := schema.Mutations(body, schemamutation.Samples{Text: sampleText, Item: schemamutation.SampleItem})
 	seen := map[string]bool{}
 	for _, one := range slices.Clone(all) {
 		if one.Kind != schemamutation.WrongType || seen[one.Path] {
@@ -144,29 +121,6 @@ func sampleText(place string, length int) (string, bool) {
 		return "https://issuer.example/" + strings.Repeat("a", length-len("https://issuer.example/")), true
 	}
 	return strings.Repeat("a", length), true
-}
-
-// sampleItem returns a valid i-th element of a list; all elements differ.
-func sampleItem(place string, i int) any {
-	switch place {
-	case "properties.api.authorizedCidrs":
-		return fmt.Sprintf("203.%d.%d.0/24", i/250, i%250)
-	case "properties.imageDigestMirrors":
-		return map[string]any{"source": fmt.Sprintf("quay.io/a-%d", i), "mirrors": []any{"mirror.example/a"}}
-	case "properties.imageDigestMirrors[].mirrors":
-		return fmt.Sprintf("mirror.example/a-%d", i)
-	case "properties.labels":
-		return map[string]any{"key": fmt.Sprintf("key-%d", i)}
-	case "properties.taints":
-		return map[string]any{"key": fmt.Sprintf("key-%d", i), "effect": "NoSchedule"}
-	case "properties.clients":
-		return map[string]any{"component": map[string]any{"name": fmt.Sprintf("cli-%d", i), "authClientNamespace": "a"}, "clientId": "client-2", "type": "Public"}
-	case "properties.claim.validationRules":
-		return map[string]any{"type": "RequiredClaim", "requiredClaim": map[string]any{"claim": fmt.Sprintf("claim-%d", i), "requiredValue": "a"}}
-	case "properties.issuer.audiences":
-		return fmt.Sprintf("client-%d", i)
-	}
-	return fmt.Sprintf("item-%d", i)
 }
 
 // interesting returns values of a place that no constraint of a document suggests: other spellings of the same, the limits of the systems behind

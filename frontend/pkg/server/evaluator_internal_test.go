@@ -47,7 +47,7 @@ func fullBody(t testing.TB, file string, schema *schemamutation.Schema, version 
 		// The first version has the vault's name in the key.
 		body = wire.MergePatch(body, parsed(t, `{"properties":{"etcd":{"dataEncryption":{"customerManaged":{"kms":{"activeKey":{"vaultName":"vault"}}}}}}}`))
 	}
-	return removeUnknownFields(schema, body).(map[string]any)
+	return schema.Prune(body).(map[string]any)
 }
 
 func parsed(t testing.TB, text string) map[string]any {
@@ -57,29 +57,6 @@ func parsed(t testing.TB, text string) map[string]any {
 		t.Fatal(err)
 	}
 	return fields
-}
-
-// removeUnknownFields removes the fields that the schema does not have.
-func removeUnknownFields(schema *schemamutation.Schema, value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for name, inner := range value {
-			of := schema.Properties[name]
-			if schema.Values != nil {
-				of = schema.Values
-			}
-			if of == nil {
-				delete(value, name)
-				continue
-			}
-			value[name] = removeUnknownFields(of, inner)
-		}
-	case []any:
-		for i, inner := range value {
-			value[i] = removeUnknownFields(schema.Items, inner)
-		}
-	}
-	return value
 }
 
 // clusterWithoutStore is clusterType without validation against other stored clusters.

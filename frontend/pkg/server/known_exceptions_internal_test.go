@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -233,27 +232,4 @@ func sampleText(place string, length int) (string, bool) {
 		return "https://issuer.example/" + strings.Repeat("a", length-len("https://issuer.example/")), true
 	}
 	return strings.Repeat("a", length), true
-}
-
-// sampleItem returns a valid i-th element of a list; all elements differ.
-func sampleItem(place string, i int) any {
-	switch place {
-	case "properties.api.authorizedCidrs":
-		return fmt.Sprintf("203.%d.%d.0/24", i/250, i%250)
-	case "properties.imageDigestMirrors":
-		return map[string]any{"source": fmt.Sprintf("quay.io/a-%d", i), "mirrors": []any{"mirror.example/a"}}
-	case "properties.imageDigestMirrors[].mirrors":
-		return fmt.Sprintf("mirror.example/a-%d", i)
-	case "properties.labels":
-		return map[string]any{"key": fmt.Sprintf("key-%d", i)}
-	case "properties.taints":
-		return map[string]any{"key": fmt.Sprintf("key-%d", i), "effect": "NoSchedule"}
-	case "properties.clients":
-		return map[string]any{"component": map[string]any{"name": fmt.Sprintf("cli-%d", i), "authClientNamespace": "a"}, "clientId": "client-2", "type": "Public"}
-	case "properties.claim.validationRules":
-		return map[string]any{"type": "RequiredClaim", "requiredClaim": map[string]any{"claim": fmt.Sprintf("claim-%d", i), "requiredValue": "a"}}
-	case "properties.issuer.audiences":
-		return fmt.Sprintf("client-%d", i)
-	}
-	return fmt.Sprintf("item-%d", i)
 }

@@ -138,7 +138,7 @@ func (w *mutationTester) body(schema *schemamutation.Schema, body map[string]any
 		// It excludes replicas, which a body may repeat only with the shown zero.
 		delete(properties, "replicas")
 	}
-	samples := schemamutation.Samples{Text: sampleText, Item: sampleItem}
+	samples := schemamutation.Samples{Text: sampleText, Item: schemamutation.SampleItem}
 	for i, change := range schema.Mutations(shown, samples) {
 		if w.selects(i, replaced, change) {
 			_, violations := w.judge.change(change.Apply(shown), false)
@@ -339,7 +339,7 @@ func TestOlderVersionsKeepFieldsOfNewer(t *testing.T) {
 				before := stored.shown()
 				judge := stored.at(all[api.Name])
 				shown, changes := judge.shown(), 0
-				for _, change := range older.Mutations(shown, schemamutation.Samples{Text: sampleText, Item: sampleItem}) {
+				for _, change := range older.Mutations(shown, schemamutation.Samples{Text: sampleText, Item: schemamutation.SampleItem}) {
 					patch, _ := change.Patch(shown)
 					for how, body := range map[string]map[string]any{replaced: change.Apply(shown), patched: patch} {
 						after, violations := judge.change(body, how == patched)
@@ -418,7 +418,7 @@ func TestPreflightWithExpressions(t *testing.T) {
 				for _, file := range subject.files {
 					for _, patch := range append(patches[file], "{}") {
 						body := wire.MergePatch(fullBody(t, file, schema, api.Name), parsed(t, patch))
-						body = removeUnknownFields(schema, body).(map[string]any)
+						body = schema.Prune(body).(map[string]any)
 						if violations := judge.create(body); len(violations) > 0 {
 							t.Fatal(violations)
 						}

@@ -164,6 +164,29 @@ type Samples struct {
 	Item func(place string, i int) any
 }
 
+// SampleItem returns valid elements of the lists of clusters, node pools and external authentications. It is an Item of Samples.
+func SampleItem(place string, i int) any {
+	switch place {
+	case "properties.api.authorizedCidrs":
+		return fmt.Sprintf("203.%d.%d.0/24", i/250, i%250)
+	case "properties.imageDigestMirrors":
+		return map[string]any{"source": fmt.Sprintf("quay.io/a-%d", i), "mirrors": []any{"mirror.example/a"}}
+	case "properties.imageDigestMirrors[].mirrors":
+		return fmt.Sprintf("mirror.example/a-%d", i)
+	case "properties.labels":
+		return map[string]any{"key": fmt.Sprintf("key-%d", i)}
+	case "properties.taints":
+		return map[string]any{"key": fmt.Sprintf("key-%d", i), "effect": "NoSchedule"}
+	case "properties.clients":
+		return map[string]any{"component": map[string]any{"name": fmt.Sprintf("cli-%d", i), "authClientNamespace": "a"}, "clientId": "client-2", "type": "Public"}
+	case "properties.claim.validationRules":
+		return map[string]any{"type": "RequiredClaim", "requiredClaim": map[string]any{"claim": fmt.Sprintf("claim-%d", i), "requiredValue": "a"}}
+	case "properties.issuer.audiences":
+		return fmt.Sprintf("client-%d", i)
+	}
+	return fmt.Sprintf("item-%d", i)
+}
+
 // Mutations returns all mutations of a body, in order of name. It omits properties that the body does not have.
 func (s *Schema) Mutations(body map[string]any, samples Samples) []Mutation {
 	d := &deriver{samples: samples}

@@ -208,3 +208,26 @@ func (s *Schema) writable(at string, into map[string]*Schema) {
 		s.Values.writable(at+"[*]", into)
 	}
 }
+
+// Prune removes the fields that the schema does not have from a JSON value, and returns the value.
+func (s *Schema) Prune(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			of := s.Properties[name]
+			if s.Values != nil {
+				of = s.Values
+			}
+			if of == nil {
+				delete(value, name)
+				continue
+			}
+			value[name] = of.Prune(inner)
+		}
+	case []any:
+		for i, inner := range value {
+			value[i] = s.Items.Prune(inner)
+		}
+	}
+	return value
+}
