@@ -336,22 +336,8 @@ func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 	remove := func(id, version, audience string) {
 		t.Helper()
-		token, err := r.azure.Tokens.Token(audience, time.Now().Add(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		call, err := http.NewRequest(http.MethodDelete, r.azure.URL+id+"?api-version="+version, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		call.Header.Set("Authorization", "Bearer "+token)
-		response, err := r.azure.HTTP().Do(call)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode >= http.StatusBadRequest {
-			t.Fatalf("DELETE %s: %s", id, response.Status)
+		if status, text, err := r.azure.Send(t.Context(), r.azure.Tokens, audience, http.MethodDelete, id+"?api-version="+version, ""); err != nil || status >= http.StatusBadRequest {
+			t.Fatalf("DELETE %s: %d %s, %v", id, status, text, err)
 		}
 	}
 	const manage = "https://management.azure.com"

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -105,22 +104,7 @@ func (w *world) request(method, audience, path, body string, wanted ...int) stri
 }
 
 func (w *world) send(method, audience, path, body string) (status int, text string, err error) {
-	token, err := w.azure.Tokens.Principal(customerID).GetToken(context.Background(), policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
-	if err != nil {
-		return 0, "", err
-	}
-	request, err := http.NewRequestWithContext(context.Background(), method, w.azure.URL+path, strings.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	request.Header.Set("Authorization", "Bearer "+token.Token)
-	response, err := w.azure.HTTP().Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(content), err
+	return w.azure.Send(context.Background(), w.azure.Tokens.Principal(customerID), audience, method, path, body)
 }
 
 func accountID(name string) string {

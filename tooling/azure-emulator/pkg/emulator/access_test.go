@@ -3,7 +3,6 @@ package emulator_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -57,28 +56,11 @@ func startWithRoles(t *testing.T, options emulator.Options) *emulatortest.Azure 
 // send sends a request as a principal and returns the status and the body of the response.
 func send(t *testing.T, azure *emulatortest.Azure, principal, audience, method, path, body string) (int, string) {
 	t.Helper()
-	token, err := azure.Tokens.Principal(principal).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
+	status, text, err := azure.Send(t.Context(), azure.Tokens.Principal(principal), audience, method, path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), method, azure.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token.Token)
-	if audience == storageAudience {
-		request.Header.Set("x-ms-blob-type", "BlockBlob")
-	}
-	response, err := azure.HTTP().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
+	return status, text
 }
 
 const (

@@ -6,11 +6,14 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -106,6 +109,28 @@ func (a *Azure) Close() error {
 
 // HTTP returns a client that trusts the emulator's certificate.
 func (a *Azure) HTTP() *http.Client { return a.server.Client() }
+
+// Send sends a request to a path with a query as a principal, and returns the status and the body of the response. A PUT of a blob creates a
+// block blob.
+func (a *Azure) Send(ctx context.Context, principal azcore.TokenCredential, audience, method, path, body string) (status int, text string, err error) {
+	token, err := principal.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
+	if err != nil {
+		return 0, "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, a.URL+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+token.Token)
+	request.Header.Set("x-ms-blob-type", "BlockBlob")
+	response, err := a.HTTP().Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
 
 // Certificate returns the emulator's certificate, for clients in other processes.
 func (a *Azure) Certificate() *x509.Certificate { return a.server.Certificate() }

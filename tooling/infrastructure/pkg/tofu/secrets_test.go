@@ -2,11 +2,11 @@ package tofu_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
@@ -128,24 +128,14 @@ func readsSecrets(t *testing.T, azure *azuretest.Azure, id string) bool {
 // fetch reads from Resource Manager as the principal that owns everything.
 func fetch(t *testing.T, azure *azuretest.Azure, path string, into any) {
 	t.Helper()
-	token, err := azure.Tokens.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
+	status, text, err := azure.Send(t.Context(), azure.Tokens, "https://management.azure.com", http.MethodGet, path, "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", status, text)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), into)
+	}
 	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, azure.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token.Token)
-	response, err := azure.HTTP().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", path, response.Status)
-	}
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", path, err)
 	}
 }

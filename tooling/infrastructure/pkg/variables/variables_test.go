@@ -2,14 +2,11 @@ package variables_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -190,33 +187,9 @@ func TestTypesAreEmulated(t *testing.T) {
 		if kind == "Microsoft.Resources/resourceGroups" {
 			path = emulatortest.Group
 		}
-		status, body := get(t, azure, path+"?api-version="+version)
-		if status != 404 && status != 200 {
-			t.Errorf("%s: %s: %d %s", name, versioned, status, body)
+		status, body, err := azure.Send(t.Context(), azure.Tokens, "https://management.azure.com", http.MethodGet, path+"?api-version="+version, "")
+		if err != nil || status != 404 && status != 200 {
+			t.Errorf("%s: %s: %d %s, %v", name, versioned, status, body, err)
 		}
 	}
-}
-
-// get sends a request as the principal that owns everything.
-func get(t *testing.T, azure *emulatortest.Azure, path string) (int, string) {
-	t.Helper()
-	token, err := azure.Tokens.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, azure.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token.Token)
-	response, err := azure.HTTP().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
 }
