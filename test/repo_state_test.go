@@ -11,6 +11,7 @@ import (
 
 // stateAllowed lists the package-level variables that may hold state, with the reason.
 var stateAllowed = map[string]string{
+	"internal/entra/entratest signingKey":        "it is generated once in a test binary, because generating one for each emulator uses much CPU time",
 	"maestro/agent configureLibrary":             "the OCM work agent keeps its feature gates and intervals in package variables that may be set once",
 	"tooling/charts/pkg/charttest configuration": "it is read once in a test binary, because parsing it in each test uses much CPU time",
 	"tooling/charts/pkg/charttest documents":     "they are rendered once in a test binary",

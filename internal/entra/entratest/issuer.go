@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,21 +31,27 @@ const (
 
 const keyID = "test"
 
+// signingKey is the key of all issuers of a process: generating a key and signing a token take most of the CPU time of a small test.
+var signingKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+
 // Issuer is an authority and a credential.
 type Issuer struct {
 	server *httptest.Server
 	key    *rsa.PrivateKey
+
+	mu     sync.Mutex
+	tokens map[string]azcore.AccessToken // that GetToken returned, by scope
 }
 
 var _ azcore.TokenCredential = (*Issuer)(nil)
 
 // Start starts an Issuer, which serves until Close.
 func Start() (*Issuer, error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := signingKey()
 	if err != nil {
 		return nil, err
 	}
-	i := &Issuer{key: key}
+	i := &Issuer{key: key, tokens: map[string]azcore.AccessToken{}}
 	i.server = httptest.NewServer(http.HandlerFunc(i.serve))
 	return i, nil
 }
@@ -92,9 +99,18 @@ func (i *Issuer) Token(audience string, expires time.Time) (string, error) {
 	return i.Sign(i.Claims(audience, ObjectID, expires))
 }
 
-// GetToken implements azcore.TokenCredential. The audience is that of the first scope.
-func (i *Issuer) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	return i.Principal(ObjectID).GetToken(ctx, options)
+// GetToken implements azcore.TokenCredential for ObjectID. The audience is that of the first scope. It returns a token for half of its
+// validity period, as the credentials of the SDK do.
+func (i *Issuer) GetToken(ctx context.Context, options policy.TokenRequestOptions) (token azcore.AccessToken, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	principal := i.Principal(ObjectID)
+	if token = i.tokens[options.Scopes[0]]; time.Until(token.ExpiresOn) < principal.Lifetime/2 {
+		if token, err = principal.GetToken(ctx, options); err == nil {
+			i.tokens[options.Scopes[0]] = token
+		}
+	}
+	return token, err
 }
 
 // Principal returns a credential of a principal. Its tokens are valid for an hour.
