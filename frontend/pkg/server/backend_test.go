@@ -16,21 +16,23 @@ import (
 // finishOperations does the backend's work: it makes every active operation and its resource terminal in one batch, and
 // removes deleted resources with their children.
 func (h *harness) finishOperations(ctx context.Context) error {
-	return h.finishOperationsOf(ctx, "")
+	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error { return h.finishFound(ctx, found) })
 }
 
-// finishOperationsOf is finishOperations for one subscription; empty means all.
+// finishOperationsOf is finishOperations for one subscription. It reads only the partition of the subscription.
 func (h *harness) finishOperationsOf(ctx context.Context, subscription string) error {
-	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
-		if subscription != "" && found.Key.SubscriptionID != subscription {
-			return nil
-		}
-		err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
+	return h.db.Operations().ForEach(ctx, subscription, "", func(found *database.Item[database.OperationDocument]) error { return h.finishFound(ctx, found) })
+}
+
+func (h *harness) finishFound(ctx context.Context, found *database.Item[database.OperationDocument]) error {
+	if found.Value.Status.Terminal() {
 		return nil
-	})
+	}
+	err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // finishAndRemoveOperations finishes the subscription's operations and removes all operations and credentials.
