@@ -100,10 +100,7 @@ peers: third-party postgresql ## run the Maestro conformance suite against the p
 	go test -tags peers ./tooling/azure-emulator/pkg/emulator -count 1
 
 sweeps: third-party postgresql ## run all crash sweeps completely: kill processes at each of their writes
-	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -parallel 4 ./cluster-service/pkg/app
-	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./hypershift/pkg/app
-	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./maestro/conformance
-	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./backend/pkg/app ./frontend/pkg/server ./admin/pkg/server
+	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -p 2 -parallel 4 -run TestSweep ./cluster-service/pkg/app ./hypershift/pkg/app ./maestro/conformance ./backend/pkg/app ./frontend/pkg/server ./admin/pkg/server
 
 cascade: ## delete a subscription with 10,000 clusters while the backend is killed several times
 	go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./backend/pkg/app -cascade-clusters 10000
