@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -89,15 +90,38 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 	}
 }
 
-// eachChart renders every chart for every region and stamp.
-func eachChart(t *testing.T, visit func(t *testing.T, w workload.Workload, objects chart.Objects)) {
+// renderedChart is a chart that is rendered for a region or a stamp.
+type renderedChart struct {
+	target   string
+	workload workload.Workload
+	objects  chart.Objects
+}
+
+var (
+	renderOnce     sync.Once
+	renderedCharts []renderedChart
+)
+
+// charts returns every chart for every region and stamp. All tests share them and do not change them, because rendering them takes seconds.
+func charts(t *testing.T) []renderedChart {
 	t.Helper()
-	for _, target := range charttest.Targets(t) {
-		for _, w := range workload.All() {
-			if values.Applies(w, target) {
-				t.Run(target.Name+" "+string(w.Peer), func(t *testing.T) { visit(t, w, charttest.Render(t, w, target)) })
+	renderOnce.Do(func() {
+		for _, target := range charttest.Targets(t) {
+			for _, w := range workload.All() {
+				if values.Applies(w, target) {
+					renderedCharts = append(renderedCharts, renderedChart{target.Name, w, charttest.Render(t, w, target)})
+				}
 			}
 		}
+	})
+	return renderedCharts
+}
+
+// eachChart visits every chart for every region and stamp.
+func eachChart(t *testing.T, visit func(t *testing.T, w workload.Workload, objects chart.Objects)) {
+	t.Helper()
+	for _, c := range charts(t) {
+		t.Run(c.target+" "+string(c.workload.Peer), func(t *testing.T) { visit(t, c.workload, c.objects) })
 	}
 }
 
@@ -371,21 +395,22 @@ func mentioned(t *testing.T, dir, text string) bool {
 // TestNetworksAgree checks each address of another program in the flags of a program: its own network policy allows the connection, the
 // other program's Service has the port, and that program's network policy accepts the client.
 func TestNetworksAgree(t *testing.T) {
-	for _, target := range charttest.Targets(t) {
-		rendered := map[string]chart.Objects{}
-		for _, w := range workload.All() {
-			if values.Applies(w, target) {
-				rendered[string(w.Peer)] = charttest.Render(t, w, target)
-			}
+	targets := map[string]map[string]chart.Objects{}
+	for _, c := range charts(t) {
+		if targets[c.target] == nil {
+			targets[c.target] = map[string]chart.Objects{}
 		}
+		targets[c.target][string(c.workload.Peer)] = c.objects
+	}
+	for target, rendered := range targets {
 		for client, objects := range rendered {
 			for _, address := range addresses(t, objects) {
 				if !allows(t, objects, client, address, true) {
-					t.Errorf("%s: the network of %s does not allow it to connect to %s:%d", target.Name, client, address.namespace, address.port)
+					t.Errorf("%s: the network of %s does not allow it to connect to %s:%d", target, client, address.namespace, address.port)
 				}
 				server, ours := rendered[address.namespace]
 				if ours && !(serves(t, server, address.port) && allows(t, server, address.namespace, inCluster{client, address.port}, false)) {
-					t.Errorf("%s: %s does not accept connections of %s to port %d", target.Name, address.namespace, client, address.port)
+					t.Errorf("%s: %s does not accept connections of %s to port %d", target, address.namespace, client, address.port)
 				}
 			}
 		}
