@@ -20,7 +20,7 @@ import (
 )
 
 // every reduces the suite: the frontend's own tests run all cases, and each case with an accepted request costs at least one cluster.
-var every = flag.Int("every", 20, "run every `n`th case; `make contract` runs all")
+var every = flag.Int("every", 40, "run every `n`th case; `make contract` runs all")
 
 // pause is the polling interval of steps that wait.
 const pause = 100 * time.Millisecond
