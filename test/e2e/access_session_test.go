@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -19,15 +18,7 @@ import (
 // TestAccessSessions reads a hosted cluster with the real kubectl through the session gateway. The sessions end with a command, with their
 // elevation and with the cluster.
 func TestAccessSessions(t *testing.T) {
-	needsRegion(t)
-	t.Parallel()
-	ctx := withTimeout(t, 10*time.Minute)
-	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000041", "sessions")
-	c.FastPolling = true
-	parallel.enter()
-	defer func() { parallel.leave(t, c) }()
-	d := &scenario{t: t, ctx: ctx, c: c, id: c.ClusterID("sessions")}
-	d.put(d.id, c.ClusterBody("sessions"))
+	d := newScenario(t, "11111111-0000-0000-0000-000000000041", "sessions")
 
 	holder := kubectl{t: t, kubeconfig: filepath.Join(t.TempDir(), "session.kubeconfig")}
 	open := func(ticket string) {
@@ -41,7 +32,7 @@ func TestAccessSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		stolen := withKubeconfig(t, []byte(strings.Replace(string(content), "operator", "oncall", 1)))
-		if out, err := stolen.run(ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "another engineer") {
+		if out, err := stolen.run(d.ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "another engineer") {
 			t.Errorf("another engineer gets %q: %v", out, err)
 		}
 	})
@@ -50,7 +41,7 @@ func TestAccessSessions(t *testing.T) {
 		defer watched.Stop()
 		d.hcpctl("access", "close", d.openSession().ID, "--as", "operator")
 		d.awaitWatchEnds(watched)
-		if out, err := holder.run(ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "has ended") {
+		if out, err := holder.run(d.ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "has ended") {
 			t.Errorf("after the end: %q: %v", out, err)
 		}
 	})
@@ -71,7 +62,7 @@ func TestAccessSessions(t *testing.T) {
 		open("INC-42")
 		watched := d.watchNamespaces(holder)
 		defer watched.Stop()
-		if err := c.Delete(ctx, d.id); err != nil {
+		if err := d.c.Delete(d.ctx, d.id); err != nil {
 			t.Fatal(err)
 		}
 		d.awaitWatchEnds(watched)

@@ -34,17 +34,9 @@ const readyStatus = `{.items[*].status.conditions[?(@.type=="Ready")].status}`
 // TestDay2Operations performs the day-2 operations of a customer and an SRE on one cluster, through ARM, admin and Cluster Service.
 // It checks the effect of each step with kubectl, on the hosted API server or the management cluster.
 func TestDay2Operations(t *testing.T) {
-	needsRegion(t)
-	t.Parallel()
-	ctx := withTimeout(t, 10*time.Minute)
-	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000008", "day2")
-	c.FastPolling = true // TestClusterLifecycle tests the published pollers
-	parallel.enter()
-	defer func() { parallel.leave(t, c) }()
-	id, steady, elastic := c.ClusterID("day2"), c.NodePoolID("day2", "steady"), c.NodePoolID("day2", "elastic")
-	d := scenario{t: t, ctx: ctx, c: c, id: id}
-
-	d.put(id, c.ClusterBody("day2"))
+	d := newScenario(t, "11111111-0000-0000-0000-000000000008", "day2")
+	ctx, c, id := d.ctx, d.c, d.id
+	steady, elastic := c.NodePoolID("day2", "steady"), c.NodePoolID("day2", "elastic")
 	hosted, host := inHosted(t, ctx, id), hosting(t, ctx, id)
 	before := host.get(ctx, "hostedclusters", `{.items[0].status.version.history[0].version}`)
 	if !strings.HasPrefix(before, "4.21.") {
@@ -109,24 +101,51 @@ func TestDay2Operations(t *testing.T) {
 		hosted.await(ctx, "nodes", readyStatus, words(4, equals("True")))
 		host.await(ctx, "nodepools", `{.items[*].spec.replicas}`, equals("2"))
 	})
+	d.step("login with a token of another issuer", func() { d.login() })
+	d.end()
+}
+
+// TestDay2Access does the same for break-glass access to the hosted API server.
+func TestDay2Access(t *testing.T) {
+	d := newScenario(t, "11111111-0000-0000-0000-000000000028", "access")
 	d.step("break-glass of both classes", func() { d.breakGlass() })
 	d.step("the end of an elevation revokes its credentials", func() { d.endElevation() })
-	d.step("login with a token of another issuer", func() { d.login() })
-
-	if err := c.Delete(ctx, id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := hosted.run(ctx, "get", "nodes"); err == nil {
-		t.Error("the hosted API server of a deleted cluster responds")
-	}
+	d.end()
 }
 
 // scenario is a sequence of steps on one cluster.
 type scenario struct {
-	t   *testing.T
-	ctx context.Context
-	c   *customer.Customer
-	id  string
+	t        *testing.T
+	ctx      context.Context
+	c        *customer.Customer
+	name, id string
+}
+
+// newScenario creates the cluster of a scenario, which runs in parallel with other tests.
+func newScenario(t *testing.T, subscription, name string) *scenario {
+	t.Helper()
+	needsRegion(t)
+	t.Parallel()
+	ctx := withTimeout(t, 10*time.Minute)
+	c := newCustomer(t, ctx, subscription, name)
+	c.FastPolling = true // TestClusterLifecycle tests the published pollers
+	parallel.enter()
+	t.Cleanup(func() { parallel.leave(t, c) })
+	d := &scenario{t: t, ctx: ctx, c: c, name: name, id: c.ClusterID(name)}
+	d.put(d.id, c.ClusterBody(name))
+	return d
+}
+
+// end deletes the cluster.
+func (d *scenario) end() {
+	d.t.Helper()
+	hosted := inHosted(d.t, d.ctx, d.id)
+	if err := d.c.Delete(d.ctx, d.id); err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := hosted.run(d.ctx, "get", "nodes"); err == nil {
+		d.t.Error("the hosted API server of a deleted cluster responds")
+	}
 }
 
 // step runs one step. The first failing step ends the scenario, because each step builds on the previous ones.
@@ -338,7 +357,7 @@ func (d *scenario) login() {
 	properties["clients"] = []any{map[string]any{
 		"component": map[string]any{"name": "cli", "authClientNamespace": "openshift-console"}, "clientId": audience, "type": "Public",
 	}}
-	external := d.c.ExternalAuthID("day2", "entra")
+	external := d.c.ExternalAuthID(d.name, "entra")
 	d.put(external, body)
 
 	token, err := d.c.Credential.GetToken(d.ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
