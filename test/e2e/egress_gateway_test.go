@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -20,26 +19,19 @@ import (
 func TestEgressGateway(t *testing.T) {
 	nightly.Only(t)
 	needsRegion(t)
-	t.Parallel()
-	ctx := withTimeout(t, 10*time.Minute)
 	address := region.Endpoints().GatewayEgressConnect
 	if address == "" {
 		t.Skip("the region has no egress gateway")
 	}
-	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000042", "egress")
-	c.FastPolling = true
-	parallel.enter()
-	defer func() { parallel.leave(t, c) }()
-	d := &scenario{t: t, ctx: ctx, c: c, id: c.ClusterID("egress")}
-	d.put(d.id, c.ClusterBody("egress"))
+	d := newScenario(t, "11111111-0000-0000-0000-000000000042", "egress")
 
 	const link = 536872312
 	// host is a name that never resolves (RFC 6761), so that the test needs no network.
 	const host = "registry.invalid"
 	await := func(target string, want int) {
 		t.Helper()
-		eventually.Before(ctx, t, fmt.Sprintf("a connection to %s gets %d", target, want), func() error {
-			status, err := connectThrough(ctx, t, address, link, target)
+		eventually.Before(d.ctx, t, fmt.Sprintf("a connection to %s gets %d", target, want), func() error {
+			status, err := connectThrough(d.ctx, t, address, link, target)
 			if err == nil && status != want {
 				return fmt.Errorf("it gets %d", status)
 			}
@@ -59,7 +51,7 @@ func TestEgressGateway(t *testing.T) {
 	await(host+":443", http.StatusForbidden)
 	change("set", d.id, fmt.Sprint(link), "--host", host)
 	await(host+":443", http.StatusBadGateway)
-	if err := c.Delete(ctx, d.id); err != nil {
+	if err := d.c.Delete(d.ctx, d.id); err != nil {
 		t.Fatal(err)
 	}
 	await(host+":443", http.StatusForbidden)
