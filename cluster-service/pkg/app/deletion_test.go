@@ -71,12 +71,6 @@ func stuckCondition(c *csv1.Cluster) *csv1.Condition {
 	return c.GetStatus().GetConditions()[i]
 }
 
-// metric returns the value of a gauge of the newest Cluster Service, or 0 if it does not exist.
-func (r *region) metric(name, label string) float64 {
-	value, _ := (&instance{metrics: r.registry}).metric(name, label)
-	return value
-}
-
 // TestDeletionGraph checks the graph at each step of a deletion.
 func TestDeletionGraph(t *testing.T) {
 	t.Parallel()
