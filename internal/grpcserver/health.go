@@ -17,7 +17,7 @@ func RegisterHealth(server grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 }
 
-// CheckHealth sends a request of gRPC's health service and returns nil if the server responds. The state of a connection is no answer: the
+// CheckHealth sends a request of gRPC's health service and returns nil if the server responds. A ready connection proves nothing, because the
 // connection to a hung server stays open. A server without the service responds with Unimplemented, as the published Maestro does. The caller
 // sets the deadline in the context.
 func CheckHealth(ctx context.Context, connection grpc.ClientConnInterface) error {

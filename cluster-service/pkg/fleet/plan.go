@@ -90,7 +90,7 @@ func unwanted(t *ClusterAggregate, w *Work) bool {
 		p := t.Pool(w.OwnerUID)
 		return t.Cluster.Deleting() || p == nil || p.Deleting()
 	case CredentialWork:
-		// The request is no longer needed when it is signed or canceled, and must not exist while its signer is replaced.
+		// No component needs the request after it is signed or canceled. It must not exist while the control plane replaces its signer.
 		c := t.Credential(w.OwnerUID)
 		return t.Cluster.Deleting() || c == nil || !c.Pending() || t.Revoking(c.Spec.GetClass()) != nil
 	case RevocationWork:

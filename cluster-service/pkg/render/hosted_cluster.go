@@ -176,9 +176,9 @@ func (r *Renderer) networking(spec *csv1.ClusterSpec) (hyperv1.ClusterNetworking
 	return networking, errors.Join(wrong...)
 }
 
-// ranges returns the ranges that may reach the API of a cluster, and those of the region for which there is no room. Without a customer's list every
-// address may reach it, and there are none. The CRD accepts as many ranges as the frontend accepts of a customer: those of the region use what the
-// customer's list leaves.
+// ranges returns the ranges that may reach the API of a cluster, and those of the region that it leaves out. The CRD accepts as many ranges as the
+// frontend accepts of a customer, so that the region gets what the customer's list leaves. Without such a list, every address may reach the API, and
+// both results are empty.
 func (r *Renderer) ranges(spec *csv1.ClusterSpec) (allowed []hyperv1.CIDRBlock, omitted []string) {
 	customers := spec.GetApi().GetAuthorizedCidrs()
 	if len(customers) == 0 {

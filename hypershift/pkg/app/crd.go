@@ -38,8 +38,8 @@ const crdManager = client.FieldOwner("hypershift-install")
 const installedAnnotation = "runtime.hcpmesh.io/installed"
 
 // installCRDs applies HyperShift's CustomResourceDefinitions in folder that are not installed yet, and waits until the API server serves
-// them. It applies the published files unchanged and by server-side apply, because they are too large for the annotation of client-side
-// apply. Definitions that are already installed are skipped, so that a runtime restarts quickly.
+// them. It applies the published files with one annotation and by server-side apply, because they are too large for the annotation of
+// client-side apply. It skips definitions that are already installed, so that a runtime restarts quickly.
 func installCRDs(ctx context.Context, c client.WithWatch, folder string) error {
 	var applied []string
 	for _, file := range crdFiles {
