@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/informers"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 )
@@ -24,7 +24,7 @@ func TestRebuiltControlPlaneIsWatchedAgain(t *testing.T) {
 		Plural: "pods", NewState: func() struct{} { return struct{}{} },
 		NewInformer: func(ctx context.Context, _ kubernetes.Interface) (cache.SharedIndexInformer, error) {
 			watched <- ctx
-			return informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods().Informer(), nil
+			return cache.NewSharedIndexInformer(cachetesting.NewFakeControllerSource(), &corev1.Pod{}, 0, nil), nil
 		},
 		Add: func(struct{}, any) bool { return false }, Remove: func(struct{}, any) bool { return false },
 	}
