@@ -26,8 +26,10 @@ run: ## start a local region on this machine and create a cluster in it
 # command runs all, because two would compile the same packages. internal/testing/nightly skips what only `make nightly` runs. Go caches the
 # results of tests that have passed. The result of a test of a whole region depends on the code of all packages and on what that code reads,
 # so package sources makes the test run again after a change. `lint` runs go vet, and test programs need no debug information.
+# Builds at the same time would compile the same packages, so the tools and kubectl follow the programs of a region.
 test: ## run lint and the tests that protect a change (see nightly)
-	$(MAKE) --no-print-directory -j 3 build kubectl postgresql tools
+	$(MAKE) --no-print-directory -j 2 build postgresql
+	$(MAKE) --no-print-directory -j 2 kubectl tools
 	$(MAKE) --no-print-directory --keep-going -j 2 test-packages background-lint
 
 test-packages nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
@@ -45,8 +47,9 @@ proofs = nightly-units flakes cascade contract bad-day rotation clients sdks oav
 nightly: ## prove the system: all tests completely, with real nodes, every sweep, outage, drill and rotation, and published peers (hours)
 	status=0; failed=; \
 	for proof in $(proofs); do \
-		echo "nightly: $$proof"; \
+		echo "nightly: $$proof"; begun=$$SECONDS; \
 		$(MAKE) --no-print-directory $$proof || { status=1; failed="$$failed $$proof"; }; \
+		echo "nightly: $$proof took $$(((SECONDS - begun) / 60)) min"; \
 	done; \
 	[ -z "$$failed" ] || echo "nightly: failed:$$failed" >&2; \
 	exit $$status
@@ -88,8 +91,10 @@ bench: third-party postgresql ## run the benchmarks and print the table of resul
 	tooling/third-party/build.sh maestro
 	go test -tags peers ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
 
+# $(or) would take the commas as separators.
+bench-compare: ONLY = create,read,frontend
 bench-compare: third-party postgresql ## measure the commit REF and this checkout alternately and print the ratios (ONLY=create,read,frontend)
-	go run ./test/bench -runs 50 -only $(or $(ONLY),create,read,frontend) -compare $(REF)
+	go run ./test/bench -runs 50 -only $(ONLY) -compare $(REF)
 
 # The tag peers adds the tests with published programs and libraries that nothing else needs. They compile for several minutes of CPU time.
 with_peers = ./maestro/conformance ./tooling/azure-emulator/pkg/emulator ./hypershift/pkg/app
