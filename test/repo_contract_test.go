@@ -6,13 +6,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
 // departuresPage lists the rules in which the API differs from the published service.
 const departuresPage = "docs/contract-departures.md"
 
-// casesDir contains the artifact cases of the API, a folder each.
-const casesDir = "frontend/testdata/cases"
+// casesDir contains the suite of artifact cases of the API.
+const casesDir = "frontend/testdata"
 
 // departurePrefix is the prefix of the names of cases that exist only to test a departure.
 const departurePrefix = "departure-"
@@ -100,13 +102,13 @@ func departureRows(t *testing.T) []tableRow {
 // caseNames returns the names of all artifact cases of the API.
 func caseNames(t *testing.T) map[string]bool {
 	t.Helper()
-	folders, err := os.ReadDir(filepath.Join(root(t), filepath.FromSlash(casesDir)))
+	cases, err := httpcase.Suite{Dir: filepath.Join(root(t), filepath.FromSlash(casesDir))}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, folder := range folders {
-		names[folder.Name()] = true
+	for _, c := range cases {
+		names[c.Name] = true
 	}
 	return names
 }

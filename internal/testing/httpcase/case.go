@@ -13,6 +13,23 @@
 //
 // Two functions generate long values: {{chars:257}} is 257 letters, and {{repeat:3}}{"key": "key-#"}{{end}} is its content
 // three times, separated by commas, with # replaced by the number from 1.
+//
+// Cases that send one request with different fields are the paragraphs of a table, a file cases/NAME.table. A paragraph
+// without a name begins a section: its lines are the setup and the request line of the cases that follow.
+//
+//	include ready-cluster
+//	PUT {{pool}}?api-version={{api-version}} @nodepool.json
+//	rejected: GET 404
+//
+//	nodepool-disk-small: A disk has at least 64 GiB.
+//	  properties.platform.osDisk.sizeGiB = 63
+//	  400 properties.platform.osDisk.sizeGiB: Invalid value: 63: must be greater than or equal to 64
+//
+// Lines `field = value` are the merge patch of the body, or the whole body of a request line without a file. Lines that begin
+// with a status are the outcome: one error per line as `400 target: message`, or one field of the expected body per line as
+// `201 field = value`, or `201 as sent` for all fields of the request. One error has the code InvalidRequestContent; several are
+// the details of MultipleErrorsOccurred. After an outcome, a case may continue with fields, includes and request lines.
+// `rejected: GET 404` in a section requires that each rejected request of its request line stores nothing.
 package httpcase
 
 import (
@@ -22,6 +39,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -29,17 +47,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
-// Case is one folder.
+// Case is one folder or one paragraph of a table.
 type Case struct {
 	Name string
-	// Reason is the behaviour that the case tests, from its README.md.
+	// Reason is the behaviour that the case tests, from its README.md or the first line of its paragraph.
 	Reason string
 	Steps  []Step
 }
 
 // Step is one request and its expected response.
 type Step struct {
-	// Name is the step's file.
+	// Name is the step's file, or its number in a table.
 	Name       string
 	Eventually bool
 	Method     string
@@ -67,6 +85,14 @@ func (s Suite) Load() ([]Case, error) {
 	var cases []Case
 	for _, folder := range folders {
 		dir := filepath.Join(s.Dir, "cases", folder.Name())
+		if strings.HasSuffix(dir, tableExtension) {
+			rows, err := s.table(dir)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", folder.Name(), err)
+			}
+			cases = append(cases, rows...)
+			continue
+		}
 		reason, err := os.ReadFile(filepath.Join(dir, "README.md"))
 		if err != nil {
 			return nil, fmt.Errorf("case %s has no reason: %w", folder.Name(), err)
@@ -77,7 +103,22 @@ func (s Suite) Load() ([]Case, error) {
 		}
 		cases = append(cases, Case{Name: folder.Name(), Reason: strings.TrimSpace(string(reason)), Steps: steps})
 	}
+	slices.SortFunc(cases, func(a, b Case) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(cases); i++ {
+		if cases[i].Name == cases[i-1].Name {
+			return nil, fmt.Errorf("two cases have the name %s", cases[i].Name)
+		}
+	}
 	return cases, nil
+}
+
+// included returns the steps of a folder of the folder steps.
+func (s Suite) included(name string) ([]Step, error) {
+	included, err := s.steps(filepath.Join(s.Dir, "steps", name))
+	if err == nil && len(included) == 0 {
+		err = fmt.Errorf("include %q has no steps", name)
+	}
+	return included, err
 }
 
 func (s Suite) steps(dir string) ([]Step, error) {
@@ -93,12 +134,9 @@ func (s Suite) steps(dir string) ([]Step, error) {
 			return nil, err
 		}
 		if name, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "include "); ok {
-			included, err := s.steps(filepath.Join(s.Dir, "steps", name))
+			included, err := s.included(name)
 			if err != nil {
 				return nil, err
-			}
-			if len(included) == 0 {
-				return nil, fmt.Errorf("%s includes %q, which has no steps", file, name)
 			}
 			steps = append(steps, included...)
 			continue
