@@ -4,7 +4,8 @@
 //
 // A step file contains the request line, headers, an empty line and a body, then the line `--- response` and the expected
 // status, headers and body. {{name}} is replaced by a variable. The body of a request may be `@file.json`, a file of the
-// folder bodies, followed by an RFC 7396 merge patch to it.
+// folder bodies, followed by an RFC 7396 merge patch to it. An object in a body may be such a patch too: its member
+// "@": "file.json" names the file.
 //
 // An expected object must be part of the received one; an expected array must have the same number of items. In expected
 // strings, {{any}} matches any text, and {{capture:x}} matches any text and stores it as the variable x. The value
@@ -187,29 +188,63 @@ func split(message string) (first string, headers [][2]string, body string) {
 // body returns the content of a step's request.
 func (s Suite) body(step Step, variables map[string]string) ([]byte, error) {
 	body := expand(step.Body, variables)
-	if step.BodyFile == "" {
+	if step.BodyFile == "" && !strings.Contains(body, `"@": "`) {
 		return []byte(body), nil
 	}
-	content, err := os.ReadFile(filepath.Join(s.Dir, "bodies", step.BodyFile))
-	if err != nil {
-		return nil, err
-	}
-	base, err := wire.ParseObject([]byte(expand(string(content), variables)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", step.BodyFile, err)
-	}
+	object := map[string]any{}
 	if strings.TrimSpace(body) != "" {
-		patch, err := wire.ParseObject([]byte(body))
-		if err != nil {
+		var err error
+		if object, err = wire.ParseObject([]byte(body)); err != nil {
 			return nil, fmt.Errorf("the patch of %s: %w", step.BodyFile, err)
 		}
-		base = wire.MergePatch(base, patch)
+	}
+	if step.BodyFile != "" {
+		object["@"] = step.BodyFile
+	}
+	value, err := s.resolve(object, variables)
+	if err != nil {
+		return nil, err
 	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(base)
+	err = encoder.Encode(value)
 	return out.Bytes(), err
+}
+
+// resolve replaces each object with the member "@", the name of a file of the folder bodies, by the file's content, and applies
+// the other members as a merge patch.
+func (s Suite) resolve(value any, variables map[string]string) (any, error) {
+	var err error
+	switch value := value.(type) {
+	case []any:
+		for i := range value {
+			if value[i], err = s.resolve(value[i], variables); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for name := range value {
+			if value[name], err = s.resolve(value[name], variables); err != nil {
+				return nil, err
+			}
+		}
+		file, ok := value["@"].(string)
+		if !ok {
+			return value, nil
+		}
+		delete(value, "@")
+		content, err := os.ReadFile(filepath.Join(s.Dir, "bodies", file))
+		if err != nil {
+			return nil, err
+		}
+		base, err := wire.ParseObject([]byte(expand(string(content), variables)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		return wire.MergePatch(base, value), nil
+	}
+	return value, nil
 }
 
 var (
