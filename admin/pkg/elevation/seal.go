@@ -1,6 +1,8 @@
 package elevation
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -142,6 +144,20 @@ func (s *Sealer) Verify(e *database.ElevationDocument) error {
 // Stored remembers the revision of an elevation that the process has sealed and stored, so that it refuses the state before from now on.
 func (s *Sealer) Stored(e *database.ElevationDocument) {
 	_ = s.Verify(e) // another replica may have stored a later one since
+}
+
+// Retry is database.Retry for a decide that reads and verifies an elevation. It also repeats decide if this process has changed the elevation since
+// decide read it. A state that stays earlier was set back, and its error is returned.
+func Retry(ctx context.Context, decide func(ctx context.Context) error) error {
+	var setBack error
+	err := database.Retry(ctx, func(ctx context.Context) error {
+		err := decide(ctx)
+		if setBack = nil; errors.Is(err, errSetBack) {
+			setBack, err = err, &database.WriteConflict{Kind: database.ElevationKind}
+		}
+		return err
+	})
+	return cmp.Or(setBack, err)
 }
 
 // forgetClosed removes the revisions of elevations that no state can open again. The caller holds mu.

@@ -1,6 +1,7 @@
 package elevation
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -155,6 +156,38 @@ func TestEarlierStateIsRefused(t *testing.T) {
 			t.Errorf("the process that wrote the elevation verifies %s: %v", states[i].State, err)
 		}
 	}
+}
+
+// TestOvertakenReadIsRepeated reads an elevation that another request of the process changes before it is verified: the read is repeated. An
+// elevation that was set back is refused in the end.
+func TestOvertakenReadIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sealer := load(t, newKeyset(t))
+		read := database.ElevationDocument{ElevationID: "elevation", State: database.ElevationActive}
+		if err := sealer.Seal(&read); err != nil {
+			t.Fatal(err)
+		}
+		stored := read
+		stored.State = database.ElevationEnded
+		if err := sealer.Seal(&stored); err != nil {
+			t.Fatal(err)
+		}
+		sealer.Stored(&stored)
+		for name, tc := range map[string]struct {
+			second *database.ElevationDocument
+			want   error
+		}{"overtaken": {&stored, nil}, "set back": {&read, errSetBack}} {
+			next := &read
+			err := Retry(t.Context(), func(context.Context) error {
+				verified := next
+				next = tc.second
+				return sealer.Verify(verified)
+			})
+			if !errors.Is(err, tc.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }
 
 // TestRevisionsAreForgotten checks that a Sealer forgets an elevation when no state can open it again.

@@ -37,10 +37,18 @@ func (rq *request) person() elevation.Person {
 // path without a cluster, only an elevation for the whole region permits them. The caller's token must have the claims that the role
 // of the class requires. An elevation that somebody else than admin has changed or set back permits nothing, and hides no other one: the error names it
 // if no other one permits the actions.
-func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.AccessClass) (*database.ElevationDocument, error) {
+func (s *Server) elevationFor(ctx context.Context, rq *request, class adminv1.AccessClass) (permitting *database.ElevationDocument, err error) {
 	if err := rq.checkClaims(class.Role()); err != nil {
 		return nil, err
 	}
+	err = elevation.Retry(ctx, func(ctx context.Context) error {
+		permitting, err = s.permittingElevation(ctx, rq, class)
+		return err
+	})
+	return permitting, err
+}
+
+func (s *Server) permittingElevation(ctx context.Context, rq *request, class adminv1.AccessClass) (*database.ElevationDocument, error) {
 	open, err := s.openElevations(ctx, rq)
 	if err != nil {
 		return nil, err

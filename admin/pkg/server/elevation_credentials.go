@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -29,7 +30,7 @@ const (
 // acceptCredential stores the operation that requests a credential, or a session with a token. The same batch notes the cluster or the shard in
 // the elevation, so that whoever ends the elevation also revokes the credential: an elevation that was ended in the meantime permits nothing.
 func (s *Server) acceptCredential(ctx context.Context, rq *request, target database.AdminTarget, document *database.AdminOperationDocument) (accepted any, err error) {
-	err = database.Retry(ctx, func(ctx context.Context) error {
+	err = elevation.Retry(ctx, func(ctx context.Context) error {
 		item, err := s.Database.Elevations().Get(ctx, database.ElevationKey(rq.elevation.ElevationID))
 		if err != nil {
 			return err

@@ -123,7 +123,11 @@ func TestEndRacesWithCredential(t *testing.T) {
 		both.Go(func() {
 			accepted = ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody).Code == http.StatusAccepted
 		})
-		both.Go(func() { ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, "") })
+		both.Go(func() {
+			if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusOK {
+				t.Errorf("round %d: the elevation cannot be ended: %d %s", i, answer.Code, answer.Body)
+			}
+		})
 		both.Wait()
 		shown := elevationOf(t, ask(handler, "operator", "", http.MethodGet, "/elevations/"+e.ID, ""), http.StatusOK)
 		revoked := len(shown.Credentials) == 1 && shown.Credentials[0].Revocation != nil

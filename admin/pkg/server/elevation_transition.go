@@ -65,7 +65,7 @@ type elevationChange struct {
 // again. An elevation that admin did not write has no transitions. The same batch requests the revocation of the credentials of an
 // elevation that was ended, in the name of by.
 func (s *Server) commitElevation(ctx context.Context, by ender, find func(ctx context.Context) (*database.Item[database.ElevationDocument], error), transition transition) (change elevationChange, err error) {
-	err = database.Retry(ctx, func(ctx context.Context) error {
+	err = elevation.Retry(ctx, func(ctx context.Context) error {
 		item, err := find(ctx)
 		if err != nil {
 			return err

@@ -199,15 +199,18 @@ func (s *Server) endForTicket(ctx context.Context, id, cause string) error {
 	find := func(ctx context.Context) (*database.Item[database.ElevationDocument], error) {
 		return s.Database.Elevations().Get(ctx, database.ElevationKey(id))
 	}
-	item, err := find(ctx)
-	if err != nil {
-		return err
-	}
-	e := &item.Value
-	if !e.Active(time.Now()) {
-		return nil
-	}
-	if err := s.Seals.Verify(e); err != nil {
+	var e *database.ElevationDocument
+	err := elevation.Retry(ctx, func(ctx context.Context) error {
+		item, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		if e = &item.Value; !e.Active(time.Now()) {
+			return nil
+		}
+		return s.Seals.Verify(e)
+	})
+	if err != nil || !e.Active(time.Now()) {
 		return err
 	}
 	reason := "the ticket " + e.Actor.Ticket + " is closed"
