@@ -31,8 +31,8 @@ type Rule struct {
 	Path string `json:"path,omitempty"`
 
 	// The Cosmos DB emulator supports these:
-	ResourceTypes []string `json:"resourceTypes,omitempty"` // dbs, colls, docs, pkranges, offers
-	Operations    []string `json:"operations,omitempty"`    // create, upsert, replace, delete, read, patch, batch, query, changefeed, list
+	ResourceTypes []string `json:"resourceTypes,omitempty"` // dbs, colls, docs, pkranges
+	Operations    []string `json:"operations,omitempty"`    // create, upsert, replace, delete, read, batch, query, changefeed, list
 	Database      string   `json:"database,omitempty"`
 	Container     string   `json:"container,omitempty"`
 	PartitionKey  string   `json:"partitionKey,omitempty"` // the value of the header, for example ["a"]

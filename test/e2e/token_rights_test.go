@@ -207,7 +207,7 @@ func cosmosRights(t *testing.T, ctx context.Context, token string) (rights []str
 			method, path, header, body string
 		}{
 			"readMetadata":                           {http.MethodGet, "", "", ""},
-			"sqlDatabases/containers/executeQuery":   {http.MethodGet, "/docs", "", ""},
+			"sqlDatabases/containers/executeQuery":   {http.MethodPost, "/docs", "x-ms-documentdb-isquery: true", `{"query":"SELECT * FROM c"}`},
 			"sqlDatabases/containers/readChangeFeed": {http.MethodGet, "/docs", "A-IM: Incremental feed", ""},
 			"sqlDatabases/containers/items/create":   {http.MethodPost, "/docs", "", "{}"}, // a document needs an ID
 			"sqlDatabases/containers/items/upsert":   {http.MethodPost, "/docs", "x-ms-documentdb-is-upsert: true", "{}"},

@@ -26,14 +26,11 @@ func renewOperations(ctx context.Context, config local.Config, now time.Time) er
 		return err
 	}
 	started := document.FromString(now.UTC().Format(time.RFC3339Nano))
-	renew := func(item document.Value) (document.Value, error) {
-		return item.With("properties", item.Get("properties").With("startTime", started)), nil
+	type operation struct {
+		key  partition.Key
+		item document.Value
 	}
-	type address struct {
-		key partition.Key
-		id  string
-	}
-	var running []address
+	var running []operation
 	_, err = data.Scan(container, store.Scope{}, nil, func(_ store.Position, item store.Item) (bool, error) {
 		parsed, err := document.Parse(item.Body)
 		if err != nil {
@@ -44,7 +41,7 @@ func renewOperations(ctx context.Context, config local.Config, now time.Time) er
 			if err != nil {
 				return false, err
 			}
-			running = append(running, address{key, parsed.Get("id").Str})
+			running = append(running, operation{key, parsed.With("properties", parsed.Get("properties").With("startTime", started))})
 		}
 		return true, nil
 	})
@@ -52,8 +49,8 @@ func renewOperations(ctx context.Context, config local.Config, now time.Time) er
 		return err
 	}
 	for _, o := range running {
-		if _, _, err := data.Transact(ctx, container, o.key, []store.Operation{{Verb: store.Patch, ID: o.id, Modify: renew}}); err != nil {
-			return fmt.Errorf("operation %s: %w", o.id, err)
+		if _, _, err := data.Transact(ctx, container, o.key, []store.Operation{{Verb: store.Upsert, Body: o.item}}); err != nil {
+			return fmt.Errorf("operation %s: %w", o.item.Get("id").Str, err)
 		}
 	}
 	return nil

@@ -34,10 +34,10 @@ func TestOperationsInProgressStartAgain(t *testing.T) {
 		if err == nil {
 			return data, container
 		}
-		if _, err := data.CreateDatabase(ctx, database.DatabaseName, store.Throughput{}); err != nil {
+		if _, err := data.CreateDatabase(ctx, database.DatabaseName); err != nil {
 			t.Fatal(err)
 		}
-		container, err = data.CreateContainer(ctx, database.DatabaseName, parse(t, `{"id":"Resources","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`), store.Throughput{})
+		container, err = data.CreateContainer(ctx, database.DatabaseName, parse(t, `{"id":"Resources","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestOperationsInProgressStartAgain(t *testing.T) {
 		"ended":   `{"id":"ended","partitionKey":"s","kind":"operation","properties":{"status":"Failed","startTime":"2026-01-01T00:00:00Z"}}`,
 		"cluster": `{"id":"cluster","partitionKey":"s","kind":"cluster","properties":{"status":"x","startTime":"2026-01-01T00:00:00Z"}}`,
 	}
-	key := partition.Key{document.FromString("s")}
+	key := partition.Key("s")
 	data, container := open()
 	for _, text := range documents {
 		if _, _, err := data.Transact(ctx, container, key, []store.Operation{{Verb: store.Create, Body: parse(t, text)}}); err != nil {

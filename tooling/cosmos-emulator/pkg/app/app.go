@@ -36,13 +36,9 @@ type Options struct {
 	AuthorityCA  string
 	TLSCert      string
 	TLSKey       string
-	Endpoint     string
 	Region       string
-	Gateway      string
-
-	ServeCrossPartition bool
-	EnableFaults        bool
-	FaultSeed           uint64
+	EnableFaults bool
+	FaultSeed    uint64
 }
 
 // AddFlags registers the options with flags.
@@ -57,10 +53,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.AuthorityCA, "authority-ca-file", "", "`file` with the PEM certificates to trust for --authority (default: those of the system)")
 	flags.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain in PEM; without it the server uses plain HTTP")
 	flags.StringVar(&o.TLSKey, "tls-key", "", "`file` with the certificate's key in PEM")
-	flags.StringVar(&o.Endpoint, "endpoint", "", "`URL` of the account for clients (default: that of the request)")
 	flags.StringVar(&o.Region, "region", "", "`name` of the account's region (default South Central US)")
-	flags.StringVar(&o.Gateway, "gateway", string(emulator.ComputeGateway), "`gateway` whose URL parsing is emulated: compute (accepts all IDs) or routing (the older one, which normalizes URLs)")
-	flags.BoolVar(&o.ServeCrossPartition, "serve-cross-partition", false, "execute ORDER BY, aggregates and similar clauses over all partitions, which the service's gateway rejects")
 	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "enable /_emulator/faults and /_emulator/split, without authentication, for tests")
 	flags.Uint64Var(&o.FaultSeed, "fault-seed", 1, "`seed` of the probabilities of faults")
 }
@@ -78,8 +71,6 @@ func (o *Options) Validate() error {
 		return errors.New("--account-file is required with --authority: only its role assignments allow requests")
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key require each other")
-	case o.Gateway != string(emulator.ComputeGateway) && o.Gateway != string(emulator.RoutingGateway):
-		return fmt.Errorf("--gateway %s: must be %s or %s", o.Gateway, emulator.ComputeGateway, emulator.RoutingGateway)
 	}
 	return nil
 }
@@ -111,8 +102,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return err
 	}
 	server, err := emulator.Open(emulator.Options{
-		DataDir: o.DataDir, Key: key, Account: content, Tokens: tokens, Endpoint: o.Endpoint, Region: o.Region, Gateway: emulator.Gateway(o.Gateway),
-		ServeCrossPartition: o.ServeCrossPartition, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed, Logger: p.Log,
+		DataDir: o.DataDir, Key: key, Account: content, Tokens: tokens, Region: o.Region, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed, Logger: p.Log,
 	})
 	if err != nil {
 		return err
@@ -195,7 +185,7 @@ func registerMetrics(metrics *prometheus.Registry, server *emulator.Server) func
 		Name: "cosmos_emulator_committed_writes_total", Help: "Number of write requests in committed transactions.",
 	}, func() float64 { return float64(server.Stats().Writes) })
 	metrics.MustRegister(requests, commits, writes)
-	resources := map[string]bool{"": true, "dbs": true, "colls": true, "docs": true, "pkranges": true, "offers": true}
+	resources := map[string]bool{"": true, "dbs": true, "colls": true, "docs": true, "pkranges": true}
 	return func(resource, operation string, status int, took time.Duration) {
 		if !resources[resource] {
 			resource = "other"

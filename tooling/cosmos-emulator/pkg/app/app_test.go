@@ -36,7 +36,6 @@ func TestValidate(t *testing.T) {
 		"no account":  {"--data-dir d --authority a", "--account-file"},
 		"two keys":    {"--data-dir d --well-known-key --key-file k", "--well-known-key"},
 		"half of tls": {"--data-dir d --well-known-key --tls-cert c", "--tls-key"},
-		"gateway":     {"--data-dir d --well-known-key --gateway x", "--gateway"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +58,7 @@ func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
 	o := Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true,
-		TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key"), Gateway: "compute"}
+		TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key")}
 	for round := range 2 {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -104,7 +103,7 @@ func TestRun(t *testing.T) {
 // TestFullDiskIsNotReady fills the disk of the data. Reads succeed, and so do small writes into pages that are free.
 func TestFullDiskIsNotReady(t *testing.T) {
 	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
-		o := Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(t.TempDir(), "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true, Gateway: "compute"}
+		o := Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(t.TempDir(), "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true}
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		p := process.New("cosmos-emulator", slog.New(slog.DiscardHandler))

@@ -75,7 +75,7 @@ func (p *parser) value(depth int) (Value, error) {
 	case c == 'f':
 		return False, p.literal("false")
 	case c == 'n':
-		return NullValue, p.literal("null")
+		return Value{Kind: Null}, p.literal("null")
 	default:
 		return Value{}, fmt.Errorf("unexpected %q at offset %d", c, p.pos)
 	}

@@ -3,7 +3,7 @@
 //
 // Unlike maps of encoding/json, a Value preserves the order of properties and the text of numbers, so that clients read
 // exactly what they wrote. It also represents undefined, the value of a missing property, which the query language
-// distinguishes from null. Values are immutable after they are built; only package patch changes them, on its own copies.
+// distinguishes from null. Values are immutable after they are built.
 package document
 
 import (
@@ -43,11 +43,10 @@ type Member struct {
 	Value Value
 }
 
-// The constants of JSON.
+// The booleans.
 var (
-	NullValue = Value{Kind: Null}
-	True      = Value{Kind: Bool, Bool: true}
-	False     = Value{Kind: Bool}
+	True  = Value{Kind: Bool, Bool: true}
+	False = Value{Kind: Bool}
 )
 
 // FromBool returns a boolean.
@@ -84,14 +83,6 @@ func (v Value) Get(name string) Value {
 		}
 	}
 	return Value{}
-}
-
-// Index returns an element. It is undefined if v is not an array or has no such element.
-func (v Value) Index(i int) Value {
-	if v.Kind != Array || i < 0 || i >= len(v.Arr) {
-		return Value{}
-	}
-	return v.Arr[i]
 }
 
 // Path returns the value at a path of property names. A path never selects elements of arrays.
@@ -166,7 +157,7 @@ func Equal(a, b Value) bool {
 	return true
 }
 
-// Compare is the total order of ORDER BY, MIN and MAX: by kind, then by value. Arrays are compared by element and objects
+// Compare is the total order of ORDER BY: by kind, then by value. Arrays are compared by element and objects
 // by their sorted properties. The service defines no order for arrays and objects; this one is stable.
 func Compare(a, b Value) int {
 	if a.Kind != b.Kind {

@@ -108,7 +108,7 @@ func AppendString(dst []byte, s string) []byte {
 }
 
 // Canonical returns a text that is equal for equal values and different for different ones: properties are sorted and
-// numbers have one form. DISTINCT and GROUP BY use it as a key.
+// numbers have one form. Continuation tokens depend on it.
 func Canonical(v Value) string {
 	var b strings.Builder
 	appendCanonical(&b, v)

@@ -42,7 +42,7 @@ func unauthorized(format string, args ...any) error {
 }
 
 // authenticate verifies the Authorization header and sets the caller of the request. The header has a signature with the master
-// key, a token of Entra ID, or the token that SDKs use for Entra authentication on an emulator.
+// key or a token of Entra ID.
 func (s *Server) authenticate(req *request) error {
 	h := req.r.Header.Get("Authorization")
 	if h == "" {
@@ -76,18 +76,15 @@ func (s *Server) authenticate(req *request) error {
 			message: "The authorization token has an invalid format: it requires type, ver=1.0 and sig."}
 	}
 	switch {
-	case kind == "aad" && s.tokens != nil && !s.signedForEmulator(sig):
+	case kind == "aad" && s.tokens != nil:
 		return s.authenticateToken(req, h, sig)
-	case kind != "master" && kind != "aad":
+	case kind != "master":
 		return unauthorized("Authorization of the type %q is not supported: use a token or the master key.", kind)
 	case s.opts.Key == "":
 		return &statusError{status: http.StatusUnauthorized, subStatus: subStatusLocalAuthDisabled,
 			message: "Local Authorization is disabled. Use an AAD token to authorize all requests."}
 	}
 	req.caller.everything = true
-	if kind == "aad" {
-		return s.checkEmulatorToken(sig)
-	}
 	return s.checkSignature(req, sig)
 }
 
@@ -101,7 +98,7 @@ func (s *Server) authorize(req *request) error {
 	if action == "" {
 		return s.blocked(subStatusNotInDataPlane, "The given request [%s %s] cannot be authorized by AAD token in data plane.", req.r.Method, req.r.URL.EscapedPath())
 	}
-	if req.operation == "batch" && req.caller.permissions.Reach(s.scopeOf(req)) {
+	if req.operation == "batch" && req.caller.permissions.Reach(scopeOf(req)) {
 		return nil
 	}
 	return s.require(req, action)
@@ -109,7 +106,7 @@ func (s *Server) authorize(req *request) error {
 
 // require returns an error unless the caller may execute an action on the request's resource.
 func (s *Server) require(req *request, action rbac.Action) error {
-	scope := s.scopeOf(req)
+	scope := scopeOf(req)
 	if req.caller.everything || req.caller.permissions.Allow(action, scope) {
 		return nil
 	}
@@ -127,15 +124,14 @@ func (s *Server) blocked(subStatus int, format string, args ...any) error {
 		fmt.Sprintf(format, args...) + " Learn more: https://aka.ms/cosmos-native-rbac."}
 }
 
-// itemActions maps the operations on items to data actions. The service does not document the action of a patch and of a list of
-// items; here they need those of a replacement and of a query.
+// itemActions maps the operations on items to data actions.
 var itemActions = map[string]rbac.Action{
 	"create": rbac.CreateItem, "read": rbac.ReadItem, "replace": rbac.ReplaceItem, "upsert": rbac.UpsertItem, "delete": rbac.DeleteItem,
-	"patch": rbac.ReplaceItem, "query": rbac.ExecuteQuery, "list": rbac.ExecuteQuery, "changefeed": rbac.ReadChangeFeed,
+	"query": rbac.ExecuteQuery, "changefeed": rbac.ReadChangeFeed,
 }
 
 // actionOf returns the data action that a request needs. It is empty if tokens cannot authorize the request at all: they do not
-// change databases, containers and throughput. For a batch it is that of a creation.
+// change databases and containers, and unsupported operations have no action. For a batch it is that of a creation.
 func actionOf(req *request) rbac.Action {
 	switch {
 	case req.resourceType == "docs" && req.operation == "batch":
@@ -152,20 +148,14 @@ func actionOf(req *request) rbac.Action {
 }
 
 // scopeOf returns the scope of the request's resource: lists of databases belong to the account, and lists of containers to their
-// database. Resources that are addressed by their RIDs have the scope of their names.
-func (s *Server) scopeOf(req *request) rbac.Scope {
+// database.
+func scopeOf(req *request) rbac.Scope {
 	var scope rbac.Scope
 	if len(req.segments) > 1 && req.segments[0] == "dbs" {
 		scope.Database = req.segments[1]
-		if d, err := s.store.Database(scope.Database); err == nil {
-			scope.Database = d.Name
-		}
 	}
 	if len(req.segments) > 3 && req.segments[2] == "colls" {
 		scope.Container = req.segments[3]
-		if c, err := s.store.Container(req.segments[1], scope.Container); err == nil {
-			scope.Container = c.Name
-		}
 	}
 	return scope
 }

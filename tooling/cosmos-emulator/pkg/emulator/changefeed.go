@@ -25,23 +25,16 @@ func (s *Server) changeFeed(req *request, c *store.Container) error {
 	}
 	var after uint64
 	var since int64
-	switch from := req.r.Header.Get("If-None-Match"); from {
-	case "":
-		if h := req.r.Header.Get("If-Modified-Since"); h != "" {
-			t, err := parseTime(h)
-			if err != nil {
-				return badRequest("The header If-Modified-Since is not a date: %q.", h)
-			}
-			since = t.Unix()
-		}
-	case "*": // only future changes
-		if after, err = s.store.LSN(c); err != nil {
-			return err
-		}
-	default:
+	if from := req.r.Header.Get("If-None-Match"); from != "" {
 		if after, err = strconv.ParseUint(strings.Trim(from, `"`), 10, 64); err != nil {
-			return badRequest("The change feed continuation %q is malformed.", from)
+			return badRequest("The change feed continuation %q is not supported: it must be the ETag of a page.", from)
 		}
+	} else if h := req.r.Header.Get("If-Modified-Since"); h != "" {
+		t, err := time.Parse(time.RFC1123, h)
+		if err != nil {
+			return badRequest("The header If-Modified-Since is not a date: %q.", h)
+		}
+		since = t.Unix()
 	}
 	page, err := s.store.ChangesAfter(c, scope, after, since, n, maxPageBytes)
 	if err != nil {
@@ -61,12 +54,4 @@ func (s *Server) changeFeed(req *request, c *store.Container) error {
 		rows[i] = item.Body
 	}
 	return req.respond(http.StatusOK, queryCharge(len(rows)), feedBody(c.ID(), "Documents", rows))
-}
-
-// parseTime parses HTTP dates and RFC 1123 dates in UTC, which Go clients send.
-func parseTime(s string) (time.Time, error) {
-	if t, err := time.Parse(time.RFC1123, s); err == nil {
-		return t, nil
-	}
-	return http.ParseTime(s)
 }

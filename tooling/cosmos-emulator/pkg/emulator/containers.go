@@ -27,83 +27,29 @@ func containerValue(c *store.Container) document.Value {
 	return v
 }
 
-// containers serves /dbs/{d}/colls and /dbs/{d}/colls/{c}.
+// containers serves POST /dbs/{d}/colls and GET /dbs/{d}/colls/{c}.
 func (s *Server) containers(req *request) error {
-	d, err := s.store.Database(req.segments[1])
-	if err != nil {
-		return err
-	}
-	if len(req.segments) == 3 {
-		switch req.operation {
-		case "create":
-			return s.createContainer(req, d)
-		case "query", "list":
-			var all []document.Value
-			for _, c := range d.Containers() {
-				all = append(all, containerValue(c))
-			}
-			return s.queryResources(req, d.ID(), "DocumentCollections", all)
-		}
+	switch {
+	case req.operation == "create" && len(req.segments) == 3:
+		return s.createContainer(req)
+	case req.operation != "read":
 		return methodNotAllowed(req)
 	}
 	c, err := s.store.Container(req.segments[1], req.segments[3])
 	if err != nil {
 		return err
 	}
-	ifMatch := req.r.Header.Get("If-Match")
-	switch req.operation {
-	case "read":
-		req.header(headerETag, c.ETag())
-		if notModified(req, c.ETag()) {
-			return req.respond(http.StatusNotModified, 1, nil)
-		}
-		if err := s.quota(req, c); err != nil {
-			return err
-		}
-		return req.respond(http.StatusOK, 1, document.Append(nil, containerValue(c)))
-	case "replace":
-		v, err := req.json()
-		if err != nil {
-			return err
-		}
-		if c, err = s.store.ReplaceContainer(req.r.Context(), d.Name, c.Name, v, ifMatch); err != nil {
-			return err
-		}
-		req.header(headerETag, c.ETag())
-		return req.respond(http.StatusOK, 10.67, document.Append(nil, containerValue(c)))
-	case "delete":
-		if err := s.store.DeleteContainer(req.r.Context(), d.Name, c.Name, ifMatch); err != nil {
-			return err
-		}
-		return req.respond(http.StatusNoContent, 4.95, nil)
-	}
-	return methodNotAllowed(req)
-}
-
-// quota adds the session token of a container.
-func (s *Server) quota(req *request, c *store.Container) error {
-	lsn, err := s.store.LSN(c)
-	if err != nil {
-		return err
-	}
-	req.header(headerSession, sessionToken(c.Ranges[0].ID, lsn))
-	return nil
+	req.header(headerETag, c.ETag())
+	return req.respond(http.StatusOK, 1, document.Append(nil, containerValue(c)))
 }
 
 // createContainer serves POST /dbs/{d}/colls.
-func (s *Server) createContainer(req *request, d *store.Database) error {
+func (s *Server) createContainer(req *request) error {
 	v, err := req.json()
 	if err != nil {
 		return err
 	}
-	if v.Kind != document.Object {
-		return badRequest("The container's properties are not a JSON object.")
-	}
-	t, err := throughput(req)
-	if err != nil {
-		return err
-	}
-	c, err := s.store.CreateContainer(req.r.Context(), d.Name, v, t)
+	c, err := s.store.CreateContainer(req.r.Context(), req.segments[1], v)
 	if err != nil {
 		return err
 	}
@@ -142,7 +88,6 @@ func (s *Server) ranges(req *request) error {
 			{Name: "minInclusive", Value: document.FromString(r.Min)},
 			{Name: "maxExclusive", Value: document.FromString(r.Max)},
 			{Name: "ridPrefix", Value: numberValue(0)},
-			{Name: "throughputFraction", Value: numberValue(1 / float64(len(c.Ranges)))},
 			{Name: "status", Value: document.FromString("online")},
 			{Name: "parents", Value: parents},
 		}}))

@@ -32,8 +32,8 @@ func newClientOf(t testing.TB, c *azcosmos.ContainerClient) *azcosmos.Client {
 }
 
 // send sends a request that is signed with key, or not signed if key is empty. A header "override-date" changes the date
-// after signing.
-func send(t testing.TB, base, key, method, resourceType, path, body string, headers map[string]string) *http.Response {
+// after signing. The signature is of the path, or of a link if there is one.
+func send(t testing.TB, base, key, method, resourceType, path, body string, headers map[string]string, link ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(method, base+"/"+path, strings.NewReader(body))
 	if err != nil {
@@ -44,7 +44,7 @@ func send(t testing.TB, base, key, method, resourceType, path, body string, head
 		date = d
 	}
 	if key != "" {
-		req.Header.Set("Authorization", sign(t, key, method, resourceType, path, date))
+		req.Header.Set("Authorization", sign(t, key, method, resourceType, append(link, path)[0], date))
 	}
 	req.Header.Set("x-ms-date", date)
 	for k, v := range headers {
@@ -100,14 +100,14 @@ func FuzzRequest(f *testing.F) {
 	}
 	for _, setup := range [][3]string{
 		{"dbs", "", `{"id":"db"}`},
-		{"colls", "dbs/db", `{"id":"c","partitionKey":{"kind":"MultiHash","paths":["/a","/b/c"],"version":2},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}`},
+		{"colls", "dbs/db", `{"id":"c","partitionKey":{"kind":"Hash","paths":["/b/c"],"version":2},"defaultTtl":-1}`},
 	} {
 		if w := call(f, http.MethodPost, setup[0], setup[1], strings.TrimPrefix(setup[1]+"/"+setup[0], "/"), setup[2], nil); w.Code != http.StatusCreated {
 			f.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	f.Add("POST", `["x","y"]`, `{"id":"1","a":"x","b":{"c":"y"},"ttl":3}`, "upsert", "", "", "0:-1#1")
-	f.Add("POST", `[1,{}]`, `[{"operationType":"Create","resourceBody":{"id":"1","a":1}}]`, "batch", "", "", "")
+	f.Add("POST", `["y"]`, `{"id":"1","a":"x","b":{"c":"y"},"ttl":3}`, "upsert", "", "", "0:-1#1")
+	f.Add("POST", `[1,{}]`, `[{"operationType":"Create","resourceBody":{"id":"1","b":{"c":1}}}]`, "batch", "", "", "")
 	f.Add("POST", `["x"]`, `{"query":"SELECT * FROM c ORDER BY c.n","parameters":[{"name":"@a","value":1}]}`, "query", "hcp1.x.y", "-1", "")
 	f.Add("GET", ``, ``, "feed", `"5"`, "10", "0")
 	f.Add("GET", `[null,true]`, ``, "feed", `*`, "0", "a:b#c")

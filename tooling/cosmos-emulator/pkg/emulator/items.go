@@ -9,7 +9,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/patch"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
@@ -23,14 +22,10 @@ func (s *Server) items(req *request) error {
 	if err != nil {
 		return err
 	}
-	for _, h := range []string{headerPreTrigger, headerPostTrigger} {
-		if req.r.Header.Get(h) != "" {
-			return badRequest("Triggers are not supported (header %s).", h)
-		}
+	if req.r.Header.Get("If-None-Match") != "" && req.operation != "read" && req.operation != "changefeed" {
+		return badRequest("The header If-None-Match is supported only in reads and requests for changes.")
 	}
 	switch req.operation {
-	case "list":
-		return s.queryItems(req, c, reader, `SELECT * FROM c`, nil)
 	case "query":
 		return s.query(req, c, reader)
 	case "changefeed":
@@ -39,7 +34,7 @@ func (s *Server) items(req *request) error {
 		return s.executeBatch(req, c)
 	case "read":
 		return s.readItem(req, c, reader)
-	case "create", "upsert", "replace", "patch", "delete":
+	case "create", "upsert", "replace", "delete":
 		return s.writeItem(req, c)
 	}
 	return methodNotAllowed(req)
@@ -52,13 +47,13 @@ func sessionToken(rangeID string, lsn uint64) string {
 
 // session sets the headers with the session token and the LSN.
 func (req *request) session(c *store.Container, pk partition.Key, lsn uint64) {
-	req.header(headerSession, sessionToken(c.RangeOf(c.PK.EPK(pk)).ID, lsn))
+	req.header(headerSession, sessionToken(c.RangeOf(pk.EPK()).ID, lsn))
 	req.header(headerLSN, strconv.FormatUint(lsn, 10))
 }
 
 // readItem serves GET of an item.
 func (s *Server) readItem(req *request, c *store.Container, reader *store.Reader) error {
-	pk, err := req.fullKey(c.PK)
+	pk, err := req.key()
 	if err != nil {
 		return err
 	}
@@ -68,8 +63,7 @@ func (s *Server) readItem(req *request, c *store.Container, reader *store.Reader
 	}
 	req.session(c, pk, lsn)
 	req.header(headerETag, item.ETag)
-	req.header(headerItemLSN, strconv.FormatUint(item.LSN, 10))
-	if notModified(req, item.ETag) {
+	if req.r.Header.Get("If-None-Match") == item.ETag {
 		return req.respond(http.StatusNotModified, 1, nil)
 	}
 	return req.respond(http.StatusOK, readCharge(len(item.Body)), item.Body)
@@ -77,14 +71,14 @@ func (s *Server) readItem(req *request, c *store.Container, reader *store.Reader
 
 // writeItem serves the writes of one item.
 func (s *Server) writeItem(req *request, c *store.Container) error {
-	pk, err := req.fullKey(c.PK)
+	pk, err := req.key()
 	if err != nil {
 		return err
 	}
 	if (len(req.segments) == 6) == (req.r.Method == http.MethodPost) {
 		return methodNotAllowed(req)
 	}
-	op := store.Operation{IfMatch: req.r.Header.Get("If-Match"), IfNoneMatch: req.r.Header.Get("If-None-Match")}
+	op := store.Operation{Verb: verbs[req.operation], IfMatch: req.r.Header.Get("If-Match")}
 	if len(req.segments) == 6 {
 		op.ID = req.segments[5]
 	}
@@ -92,9 +86,6 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 		if op.Body, err = req.json(); err != nil {
 			return err
 		}
-	}
-	if err := setVerb(&op, req.operation, c); err != nil {
-		return err
 	}
 	results, lsn, err := s.store.Transact(req.r.Context(), c, pk, []store.Operation{op})
 	if err != nil {
@@ -117,43 +108,8 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 	return req.respond(status, writeCharge(len(r.Item.Body)), body)
 }
 
-// verbs maps the names of operations.
-var verbs = map[string]store.Verb{
-	"create": store.Create, "upsert": store.Upsert, "replace": store.Replace, "delete": store.Delete,
-	"read": store.Read, "patch": store.Patch,
-}
-
-// setVerb sets the verb of an operation with a body, and the patch if it is one.
-func setVerb(op *store.Operation, name string, c *store.Container) error {
-	verb, ok := verbs[strings.ToLower(name)]
-	if !ok {
-		return badRequest("The operation %q on items is not supported.", name)
-	}
-	op.Verb = verb
-	if verb != store.Patch {
-		return nil
-	}
-	var immutable [][]string
-	for _, p := range c.PK.Paths {
-		immutable = append(immutable, p)
-	}
-	p, err := patch.Parse(op.Body, immutable)
-	if err != nil {
-		return badRequest("%v", err)
-	}
-	op.Modify = func(doc document.Value) (document.Value, error) {
-		out, err := p.Apply(doc)
-		switch {
-		case errors.Is(err, patch.ErrConditionNotMet):
-			return out, &store.Error{Kind: store.PreconditionFailed, SubStatus: store.SubStatusConditionNotMet,
-				Message: "One of the specified pre-condition is not met: the document does not meet the condition of the patch."}
-		case err != nil:
-			return out, store.NewError(store.BadRequest, "%v", err)
-		}
-		return out, nil
-	}
-	return nil
-}
+// verbs maps the names of writes.
+var verbs = map[string]store.Verb{"create": store.Create, "upsert": store.Upsert, "replace": store.Replace, "delete": store.Delete}
 
 // The service's limits for a transactional batch.
 const (
@@ -166,7 +122,7 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 	if !isTrue(req.r.Header.Get(headerBatchAtomic)) {
 		return badRequest("Only atomic batches are supported (header x-ms-cosmos-batch-atomic).")
 	}
-	pk, err := req.fullKey(c.PK)
+	pk, err := req.key()
 	if err != nil {
 		return err
 	}
@@ -185,16 +141,15 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 	}
 	ops := make([]store.Operation, len(v.Arr))
 	for i, o := range v.Arr {
-		ops[i] = store.Operation{ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str, IfNoneMatch: o.Get("ifNoneMatch").Str}
-		name := o.Get("operationType").Str
-		if action := itemActions[strings.ToLower(name)]; action != "" {
+		name := strings.ToLower(o.Get("operationType").Str)
+		if action := itemActions[name]; action != "" {
 			if err := s.require(req, action); err != nil {
 				return err
 			}
 		}
-		if err := setVerb(&ops[i], name, c); err != nil {
-			// An invalid operation fails like a rejected one.
-			return req.respondBatchFailure(len(ops), i, toStatusError(err))
+		ops[i] = store.Operation{Verb: verbs[name], ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str}
+		if ops[i].Verb == 0 || o.Get("ifNoneMatch").IsDefined() {
+			return badRequest("The operation %s of a batch is not supported: the emulator supports Create, Upsert, Replace and Delete, with ifMatch.", o.JSON())
 		}
 	}
 	results, lsn, err := s.store.Transact(req.r.Context(), c, pk, ops)
@@ -220,10 +175,6 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 			status = http.StatusCreated
 		case store.Deleted:
 			status = http.StatusNoContent
-		case store.NotModified:
-			status = http.StatusNotModified
-		case store.Found:
-			charge = readCharge(len(r.Item.Body))
 		}
 		total += charge
 		body = fmt.Appendf(body, `{"statusCode":%d,"requestCharge":%.2f`, status, charge)
@@ -231,7 +182,7 @@ func (s *Server) executeBatch(req *request, c *store.Container) error {
 			body = append(body, `,"eTag":`...)
 			body = document.AppendString(body, r.Item.ETag)
 		}
-		if r.Item.Body != nil && (!minimal || r.Outcome == store.Found) {
+		if r.Item.Body != nil && !minimal {
 			body = append(append(body, `,"resourceBody":`...), r.Item.Body...)
 		}
 		body = append(body, '}')

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -93,92 +94,6 @@ func TestConditionalWrites(t *testing.T) {
 	}
 }
 
-func TestNotModified(t *testing.T) {
-	_, c, h := openContainer(t, emulator.Options{})
-	r, err := c.CreateItem(context.Background(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for condition, want := range map[string]int{string(r.ETag): http.StatusNotModified, `"other"`: http.StatusOK} {
-		resp := send(t, h.URL, emulator.WellKnownKey, http.MethodGet, "docs", "dbs/db/colls/items/docs/a", "", map[string]string{
-			"If-None-Match": condition, "x-ms-documentdb-partitionkey": `["p"]`})
-		if resp.StatusCode != want || resp.Header.Get("etag") != string(r.ETag) {
-			t.Errorf("If-None-Match %s: status %d and ETag %s, want %d and %s", condition, resp.StatusCode, resp.Header.Get("etag"), want, r.ETag)
-		}
-	}
-}
-
-func TestPatch(t *testing.T) {
-	_, c, _ := openContainer(t, emulator.Options{})
-	ctx := context.Background()
-	const before = `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"}}`
-	cases := map[string]struct {
-		ops    func(p *azcosmos.PatchOperations)
-		want   string // the changed document without its system properties, or a status
-		reason string
-	}{
-		"add":               {func(p *azcosmos.PatchOperations) { p.AppendAdd("/new", 1) }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"},"new":1}`, "a new property"},
-		"add to the list":   {func(p *azcosmos.PatchOperations) { p.AppendAdd("/list/1", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","z","y"],"o":{"k":"v"}}`, "inserts"},
-		"append":            {func(p *azcosmos.PatchOperations) { p.AppendAdd("/list/-", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y","z"],"o":{"k":"v"}}`, "- is the end of the list"},
-		"set in the list":   {func(p *azcosmos.PatchOperations) { p.AppendSet("/list/0", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["z","y"],"o":{"k":"v"}}`, "set overwrites"},
-		"replace":           {func(p *azcosmos.PatchOperations) { p.AppendReplace("/o/k", "w") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"w"}}`, "nested"},
-		"replace nothing":   {func(p *azcosmos.PatchOperations) { p.AppendReplace("/nope", 1) }, "400", "replace requires an existing value"},
-		"remove":            {func(p *azcosmos.PatchOperations) { p.AppendRemove("/list/0") }, `{"id":"a","partitionKey":"p","n":1,"list":["y"],"o":{"k":"v"}}`, "an element"},
-		"remove nothing":    {func(p *azcosmos.PatchOperations) { p.AppendRemove("/nope") }, "400", "remove requires an existing value"},
-		"increment":         {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/n", -3) }, `{"id":"a","partitionKey":"p","n":-2,"list":["x","y"],"o":{"k":"v"}}`, "a negative increment"},
-		"increment new":     {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/m", 3) }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"},"m":3}`, "creates"},
-		"increment text":    {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/o/k", 3) }, "400", "not a number"},
-		"all or nothing":    {func(p *azcosmos.PatchOperations) { p.AppendSet("/n", 9); p.AppendRemove("/nope") }, "400", "the first operation has no effect"},
-		"no parent":         {func(p *azcosmos.PatchOperations) { p.AppendSet("/x/y", 9) }, "400", "parents are not created"},
-		"id":                {func(p *azcosmos.PatchOperations) { p.AppendSet("/id", "b") }, "400", "the ID is immutable"},
-		"partition key":     {func(p *azcosmos.PatchOperations) { p.AppendSet("/partitionKey", "b") }, "400", "the partition key is immutable"},
-		"condition holds":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 1"); p.AppendSet("/n", 2) }, `{"id":"a","partitionKey":"p","n":2,"list":["x","y"],"o":{"k":"v"}}`, "the condition is met"},
-		"condition fails":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 2"); p.AppendSet("/n", 2) }, "412/1110", "the condition is not met"},
-		"invalid condition": {func(p *azcosmos.PatchOperations) { p.SetCondition("from c wher c.n"); p.AppendSet("/n", 2) }, "400", "the condition is not a query"},
-		"too many": {func(p *azcosmos.PatchOperations) {
-			for range 11 {
-				p.AppendIncrement("/n", 1)
-			}
-		}, "400", "at most ten operations"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if _, err := c.UpsertItem(ctx, pk("p"), []byte(before), nil); err != nil {
-				t.Fatal(err)
-			}
-			var ops azcosmos.PatchOperations
-			tc.ops(&ops)
-			_, err := c.PatchItem(ctx, pk("p"), "a", ops, nil)
-			want := tc.want
-			if !strings.HasPrefix(want, "{") {
-				if got := status(err); got != want {
-					t.Errorf("status %q, want %q: %s", got, want, tc.reason)
-				}
-				want = before
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			r, err := c.ReadItem(ctx, pk("p"), "a", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, withoutSystem(t, r.Value)); diff != "" {
-				t.Errorf("%s: %s", tc.reason, diff)
-			}
-		})
-	}
-}
-
-// withoutSystem removes the system properties, which are the last ones.
-func withoutSystem(t *testing.T, body []byte) string {
-	t.Helper()
-	at := strings.Index(string(body), `,"_rid":`)
-	if at < 0 {
-		t.Fatalf("no system properties in %s", body)
-	}
-	return string(body[:at]) + "}"
-}
-
 func TestBatchStatuses(t *testing.T) {
 	_, c, _ := openContainer(t, emulator.Options{})
 	ctx := context.Background()
@@ -199,16 +114,15 @@ func TestBatchStatuses(t *testing.T) {
 		}, []int32{424, 409}, "the other operations have status 424"},
 		"stale": {func(b *azcosmos.TransactionalBatch) {
 			b.ReplaceItem("existing", item("existing"), stale)
-			b.ReadItem("existing", nil)
+			b.DeleteItem("existing", nil)
 		}, []int32{412, 424}, "per-operation ETags"},
-		"missing":   {func(b *azcosmos.TransactionalBatch) { b.ReadItem("existing", nil); b.ReadItem("nope", nil) }, []int32{424, 404}, "a failed read fails the batch"},
+		"missing":   {func(b *azcosmos.TransactionalBatch) { b.DeleteItem("existing", nil); b.DeleteItem("nope", nil) }, []int32{424, 404}, "a failed deletion fails the batch"},
 		"other key": {func(b *azcosmos.TransactionalBatch) { b.CreateItem([]byte(`{"id":"z","partitionKey":"q"}`), nil) }, []int32{400}, "one logical partition"},
-		"bad patch": {func(b *azcosmos.TransactionalBatch) { b.PatchItem("existing", azcosmos.PatchOperations{}, nil) }, []int32{400}, "a patch without operations"},
 		"own writes": {func(b *azcosmos.TransactionalBatch) {
 			b.UpsertItem(item("w"), nil)
-			b.ReadItem("w", nil)
+			b.ReplaceItem("w", item("w"), nil)
 			b.DeleteItem("w", nil)
-		}, []int32{201, 200, 204}, "a batch reads its own writes"},
+		}, []int32{201, 200, 204}, "an operation has the results of earlier ones"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -248,42 +162,64 @@ func TestBatchStatuses(t *testing.T) {
 	}
 }
 
-func TestUniqueKeysAndHierarchy(t *testing.T) {
-	_, c, _ := openContainer(t, emulator.Options{})
-	ctx := context.Background()
-	db, err := newClientOf(t, c).NewDatabase("db")
+func TestNotModified(t *testing.T) {
+	_, c, h := openContainer(t, emulator.Options{})
+	r, err := c.CreateItem(context.Background(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.CreateContainer(ctx, azcosmos.ContainerProperties{ID: "tree",
-		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/tenant", "/user"}, Version: 2},
-		UniqueKeyPolicy:        &azcosmos.UniqueKeyPolicy{UniqueKeys: []azcosmos.UniqueKey{{Paths: []string{"/mail"}}}}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	tree, err := db.NewContainer("tree")
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(id, tenant, user, mail string) string {
-		_, err := tree.CreateItem(ctx, pk(tenant).AppendString(user), fmt.Appendf(nil, `{"id":%q,"tenant":%q,"user":%q,"mail":%q}`, id, tenant, user, mail), nil)
-		return status(err)
-	}
-	got := []string{add("1", "t", "u", "m"), add("2", "t", "u", "m"), add("3", "t", "v", "m"), add("4", "s", "u", "x")}
-	if diff := cmp.Diff([]string{"", "409", "", ""}, got); diff != "" {
-		t.Errorf("unique keys are unique within a logical partition: %s", diff)
-	}
-	for query, want := range map[string]string{
-		"SELECT VALUE c.id FROM c":                                                    `"1","3"`,
-		"SELECT VALUE c.id FROM c ORDER BY c.id DESC":                                 `"3","1"`,
-		"SELECT VALUE COUNT(1) FROM c":                                                "2",
-		"SELECT VALUE c.id FROM c WHERE c.user = 'v' ORDER BY c.id OFFSET 0 LIMIT 10": `"3"`,
-	} {
-		if got := query1(t, tree, query, pk("t"), nil); got != want {
-			t.Errorf("%s within the prefix: %s, want %s", query, got, want)
+	for condition, want := range map[string]int{string(r.ETag): http.StatusNotModified, `"other"`: http.StatusOK} {
+		resp := send(t, h.URL, emulator.WellKnownKey, http.MethodGet, "docs", "dbs/db/colls/items/docs/a", "", map[string]string{
+			"If-None-Match": condition, "x-ms-documentdb-partitionkey": `["p"]`})
+		if resp.StatusCode != want || resp.Header.Get("etag") != string(r.ETag) {
+			t.Errorf("If-None-Match %s: status %d and ETag %s, want %d and %s", condition, resp.StatusCode, resp.Header.Get("etag"), want, r.ETag)
 		}
 	}
-	if _, err := tree.ReadItem(ctx, pk("t"), "1", nil); status(err) != "400/1001" {
-		t.Errorf("a read with a prefix of the key: %v", err)
+}
+
+// TestUnsupportedRequests checks that requests that no part of hcpmesh sends are rejected and have no effect.
+func TestUnsupportedRequests(t *testing.T) {
+	_, c, h := openContainer(t, emulator.Options{})
+	if _, err := c.CreateItem(t.Context(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	const coll, item = "dbs/db/colls/items", "dbs/db/colls/items/docs/a"
+	type header = map[string]string
+	for name, tc := range map[string]struct {
+		method, resourceType, link, path, body string
+		header                                 header
+		want                                   int
+	}{
+		"patch":              {"PATCH", "docs", item, item, `{"operations":[{"op":"set","path":"/n","value":1}]}`, nil, 405},
+		"list of items":      {"GET", "docs", coll, coll + "/docs", "", nil, 405},
+		"list of containers": {"GET", "colls", "dbs/db", "dbs/db/colls", "", nil, 405},
+		"list of databases":  {"GET", "dbs", "", "dbs", "", nil, 405},
+		"replace container":  {"PUT", "colls", coll, coll, `{"id":"items","partitionKey":{"paths":["/partitionKey"],"version":2}}`, nil, 405},
+		"delete container":   {"DELETE", "colls", coll, coll, "", nil, 405},
+		"offers":             {"GET", "offers", "", "offers", "", nil, 400},
+		"users":              {"POST", "users", "dbs/db", "dbs/db/users", `{"id":"u"}`, nil, 400},
+		"stored procedure":   {"POST", "sprocs", coll + "/sprocs/s", coll + "/sprocs/s", "[]", nil, 400},
+		"throughput":         {"POST", "dbs", "", "dbs", `{"id":"new"}`, header{"x-ms-offer-throughput": "400"}, 400},
+		"unique keys":        {"POST", "colls", "dbs/db", "dbs/db/colls", `{"id":"n","partitionKey":{"paths":["/a"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}`, nil, 400},
+		"hierarchical key":   {"POST", "colls", "dbs/db", "dbs/db/colls", `{"id":"n","partitionKey":{"kind":"MultiHash","paths":["/a","/b"],"version":2}}`, nil, 400},
+		"version 1":          {"POST", "colls", "dbs/db", "dbs/db/colls", `{"id":"n","partitionKey":{"paths":["/a"],"version":1}}`, nil, 400},
+		"If-None-Match":      {"DELETE", "docs", item, item, "", header{"If-None-Match": `"x"`}, 400},
+		"trigger":            {"DELETE", "docs", item, item, "", header{"x-ms-documentdb-pre-trigger-include": "t"}, 400},
+		"number as key":      {"GET", "docs", item, item, "", header{"x-ms-documentdb-partitionkey": "[1]"}, 400},
+		"query plan":         {"POST", "docs", coll, coll + "/docs", `{"query":"SELECT * FROM c"}`, header{"x-ms-documentdb-isquery": "true", "x-ms-cosmos-is-query-plan-request": "true"}, 400},
+		"all versions":       {"GET", "docs", coll, coll + "/docs", "", header{"A-IM": "Full-Fidelity Feed"}, 400},
+		"changes from now":   {"GET", "docs", coll, coll + "/docs", "", header{"A-IM": "Incremental Feed", "If-None-Match": "*"}, 400},
+		"read in a batch":    {"POST", "docs", coll, coll + "/docs", `[{"operationType":"Delete","id":"a"},{"operationType":"Read","id":"a"}]`, header{"x-ms-cosmos-is-batch-request": "true", "x-ms-cosmos-batch-atomic": "true"}, 400},
+		"not atomic":         {"POST", "docs", coll, coll + "/docs", `[{"operationType":"Delete","id":"a"}]`, header{"x-ms-cosmos-is-batch-request": "true"}, 400},
+	} {
+		headers := header{"x-ms-documentdb-partitionkey": `["p"]`}
+		maps.Copy(headers, tc.header)
+		if resp := send(t, h.URL, emulator.WellKnownKey, tc.method, tc.resourceType, tc.path, tc.body, headers, tc.link); resp.StatusCode != tc.want {
+			t.Errorf("%s: status %d, want %d", name, resp.StatusCode, tc.want)
+		}
+	}
+	if _, err := c.ReadItem(t.Context(), pk("p"), "a", nil); err != nil {
+		t.Errorf("the item: %v", err)
 	}
 }
 

@@ -14,13 +14,13 @@ import (
 func provision(st *store.Store, a *account.Account) error {
 	ctx := context.Background()
 	for i, database := range a.Databases {
-		if _, err := st.CreateDatabase(ctx, database.Name, store.Throughput{}); unlessExists(err) != nil {
+		if _, err := st.CreateDatabase(ctx, database.Name); unlessExists(err) != nil {
 			return fmt.Errorf("databases[%d]: creating %q: %w", i, database.Name, err)
 		}
 		for j, container := range database.Containers {
 			properties, err := document.Parse(container)
 			if err == nil {
-				_, err = st.CreateContainer(ctx, database.Name, properties, store.Throughput{})
+				_, err = st.CreateContainer(ctx, database.Name, properties)
 			}
 			if unlessExists(err) != nil {
 				return fmt.Errorf("databases[%d].containers[%d]: creating %q: %w", i, j, properties.Get("id").Str, err)

@@ -3,7 +3,6 @@ package emulator
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -41,7 +40,7 @@ type request struct {
 func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error) {
 	req := &request{w: w, r: r, activityID: newUUID()}
 	var err error
-	if req.segments, err = s.splitPath(r.URL.EscapedPath()); err != nil {
+	if req.segments, err = splitPath(r.URL.EscapedPath()); err != nil {
 		return req, err
 	}
 	n := len(req.segments)
@@ -51,9 +50,6 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error)
 		req.resourceType, req.link = req.segments[n-1], strings.Join(req.segments[:n-1], "/")
 	default:
 		req.resourceType, req.link = req.segments[n-2], strings.Join(req.segments, "/")
-		if req.resourceType == "offers" {
-			req.link = strings.ToLower(req.segments[n-1]) // offers are addressed by RID, which signatures convert to lower case
-		}
 	}
 	req.operation = operationOf(req)
 	if r.Body == nil || r.ContentLength == 0 {
@@ -92,13 +88,8 @@ func tooLarge() error {
 	return &statusError{status: http.StatusRequestEntityTooLarge, message: "Request size is too large"}
 }
 
-var errBadEscape = errors.New("the path is not properly escaped")
-
-// splitPath decodes a path like the emulated gateway.
-func (s *Server) splitPath(escaped string) ([]string, error) {
-	if s.opts.Gateway == RoutingGateway {
-		return routingPath(escaped)
-	}
+// splitPath decodes a path.
+func splitPath(escaped string) ([]string, error) {
 	var out []string
 	for _, part := range strings.Split(strings.Trim(escaped, "/"), "/") {
 		if part == "" {
@@ -106,29 +97,11 @@ func (s *Server) splitPath(escaped string) ([]string, error) {
 		}
 		decoded, err := url.PathUnescape(part)
 		if err != nil {
-			return nil, badRequest("%v", errBadEscape)
+			return nil, badRequest("the path is not properly escaped")
 		}
 		out = append(out, decoded)
 	}
 	return out, nil
-}
-
-// routingPath decodes a path like the HTTP stack of the routing gateway: it unescapes twice, converts backslashes to
-// slashes, ends the path at '#', removes trailing spaces and rejects control characters.
-func routingPath(escaped string) ([]string, error) {
-	path, err := url.PathUnescape(escaped)
-	if err != nil {
-		return nil, badRequest("%v", errBadEscape)
-	}
-	if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' }) {
-		return nil, badRequest("The path contains a control character.")
-	}
-	if unescaped, err := url.PathUnescape(path); err == nil {
-		path = unescaped
-	}
-	path, _, _ = strings.Cut(path, "#")
-	path = strings.TrimRight(strings.ReplaceAll(path, `\`, "/"), " ")
-	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), nil
 }
 
 // newUUID returns a random UUID (RFC 9562, version 4).
@@ -167,8 +140,6 @@ func operationOf(req *request) string {
 		return "create"
 	case http.MethodPut:
 		return "replace"
-	case http.MethodPatch:
-		return "patch"
 	case http.MethodDelete:
 		return "delete"
 	}
@@ -212,38 +183,11 @@ func (req *request) json() (document.Value, error) {
 	return v, nil
 }
 
-// key parses the partition key header. It returns nil without the header.
-func (req *request) key(d partition.Definition) (partition.Key, error) {
-	h := req.r.Header.Get(headerPartitionKey)
-	if h == "" {
-		return nil, nil
-	}
-	key, err := partition.ParseHeader(h)
+// key parses the partition key header.
+func (req *request) key() (partition.Key, error) {
+	key, err := partition.ParseHeader(req.r.Header.Get(headerPartitionKey))
 	if err != nil {
-		return nil, badRequest("%v", err)
-	}
-	if len(key) == 0 {
-		return nil, nil
-	}
-	if len(key) > len(d.Paths) {
-		return nil, &statusError{status: http.StatusBadRequest, subStatus: store.SubStatusPartitionKeyMismatch,
-			message: "The partition key header has more components than the container's partition key definition."}
-	}
-	return key, nil
-}
-
-// fullKey is key for operations on one item or one logical partition.
-func (req *request) fullKey(d partition.Definition) (partition.Key, error) {
-	key, err := req.key(d)
-	if err != nil {
-		return nil, err
-	}
-	if key == nil {
-		return nil, badRequest("PartitionKey value must be supplied for this operation.")
-	}
-	if len(key) != len(d.Paths) {
-		return nil, &statusError{status: http.StatusBadRequest, subStatus: store.SubStatusPartitionKeyMismatch,
-			message: "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document."}
+		return "", badRequest("%v", err)
 	}
 	return key, nil
 }

@@ -30,17 +30,6 @@ import (
 // WellKnownKey is the public master key of all Cosmos DB emulators. It protects nothing.
 const WellKnownKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-// Gateway selects which of the service's two gateways is emulated. They differ in how they decode IDs in URLs.
-type Gateway string
-
-const (
-	// ComputeGateway accepts all IDs that a URL can contain. It is the default.
-	ComputeGateway Gateway = "compute"
-	// RoutingGateway normalizes URLs before it verifies signatures. Items with IDs that end in a space or contain '/',
-	// '\', '#' or percent escapes can be created but not addressed, and control characters are rejected.
-	RoutingGateway Gateway = "routing"
-)
-
 // Options configure a Server.
 type Options struct {
 	// DataDir is the folder of the data. It is created if it does not exist.
@@ -55,11 +44,7 @@ type Options struct {
 	// Endpoint is the URL of the account for clients; "" means the URL of the request.
 	Endpoint string
 	// Region is the name of the account's only region; "" means "South Central US", as in other emulators.
-	Region  string
-	Gateway Gateway
-	// ServeCrossPartition executes ORDER BY, aggregates, DISTINCT, GROUP BY, TOP and OFFSET over all partitions. By
-	// default these queries are rejected, as by the service's gateway, which leaves the merge to the client.
-	ServeCrossPartition bool
+	Region string
 	// EnableFaults enables fault rules and the endpoints below /_emulator/ for faults and splits.
 	EnableFaults bool
 	// FaultSeed makes the probabilities of fault rules reproducible.
@@ -94,13 +79,6 @@ func Open(o Options) (*Server, error) {
 	key, err := base64.StdEncoding.DecodeString(o.Key)
 	if err != nil {
 		return nil, fmt.Errorf("the master key is not base64: %w", err)
-	}
-	switch o.Gateway {
-	case "":
-		o.Gateway = ComputeGateway
-	case ComputeGateway, RoutingGateway:
-	default:
-		return nil, fmt.Errorf("gateway %q: must be %q or %q", o.Gateway, ComputeGateway, RoutingGateway)
 	}
 	if o.Region == "" {
 		o.Region = "South Central US"
@@ -223,14 +201,21 @@ func injectedMessage(status int) string {
 	return "Injected fault."
 }
 
+// unsupportedHeaders lists headers that change the meaning of requests in a way that the emulator does not support.
+var unsupportedHeaders = []string{"X-Ms-Documentdb-Pre-Trigger-Include", "X-Ms-Documentdb-Post-Trigger-Include", "X-Ms-Offer-Throughput",
+	"X-Ms-Cosmos-Offer-Autopilot-Settings", "X-Ms-Cosmos-Is-Query-Plan-Request", "X-Ms-Cosmos-Populateindexmetrics", "X-Ms-Start-Epk", "X-Ms-End-Epk"}
+
 // handle calls the method for the path, in which resource types and names alternate.
 func (s *Server) handle(req *request) error {
+	for _, h := range unsupportedHeaders {
+		if req.r.Header.Get(h) != "" {
+			return badRequest("The header %s is not supported.", h)
+		}
+	}
 	seg := req.segments
 	switch {
 	case len(seg) == 0:
 		return s.account(req)
-	case seg[0] == "offers" && len(seg) <= 2:
-		return s.offers(req)
 	case seg[0] != "dbs":
 	case len(seg) <= 2:
 		return s.databases(req)
@@ -241,5 +226,5 @@ func (s *Server) handle(req *request) error {
 	case seg[2] == "colls" && seg[4] == "pkranges" && len(seg) == 5:
 		return s.ranges(req)
 	}
-	return badRequest("The path %q is not supported: the emulator serves databases, containers, items, partition key ranges and offers.", req.r.URL.Path)
+	return badRequest("The path %q is not supported: the emulator serves databases, containers, items and partition key ranges.", req.r.URL.Path)
 }

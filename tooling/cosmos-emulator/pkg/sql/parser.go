@@ -2,20 +2,22 @@ package sql
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
 // maxNesting bounds the recursion of parsing and evaluation.
 const maxNesting = 200
-
-// maxJoins is the service's limit for one FROM clause.
-const maxJoins = 10
 
 // parser is a recursive descent parser.
 type parser struct {
 	tokens []token
 	pos    int
 	depth  int
+	roots  []token // the first names of paths
+	params []string
 }
 
 // Parse parses a query and validates its names and functions.
@@ -29,18 +31,8 @@ func Parse(text string) (*Query, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.peek().kind != tokenEnd {
-		return nil, syntaxError(p.peek())
-	}
-	if err := q.bind(nil, false); err != nil {
-		return nil, err
-	}
+	q.params = p.params
 	return q, nil
-}
-
-// ParseCondition parses the condition of a conditional patch: "from c where …".
-func ParseCondition(text string) (*Query, error) {
-	return Parse("SELECT VALUE true " + text)
 }
 
 // peek returns the next token.
@@ -55,293 +47,241 @@ func (p *parser) next() token {
 	return t
 }
 
-// acceptKeyword consumes a keyword, or an identifier that is a keyword only in some places (OFFSET, LIMIT, ESCAPE,
-// ARRAY).
-func (p *parser) acceptKeyword(w string) bool {
-	t := p.peek()
-	if (t.kind == tokenKeyword || t.kind == tokenIdent) && strings.EqualFold(t.text, w) {
+// accept consumes a keyword or punctuation.
+func (p *parser) accept(text string) bool {
+	found := p.peek().is(text)
+	if found {
 		p.pos++
-		return true
 	}
-	return false
+	return found
 }
 
-// acceptPunct consumes punctuation.
-func (p *parser) acceptPunct(s string) bool {
-	if t := p.peek(); t.kind == tokenPunct && t.text == s {
-		p.pos++
-		return true
-	}
-	return false
-}
-
-// expectPunct consumes required punctuation.
-func (p *parser) expectPunct(s string) error {
-	if !p.acceptPunct(s) {
-		return syntaxError(p.peek())
+// expect consumes required keywords or punctuation.
+func (p *parser) expect(texts ...string) error {
+	for _, text := range texts {
+		if !p.accept(text) {
+			return syntaxError(p.peek())
+		}
 	}
 	return nil
 }
 
-// expectKeyword consumes a required keyword.
-func (p *parser) expectKeyword(w string) error {
-	if !p.acceptKeyword(w) {
-		return syntaxError(p.peek())
+// name consumes a token of a kind.
+func (p *parser) name(kind tokenKind) (string, error) {
+	t := p.next()
+	if t.kind != kind {
+		return "", syntaxError(t)
 	}
-	return nil
+	return t.text, nil
 }
 
-// name consumes an identifier.
-func (p *parser) name() (string, error) {
-	if t := p.peek(); t.kind == tokenIdent {
-		p.pos++
-		return t.text, nil
-	}
-	return "", syntaxError(p.peek())
-}
-
-// enter counts a level of nesting.
-func (p *parser) enter() error {
-	p.depth++
-	if p.depth > maxNesting {
-		return &Error{Code: "SC1003", Message: fmt.Sprintf("The query is nested deeper than %d levels.", maxNesting), At: p.peek().at}
-	}
-	return nil
-}
-
-// query parses a query or a subquery.
+// query parses the query.
 func (p *parser) query() (*Query, error) {
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
-	defer func() { p.depth-- }()
-	if err := p.expectKeyword("SELECT"); err != nil {
-		return nil, err
-	}
 	q := &Query{}
-	q.distinct = p.acceptKeyword("DISTINCT")
-	if p.acceptKeyword("TOP") {
-		n, err := p.count()
-		if err != nil {
-			return nil, err
-		}
-		q.top = n
+	err := p.expect("SELECT")
+	if err == nil && !p.accept("*") {
+		q.items, err = p.list(p.selected)
 	}
-	if err := p.projection(q); err != nil {
+	if err == nil {
+		err = p.expect("FROM")
+	}
+	if err != nil {
 		return nil, err
 	}
-	if p.acceptKeyword("FROM") {
-		if err := p.from(q); err != nil {
-			return nil, err
+	alias, err := p.name(tokenIdent)
+	if err == nil && p.accept("WHERE") {
+		q.where, err = p.condition()
+	}
+	if err == nil && p.accept("ORDER") {
+		if err = p.expect("BY"); err == nil {
+			q.order, err = p.path()
+		}
+		if q.desc = p.accept("DESC"); !q.desc {
+			p.accept("ASC")
 		}
 	}
-	var err error
-	if p.acceptKeyword("WHERE") {
-		if q.where, err = p.expr(); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
-	if p.acceptKeyword("GROUP") {
-		if err := p.expectKeyword("BY"); err != nil {
-			return nil, err
-		}
-		if q.groupBy, err = p.list(); err != nil {
-			return nil, err
-		}
+	if t := p.peek(); t.kind != tokenEnd {
+		return nil, syntaxError(t)
 	}
-	if p.acceptKeyword("ORDER") {
-		if err := p.order(q); err != nil {
-			return nil, err
-		}
-	}
-	if p.acceptKeyword("OFFSET") {
-		if q.offset, err = p.count(); err != nil {
-			return nil, err
-		}
-		if err := p.expectKeyword("LIMIT"); err != nil {
-			return nil, err
-		}
-		if q.limit, err = p.count(); err != nil {
-			return nil, err
+	for _, root := range p.roots {
+		if root.text != alias {
+			return nil, &Error{Code: "SC2001", Message: fmt.Sprintf("Identifier '%s' could not be resolved.", root.text), At: root.at}
 		}
 	}
 	return q, nil
 }
 
-// count parses the operand of TOP, OFFSET and LIMIT: a number or a parameter.
-func (p *parser) count() (expr, error) {
-	switch t := p.next(); t.kind {
-	case tokenNumber:
-		v, err := parseNumber(t)
+// list parses items with different names, separated by commas.
+func (p *parser) list(item func() (selectItem, error)) ([]selectItem, error) {
+	var items []selectItem
+	for {
+		next, err := item()
 		if err != nil {
 			return nil, err
 		}
-		return &literal{v}, nil
-	case tokenParam:
-		return &param{t.text}, nil
-	default:
-		return nil, syntaxError(t)
-	}
-}
-
-// projection parses the SELECT list.
-func (p *parser) projection(q *Query) error {
-	if p.acceptPunct("*") {
-		q.star = true
-		return nil
-	}
-	if p.acceptKeyword("VALUE") {
-		q.value = true
-		e, err := p.expr()
-		if err != nil {
-			return err
+		if slices.ContainsFunc(items, func(i selectItem) bool { return i.name == next.name }) {
+			return nil, &Error{Code: "SC2203", Message: fmt.Sprintf("The column '%s' is specified more than once in the SELECT list.", next.name), At: -1}
 		}
-		q.items = []selectItem{{expression: e}}
-		return nil
-	}
-	unnamed := 0
-	seen := map[string]bool{}
-	for {
-		e, err := p.expr()
-		if err != nil {
-			return err
-		}
-		item := selectItem{expression: e}
-		if p.acceptKeyword("AS") {
-			if item.name, err = p.alias(); err != nil {
-				return err
-			}
-		} else if t := p.peek(); t.kind == tokenIdent && !strings.EqualFold(t.text, "OFFSET") {
-			item.name, _ = p.name()
-		} else {
-			item.name = implicitName(e)
-		}
-		if item.name == "" {
-			unnamed++
-			item.name = fmt.Sprintf("$%d", unnamed)
-		}
-		if seen[item.name] {
-			return &Error{Code: "SC2203", Message: fmt.Sprintf("The column '%s' is specified more than once in the SELECT list.", item.name), At: -1}
-		}
-		seen[item.name] = true
-		q.items = append(q.items, item)
-		if !p.acceptPunct(",") {
-			return nil
+		if items = append(items, next); !p.accept(",") {
+			return items, nil
 		}
 	}
 }
 
-// alias parses a name after AS, which may be a string.
-func (p *parser) alias() (string, error) {
-	if t := p.peek(); t.kind == tokenString {
-		p.pos++
-		return t.text, nil
+// selected parses a property or an object of the SELECT list, with its name.
+func (p *parser) selected() (item selectItem, err error) {
+	if p.accept("{") {
+		var object objectOf
+		if object, err = p.list(p.member); err == nil {
+			err = p.expect("}", "AS")
+		}
+		if err == nil {
+			item.name, err = p.name(tokenIdent)
+		}
+		item.expression = object
+		return item, err
 	}
-	return p.name()
+	item.expression, err = p.path()
+	item.name = p.tokens[max(0, p.pos-1)].text
+	if err == nil && p.accept("AS") {
+		item.name, err = p.name(tokenIdent)
+	}
+	return item, err
 }
 
-// implicitName returns the name of a SELECT item without AS, or "".
-func implicitName(e expr) string {
-	switch n := e.(type) {
-	case *ident:
-		return n.name
-	case *property:
-		return n.name
+// member parses a member of an object.
+func (p *parser) member() (item selectItem, err error) {
+	if item.name, err = p.name(tokenString); err == nil {
+		err = p.expect(":")
 	}
-	return ""
+	if err == nil {
+		item.expression, err = p.path()
+	}
+	return item, err
 }
 
-// from parses the FROM clause.
-func (p *parser) from(q *Query) error {
-	for {
-		s, err := p.source()
-		if err != nil {
-			return err
-		}
-		q.sources = append(q.sources, s)
-		if !p.acceptKeyword("JOIN") {
-			return nil
-		}
-		if len(q.sources) > maxJoins {
-			return unsupportedError("The query has more than %d JOINs.", maxJoins)
-		}
+// path parses the name of the container and the names of properties.
+func (p *parser) path() (*path, error) {
+	p.roots = append(p.roots, p.peek())
+	if _, err := p.name(tokenIdent); err != nil {
+		return nil, err
 	}
-}
-
-// source parses one input of FROM or JOIN.
-func (p *parser) source() (source, error) {
-	if p.acceptPunct("(") {
-		sub, err := p.query()
-		if err != nil {
-			return source{}, err
-		}
-		if err := p.expectPunct(")"); err != nil {
-			return source{}, err
-		}
-		p.acceptKeyword("AS")
-		alias, err := p.name()
-		return source{alias: alias, sub: sub, each: true}, err
-	}
-	first, err := p.name()
-	if err != nil {
-		return source{}, err
-	}
-	if p.acceptKeyword("IN") {
-		of, err := p.collection()
-		return source{alias: first, expression: of, each: true}, err
-	}
-	p.pos--
-	of, err := p.collection()
-	if err != nil {
-		return source{}, err
-	}
-	s := source{expression: of, alias: implicitName(of)}
-	if p.acceptKeyword("AS") {
-		s.alias, err = p.name()
-	} else if t := p.peek(); t.kind == tokenIdent && !strings.EqualFold(t.text, "OFFSET") {
-		s.alias, err = p.name()
-	}
-	return s, err
-}
-
-// collection parses a container name or variable with a path, or a subquery after IN.
-func (p *parser) collection() (expr, error) {
-	if p.acceptPunct("(") {
-		sub, err := p.query()
+	n := &path{}
+	for p.accept(".") {
+		name, err := p.name(tokenIdent)
 		if err != nil {
 			return nil, err
 		}
-		return &subquery{kind: "ARRAY", query: sub}, p.expectPunct(")")
+		n.names = append(n.names, name)
 	}
-	name, err := p.name()
+	return n, nil
+}
+
+// condition parses a condition: alternatives of conjunctions.
+func (p *parser) condition() (expr, error) {
+	return p.chain("OR", func() (expr, error) { return p.chain("AND", p.negation) })
+}
+
+// chain parses operands of AND or OR.
+func (p *parser) chain(operator string, operand func() (expr, error)) (expr, error) {
+	items, err := p.operands(operator, operand)
+	if err != nil || len(items) == 1 {
+		return items[0], err
+	}
+	return &chain{operator == "OR", items}, nil
+}
+
+// operands parses at least one operand. Separators are between them. The list is never empty.
+func (p *parser) operands(separator string, operand func() (expr, error)) ([]expr, error) {
+	var items []expr
+	for {
+		item, err := operand()
+		if items = append(items, item); err != nil || !p.accept(separator) {
+			return items, err
+		}
+	}
+}
+
+// negation parses a comparison with any number of NOTs.
+func (p *parser) negation() (expr, error) {
+	if p.depth++; p.depth > maxNesting {
+		return nil, &Error{Code: "SC1003", Message: fmt.Sprintf("The query is nested deeper than %d levels.", maxNesting), At: p.peek().at}
+	}
+	defer func() { p.depth-- }()
+	if p.accept("NOT") {
+		operand, err := p.negation()
+		return &not{operand}, err
+	}
+	return p.comparison()
+}
+
+// comparison parses an operand, or the comparison of operands.
+func (p *parser) comparison() (expr, error) {
+	left, err := p.operand()
 	if err != nil {
 		return nil, err
 	}
-	return p.postfix(&ident{name: name})
+	if p.accept("IN") {
+		n := &in{operand: left}
+		if err = p.expect("("); err == nil {
+			n.list, err = p.operands(",", p.operand)
+		}
+		if err == nil {
+			err = p.expect(")")
+		}
+		return n, err
+	}
+	for _, op := range []string{"=", "!=", "<", "<=", ">", ">="} {
+		if p.accept(op) {
+			right, err := p.operand()
+			return &comparison{op, left, right}, err
+		}
+	}
+	return left, nil
 }
 
-// order parses the ORDER BY clause.
-func (p *parser) order(q *Query) error {
-	if err := p.expectKeyword("BY"); err != nil {
-		return err
-	}
-	if t := p.peek(); t.kind == tokenIdent && strings.EqualFold(t.text, "RANK") {
-		return unsupportedError("ORDER BY RANK is not supported.")
-	}
-	for {
-		e, err := p.expr()
+// operand parses a constant, a parameter, a property, a call or a condition in parentheses.
+func (p *parser) operand() (expr, error) {
+	t := p.next()
+	switch {
+	case t.kind == tokenString:
+		return &literal{document.FromString(t.text)}, nil
+	case t.is("TRUE"), t.is("FALSE"):
+		return &literal{document.FromBool(t.text == "TRUE")}, nil
+	case t.kind == tokenParam:
+		p.params = append(p.params, t.text)
+		return &param{t.text}, nil
+	case t.is("("):
+		e, err := p.condition()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		item := orderItem{expression: e}
-		if p.acceptKeyword("DESC") {
-			item.desc = true
-		} else {
-			p.acceptKeyword("ASC")
-		}
-		q.orderBy = append(q.orderBy, item)
-		if !p.acceptPunct(",") {
-			return nil
-		}
+		return e, p.expect(")")
+	case t.kind == tokenIdent && p.accept("("):
+		return p.call(t)
+	case t.kind == tokenIdent:
+		p.pos--
+		return p.path()
 	}
+	return nil, syntaxError(t)
+}
+
+// call parses the arguments of a function.
+func (p *parser) call(name token) (expr, error) {
+	n := &call{name: strings.ToUpper(name.text)}
+	known, ok := functions[n.name]
+	if !ok {
+		return nil, &Error{Code: "SC2005", Message: fmt.Sprintf("'%s' is not a recognized built-in function name. %s", name.text, supported), At: name.at}
+	}
+	var err error
+	if n.args, err = p.operands(",", p.operand); err == nil {
+		err = p.expect(")")
+	}
+	if err == nil && (len(n.args) < known.min || len(n.args) > known.max) {
+		err = &Error{Code: "SC2050", Message: fmt.Sprintf("The function '%s' takes %d to %d arguments, not %d.", n.name, known.min, known.max, len(n.args)), At: name.at}
+	}
+	return n, err
 }

@@ -14,42 +14,18 @@ import (
 func (q *Query) RequiredSubstrings(params map[string]document.Value) [][]byte {
 	var substrings [][]byte
 	for _, e := range q.conjuncts() {
-		switch n := e.(type) {
-		case *binary:
-			if n.op != "=" {
-				continue
+		if n, ok := e.(*comparison); ok && n.op == "=" {
+			if _, text, ok := condition(n.left, n.right, params); ok {
+				substrings = append(substrings, document.AppendString(nil, text))
 			}
-			equalities := Equalities{}
-			q.addEqualities(n, params, equalities)
-			for _, values := range equalities {
-				if len(values) == 1 && values[0].Kind == document.String {
-					substrings = append(substrings, document.Append(nil, values[0]))
-				}
-			}
-		case *call:
-			if n.name == "STARTSWITH" && len(n.args) == 2 {
-				substrings = q.addPrefix(n, params, substrings)
-			}
+		}
+		// A prefix with other characters could end within an escape sequence.
+		if _, text, ok := prefix(e, params); ok && text != "" && isASCII(text) {
+			substrings = append(substrings, bytes.TrimSuffix(document.AppendString(nil, text), []byte(`"`)))
 		}
 	}
 	// Short texts are searched faster.
 	slices.SortFunc(substrings, func(a, b []byte) int { return len(a) - len(b) })
-	return substrings
-}
-
-// addPrefix adds the required text of a STARTSWITH.
-func (q *Query) addPrefix(n *call, params map[string]document.Value, substrings [][]byte) [][]byte {
-	equalities := Equalities{}
-	if !q.addEquality(n.args[0], n.args[1:], params, equalities) {
-		return substrings
-	}
-	for _, values := range equalities {
-		v := values[0]
-		// A prefix with other characters could end within an escape sequence.
-		if v.Kind == document.String && v.Str != "" && isASCII(v.Str) {
-			substrings = append(substrings, bytes.TrimSuffix(document.Append(nil, v), []byte(`"`)))
-		}
-	}
 	return substrings
 }
 
@@ -58,17 +34,9 @@ func (q *Query) addPrefix(n *call, params map[string]document.Value, substrings 
 func (q *Query) RequiredFolders(params map[string]document.Value) []string {
 	var folders []string
 	for _, e := range q.conjuncts() {
-		n, ok := e.(*call)
-		if !ok || n.name != "STARTSWITH" || len(n.args) != 2 {
-			continue
-		}
-		equalities := Equalities{}
-		q.addEquality(n.args[0], n.args[1:], params, equalities)
-		for path, values := range equalities {
-			if text := values[0].Str; values[0].Kind == document.String && !strings.Contains(path, "\x00") &&
-				strings.HasPrefix(text, "/") && strings.HasSuffix(text, "/") {
-				folders = append(folders, text)
-			}
+		of, text, ok := prefix(e, params)
+		if ok && len(of.names) == 1 && strings.HasPrefix(text, "/") && strings.HasSuffix(text, "/") {
+			folders = append(folders, text)
 		}
 	}
 	return folders
@@ -76,13 +44,31 @@ func (q *Query) RequiredFolders(params map[string]document.Value) []string {
 
 // conjuncts returns the conditions that all matching documents meet.
 func (q *Query) conjuncts() []expr {
-	if q.where == nil {
-		return nil
-	}
-	if chain, ok := q.where.(*logical); ok && chain.op == "AND" {
-		return chain.items
+	if n, ok := q.where.(*chain); ok && !n.or {
+		return n.items
 	}
 	return []expr{q.where}
+}
+
+// prefix returns the property and the prefix of a STARTSWITH that considers case.
+func prefix(e expr, params map[string]document.Value) (of *path, text string, ok bool) {
+	if n, isCall := e.(*call); isCall && n.name == "STARTSWITH" && len(n.args) == 2 {
+		return condition(n.args[0], n.args[1], params)
+	}
+	return nil, "", false
+}
+
+// condition returns the property and the string of a condition. ok is false for other operands.
+func condition(left, right expr, params map[string]document.Value) (of *path, text string, ok bool) {
+	of, ok = left.(*path)
+	var v document.Value
+	switch n := right.(type) {
+	case *literal:
+		v = n.value
+	case *param:
+		v = params[n.name]
+	}
+	return of, v.Str, ok && v.Kind == document.String
 }
 
 // isASCII reports whether s contains only ASCII characters.

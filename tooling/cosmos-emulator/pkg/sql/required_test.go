@@ -18,14 +18,14 @@ func TestRequiredSubstrings(t *testing.T) {
 	}{
 		"equal":       {"c.kind = @p", []string{`"x/y"`}, "the string with its quotes"},
 		"escaped":     {"c.kind = @q", []string{string(document.Append(nil, document.FromString(`a"b<é`)))}, "escaped as in documents"},
-		"starts with": {"c.n > 1 AND STARTSWITH(c.key, '/a/\"b') AND c.kind = 'k'", []string{`"/a/\"b`, `"k"`}, "without the closing quote"},
+		"starts with": {"c.n > @n AND STARTSWITH(c.key, '/a/\"b') AND c.kind = 'k'", []string{`"/a/\"b`, `"k"`}, "without the closing quote"},
 		"any case":    {"STARTSWITH(c.key, 'a', true)", nil, "other cases have another text"},
 		"not ASCII":   {"STARTSWITH(c.key, 'é')", nil, "the prefix may end within an escape"},
 		"empty":       {"STARTSWITH(c.key, '')", nil, "an empty prefix requires nothing"},
 		"number":      {"c.n = @n", nil, "a number has several texts"},
 		"in":          {"c.kind IN ('a', 'b')", nil, "alternatives require nothing"},
 		"in one":      {"c.kind IN ('a')", nil, "IN is not used"},
-		"or":          {"c.kind = 'a' OR c.n = 1", nil, "alternatives require nothing"},
+		"or":          {"c.kind = 'a' OR c.n = @n", nil, "alternatives require nothing"},
 		"negated":     {"NOT (c.kind = 'a') AND NOT STARTSWITH(c.key, 'a')", nil, "a negation requires nothing"},
 		"property":    {"c.a = c.b", nil, "the value is not constant"},
 		"missing":     {"c.a = @missing", nil, "the parameter has no value"},
@@ -54,13 +54,13 @@ func TestRequiredFolders(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		"a folder":     {"STARTSWITH(c.key, @p) AND c.n = 1", []string{"/a/b/"}, "one of the conjuncts"},
+		"a folder":     {"STARTSWITH(c.key, @p) AND c.n = 'x'", []string{"/a/b/"}, "one of the conjuncts"},
 		"root":         {"STARTSWITH(c.key, '/')", []string{"/"}, "the root folder"},
 		"not a folder": {"STARTSWITH(c.key, '/a/b')", nil, "/a/bc has the same prefix"},
 		"relative":     {"STARTSWITH(c.key, 'a/')", nil, "not a path"},
 		"nested":       {"STARTSWITH(c.properties.key, @p)", nil, "only top-level properties are indexed"},
 		"any case":     {"STARTSWITH(c.key, @p, true)", nil, "the index does not ignore case"},
-		"or":           {"STARTSWITH(c.key, @p) OR c.n = 1", nil, "alternatives require nothing"},
+		"or":           {"STARTSWITH(c.key, @p) OR c.n = 'x'", nil, "alternatives require nothing"},
 		"not":          {"NOT STARTSWITH(c.key, @p)", nil, "a negation requires nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {

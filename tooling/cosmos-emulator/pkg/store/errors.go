@@ -18,7 +18,6 @@ const (
 // The sub-status codes of the service.
 const (
 	SubStatusPartitionKeyMismatch = 1001
-	SubStatusConditionNotMet      = 1110
 	SubStatusOwnerNotFound        = 1003
 	SubStatusPartitionRangeGone   = 1002
 )
@@ -42,7 +41,6 @@ func NewError(kind Kind, format string, args ...any) *Error {
 const (
 	msgNotFound     = "Entity with the specified id does not exist in the system. More info: https://aka.ms/cosmosdb-tsg-not-found"
 	msgConflict     = "Entity with the specified id already exists in the system."
-	msgUnique       = "Unique index constraint violation."
 	msgPrecondition = "Operation cannot be performed because one of the specified precondition is not met."
 	msgTooLarge     = "Request size is too large"
 	msgKeyMismatch  = "PartitionKey extracted from document doesn't match the one specified in the header. Learn more: https://aka.ms/CosmosDB/sql/errors/wrong-pk-value"

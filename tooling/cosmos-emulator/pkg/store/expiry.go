@@ -15,29 +15,6 @@ import (
 // expiryBatch bounds the expired items that one transaction removes.
 const expiryBatch = 200
 
-// rebuildExpiry rebuilds the expiry index of a container after a change of its default TTL.
-func rebuildExpiry(tx *bolt.Tx, c *Container) error {
-	name := c.bucket('t')
-	if err := tx.DeleteBucket(name); err != nil {
-		return err
-	}
-	index, err := tx.CreateBucket(name)
-	if err != nil || c.DefaultTTL == nil {
-		return err
-	}
-	return tx.Bucket(c.bucket('d')).ForEach(func(key, raw []byte) error {
-		r, err := decodeRecord(raw)
-		if err != nil {
-			return err
-		}
-		at, ok := r.expires(c)
-		if !ok {
-			return nil
-		}
-		return index.Put(append(u64(uint64(at)), u64(r.number)...), append([]byte(nil), key...))
-	})
-}
-
 // removeExpiredPeriodically is the goroutine that removes expired items.
 func (s *Store) removeExpiredPeriodically(interval time.Duration) {
 	defer s.done.Done()
@@ -51,7 +28,7 @@ func (s *Store) removeExpiredPeriodically(interval time.Duration) {
 			return
 		case <-tick.C:
 		}
-		for _, d := range s.catalog.Load().databases {
+		for _, d := range *s.catalog.Load() {
 			for _, c := range d.containers {
 				if c.DefaultTTL == nil {
 					continue
@@ -111,7 +88,7 @@ func (s *Store) hasExpired(c *Container) (bool, error) {
 
 // removeExpired removes up to expiryBatch expired items of a container.
 func (s *Store) removeExpired(tx *bolt.Tx, c *Container) (wrote bool, err error) {
-	d := s.catalog.Load().databases[c.Database.Name]
+	d := (*s.catalog.Load())[c.Database.Name]
 	if d == nil || d.containers[c.Name] == nil || d.containers[c.Name].key != c.key {
 		return false, nil
 	}
@@ -126,7 +103,7 @@ func (s *Store) removeExpired(tx *bolt.Tx, c *Container) (wrote bool, err error)
 		}
 		entries = append(entries, entry{append([]byte(nil), k...), append([]byte(nil), v...)})
 	}
-	docs, unique := tx.Bucket(c.bucket('d')), tx.Bucket(c.bucket('u'))
+	docs := tx.Bucket(c.bucket('d'))
 	for _, v := range entries {
 		if err := tx.Bucket(c.bucket('t')).Delete(v.at); err != nil {
 			return false, err
@@ -152,14 +129,6 @@ func (s *Store) removeExpired(tx *bolt.Tx, c *Container) (wrote bool, err error)
 		}
 		if err := removeIndexes(tx, c, pk, v.key, &r, false); err != nil {
 			return false, err
-		}
-		for i := range c.UniqueKeys {
-			k := uniqueKey(c, pk, i, doc)
-			if string(unique.Get(k)) == string(v.key) {
-				if err := unique.Delete(k); err != nil {
-					return false, err
-				}
-			}
 		}
 		if err := docs.Delete(v.key); err != nil {
 			return false, err

@@ -15,7 +15,11 @@ import (
 // last version of every item, versions of an item in order, and no part of a transaction.
 func TestChangeFeedIsComplete(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	c := container(t, s, plain, 30000)
+	container(t, s, plain)
+	c, err := s.Split(t.Context(), "db", "items", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const writers, rounds, keys = 6, 80, 10
 	var final sync.Map // pk/id -> n
 	var writing sync.WaitGroup
@@ -97,7 +101,7 @@ func TestChangeFeedIsComplete(t *testing.T) {
 
 func TestPagesContainWholeTransactions(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	c := container(t, s, plain, 0)
+	c := container(t, s, plain)
 	for n := range 4 {
 		var ops []Operation
 		for i := range 5 {
@@ -128,7 +132,7 @@ func TestPagesContainWholeTransactions(t *testing.T) {
 
 func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	c := container(t, s, plain, 0)
+	c := container(t, s, plain)
 	write := func(from, to int) {
 		for i := from; i < to; i++ {
 			pk := fmt.Sprint("k", i)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
 // TestMayHaveFolder checks the folders of written items, before and after the store is reopened.
@@ -27,14 +26,14 @@ func TestMayHaveFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CreateDatabase(t.Context(), "d", Throughput{}); err != nil {
+	if _, err := s.CreateDatabase(t.Context(), "d"); err != nil {
 		t.Fatal(err)
 	}
 	properties, err := document.Parse([]byte(`{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err = s.CreateContainer(t.Context(), "d", properties, Throughput{}); err != nil {
+	if c, err = s.CreateContainer(t.Context(), "d", properties); err != nil {
 		t.Fatal(err)
 	}
 	for i, at := range []string{"/a/b/c", "/a/bb/c", "no/folder"} {
@@ -42,7 +41,7 @@ func TestMayHaveFolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Transact(t.Context(), c, partition.Key{document.FromString("p")}, []Operation{{Verb: Create, Body: body}}); err != nil {
+		if _, _, err := s.Transact(t.Context(), c, "p", []Operation{{Verb: Create, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -29,14 +28,13 @@ var systemProperties = []string{"_rid", "_self", "_etag", "_attachments", "_ts",
 //	o  document number                   -> reference   (the order of a scan over all partitions)
 //	p  partition key + document number   -> reference   (the order of a scan over one partition)
 //	c  LSN + index in its transaction    -> reference   (the change feed; one entry per item, for its last change)
-//	u  unique key                        -> record key of the item
 //	t  expiry time + document number     -> record key
 //
 // A reference is the item's EPK and its record key. Bucket d's sequence is the container's LSN, bucket o's the
 // last document number.
 func (c *Container) buckets() [][]byte {
-	out := make([][]byte, 0, 6)
-	for _, b := range []byte("dopcut") {
+	out := make([][]byte, 0, 5)
+	for _, b := range []byte("dopct") {
 		out = append(out, c.bucket(b))
 	}
 	return out
@@ -175,19 +173,6 @@ func decodeReference(b []byte) (epk string, key []byte, err error) {
 	}
 	n := 1 + int(b[0])
 	return string(b[1:n]), b[n:], nil
-}
-
-// uniqueKey returns the key in bucket u of a document's values for the i-th unique key in its logical partition.
-func uniqueKey(c *Container, pk partition.Key, i int, doc document.Value) []byte {
-	h := sha256.New()
-	for _, p := range c.UniqueKeys[i] {
-		v := doc.Path(p)
-		if !v.IsDefined() {
-			v = document.NullValue // the service treats a missing property as null
-		}
-		fmt.Fprintf(h, "%s\n", document.Canonical(v))
-	}
-	return h.Sum(append(pk.Encode(make([]byte, 0, 96)), byte(i)))
 }
 
 // lastItemTS returns the timestamp of the last change of a container.

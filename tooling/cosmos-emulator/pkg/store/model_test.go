@@ -12,11 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
 // modelItem is an item of the model. created and changed are its positions in the order of creation and of change.
 type modelItem struct {
-	n, u             int
+	n                int
 	etag             string
 	created, changed int
 }
@@ -34,10 +35,6 @@ func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
 	for i, op := range ops {
 		key := pk + "/" + op.id
 		current, exists := next.items[key]
-		taken := false
-		for other, item := range next.items {
-			taken = taken || other != key && other[:2] == pk && item.u == op.u
-		}
 		next.clock++
 		switch {
 		case op.verb == Create && exists:
@@ -49,15 +46,11 @@ func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
 		case op.verb == Delete:
 			delete(next.items, key)
 			continue
-		case op.verb == Read:
-			continue
-		case taken:
-			return m, i, Conflict
 		}
 		if !exists {
 			current = modelItem{created: next.clock}
 		}
-		current.n, current.u, current.changed, current.etag = op.n, op.u, next.clock, "" // the store assigns the ETag
+		current.n, current.changed, current.etag = op.n, next.clock, "" // the store assigns the ETag
 		next.items[key] = current
 	}
 	return next, -1, 0
@@ -66,7 +59,7 @@ func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
 type modelOp struct {
 	verb    Verb
 	id      string
-	n, u    int
+	n       int
 	ifMatch string
 }
 
@@ -76,7 +69,7 @@ func TestStoreMatchesModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, seed))
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path, nil)
-	c := container(t, s, `{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}`, 30000)
+	c := container(t, s, `{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`)
 	m := model{items: map[string]modelItem{}}
 	rejected := map[Kind]int{}
 	for batch := range batches {
@@ -84,7 +77,7 @@ func TestStoreMatchesModel(t *testing.T) {
 		var batchOps []modelOp
 		var ops []Operation
 		for range 1 + r.IntN(4) {
-			o := modelOp{verb: []Verb{Create, Upsert, Upsert, Replace, Delete, Read}[r.IntN(6)], id: fmt.Sprint(r.IntN(6)), n: batch, u: r.IntN(8)}
+			o := modelOp{verb: []Verb{Create, Upsert, Upsert, Replace, Delete}[r.IntN(5)], id: fmt.Sprint(r.IntN(6)), n: batch}
 			if r.IntN(3) == 0 && o.verb != Create {
 				o.ifMatch = `"stale"`
 				// The ETag of an item that an earlier operation of the batch changed is not known yet, so only the first
@@ -96,8 +89,8 @@ func TestStoreMatchesModel(t *testing.T) {
 			}
 			batchOps = append(batchOps, o)
 			body := document.Value{}
-			if o.verb != Delete && o.verb != Read {
-				body = parse(t, fmt.Sprintf(`{"id":%q,"pk":%q,"n":%d,"u":%d}`, o.id, pk, o.n, o.u))
+			if o.verb != Delete {
+				body = parse(t, fmt.Sprintf(`{"id":%q,"pk":%q,"n":%d}`, o.id, pk, o.n))
 			}
 			ops = append(ops, Operation{Verb: o.verb, ID: o.id, Body: body, IfMatch: o.ifMatch})
 		}
@@ -143,13 +136,13 @@ func compare(t *testing.T, s *Store, c *Container, m model) {
 		keys := slices.SortedFunc(maps.Keys(m.items), func(a, b string) int { return by(m.items[a]) - by(m.items[b]) })
 		out := make([]string, len(keys))
 		for i, k := range keys {
-			out[i] = fmt.Sprintf("%s n%d u%d %s", k, m.items[k].n, m.items[k].u, m.items[k].etag)
+			out[i] = fmt.Sprintf("%s n%d %s", k, m.items[k].n, m.items[k].etag)
 		}
 		return out
 	}
 	text := func(item Item) string {
 		v := parse(t, string(item.Body))
-		return fmt.Sprintf("%s/%s n%v u%v %s", v.Get("pk").Str, v.Get("id").Str, v.Get("n").Num, v.Get("u").Num, item.ETag)
+		return fmt.Sprintf("%s/%s n%v %s", v.Get("pk").Str, v.Get("id").Str, v.Get("n").Num, item.ETag)
 	}
 	var scan, feed []string
 	if _, err := s.Scan(c, Scope{}, nil, func(_ Position, item Item) (bool, error) {
@@ -172,10 +165,10 @@ func compare(t *testing.T, s *Store, c *Container, m model) {
 		t.Errorf("the change feed: %s", diff)
 	}
 	byPartition := 0
-	for _, pk := range []string{"p0", "p1", "p2"} {
-		if _, err := s.Scan(c, Scope{Key: key(pk)}, nil, func(_ Position, item Item) (bool, error) {
+	for _, pk := range []partition.Key{"p0", "p1", "p2"} {
+		if _, err := s.Scan(c, Scope{Key: pk}, nil, func(_ Position, item Item) (bool, error) {
 			byPartition++
-			_, ok := m.items[pk+"/"+parse(t, string(item.Body)).Get("id").Str]
+			_, ok := m.items[string(pk)+"/"+parse(t, string(item.Body)).Get("id").Str]
 			if !ok {
 				t.Errorf("partition %s has %s", pk, item.Body)
 			}

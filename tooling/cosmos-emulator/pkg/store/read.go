@@ -11,8 +11,7 @@ import (
 
 // Scope is the part of a container that a read covers.
 type Scope struct {
-	// Key restricts the scope to a logical partition, or to all with a prefix of a hierarchical key; nil means no
-	// restriction.
+	// Key restricts the scope to a logical partition; the empty key means no restriction.
 	Key partition.Key
 	// Range restricts the scope to an interval of the EPK space; the zero Range means no restriction.
 	Range partition.Range
@@ -71,7 +70,7 @@ func (s *Reader) Scan(c *Container, scope Scope, after Position, visit func(at P
 		lsn = docs.Sequence()
 		now := s.now().Unix()
 		kind, prefix := byte('o'), []byte(nil)
-		if scope.Key != nil {
+		if scope.Key != "" {
 			kind, prefix = 'p', scope.Key.Encode(nil)
 		}
 		cursor := tx.Bucket(c.bucket(kind)).Cursor()
@@ -127,7 +126,7 @@ func (s *Reader) ChangesAfter(c *Container, scope Scope, after uint64, since int
 		}
 		now := s.now().Unix()
 		var prefix []byte
-		if scope.Key != nil {
+		if scope.Key != "" {
 			prefix = scope.Key.Encode(nil)
 		}
 		size := 0

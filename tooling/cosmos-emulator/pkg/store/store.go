@@ -79,7 +79,6 @@ const (
 var (
 	bucketDatabases  = []byte("databases")
 	bucketContainers = []byte("containers")
-	bucketOffers     = []byte("offers")
 	bucketMeta       = []byte("meta")
 	keyFormat        = []byte("format")
 	keyProbe         = []byte("probe")
@@ -166,7 +165,7 @@ func (s *Store) Healthy(ctx context.Context) error {
 // load reads the catalog from the file.
 func (s *Store) load() error {
 	err := s.db.Update(func(tx *bolt.Tx) error {
-		for _, b := range [][]byte{bucketDatabases, bucketContainers, bucketOffers, bucketMeta} {
+		for _, b := range [][]byte{bucketDatabases, bucketContainers, bucketMeta} {
 			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 				return err
 			}
@@ -183,7 +182,7 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	cat := &catalog{databases: map[string]*Database{}, offers: map[string]*Offer{}}
+	cat := catalog{}
 	byRID := map[string]*Database{}
 	err = s.db.View(func(tx *bolt.Tx) error {
 		err := tx.Bucket(bucketDatabases).ForEach(func(k, v []byte) error {
@@ -191,7 +190,7 @@ func (s *Store) load() error {
 			if err := json.Unmarshal(v, d); err != nil {
 				return fmt.Errorf("database %q: %w", k, err)
 			}
-			cat.databases[d.Name] = d
+			cat[d.Name] = d
 			byRID[string(d.RID)] = d
 			s.lastTS = max(s.lastTS, d.TS)
 			return nil
@@ -199,7 +198,7 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		err = tx.Bucket(bucketContainers).ForEach(func(k, v []byte) error {
+		return tx.Bucket(bucketContainers).ForEach(func(k, v []byte) error {
 			c := &Container{}
 			if err := json.Unmarshal(v, c); err != nil {
 				return fmt.Errorf("container %x: %w", k, err)
@@ -218,19 +217,8 @@ func (s *Store) load() error {
 			s.lastTS = max(s.lastTS, c.TS, lastItemTS(tx, c))
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		return tx.Bucket(bucketOffers).ForEach(func(k, v []byte) error {
-			o := &Offer{}
-			if err := json.Unmarshal(v, o); err != nil {
-				return fmt.Errorf("offer %q: %w", k, err)
-			}
-			cat.offers[o.ResourceID] = o
-			return nil
-		})
 	})
-	s.catalog.Store(cat)
+	s.catalog.Store(&cat)
 	return err
 }
 
@@ -368,15 +356,14 @@ func (s *Store) timestamp() int64 {
 }
 
 // changeCatalog commits a change of the catalog. change edits a copy of the catalog.
-func (s *Store) changeCatalog(ctx context.Context, change func(tx *bolt.Tx, next *catalog) error) error {
-	var next *catalog
+func (s *Store) changeCatalog(ctx context.Context, change func(tx *bolt.Tx, next catalog) error) error {
+	var next catalog
 	o := &writeRequest{ctx: ctx, exclusive: true}
 	o.run = func(tx *bolt.Tx) (bool, error) {
-		old := s.catalog.Load()
-		next = &catalog{databases: maps.Clone(old.databases), offers: maps.Clone(old.offers)}
+		next = maps.Clone(*s.catalog.Load())
 		err := change(tx, next)
 		return err == nil, err
 	}
-	o.onCommit = func() { s.catalog.Store(next) }
+	o.onCommit = func() { s.catalog.Store(&next) }
 	return s.submitAndWait(o)
 }

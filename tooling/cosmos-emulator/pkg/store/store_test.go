@@ -46,16 +46,16 @@ func open(t testing.TB, path string, now func() time.Time) *Store {
 	return s
 }
 
-func container(t testing.TB, s *Store, props string, rus int) *Container {
+func container(t testing.TB, s *Store, props string) *Container {
 	t.Helper()
 	ctx := context.Background()
-	if _, err := s.CreateDatabase(ctx, "db", Throughput{}); err != nil {
+	if _, err := s.CreateDatabase(ctx, "db"); err != nil {
 		var rejected *Error
 		if !errors.As(err, &rejected) || rejected.Kind != Conflict {
 			t.Fatal(err)
 		}
 	}
-	c, err := s.CreateContainer(ctx, "db", parse(t, props), Throughput{Manual: rus})
+	c, err := s.CreateContainer(ctx, "db", parse(t, props))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +64,8 @@ func container(t testing.TB, s *Store, props string, rus int) *Container {
 
 const plain = `{"id":"items","partitionKey":{"kind":"Hash","paths":["/pk"],"version":2}}`
 
-func key(pk string) partition.Key { return partition.Key{document.FromString(pk)} }
-
 func do(s *Store, c *Container, pk string, ops ...Operation) ([]Result, error) {
-	results, _, err := s.Transact(context.Background(), c, key(pk), ops)
+	results, _, err := s.Transact(context.Background(), c, partition.Key(pk), ops)
 	return results, err
 }
 
@@ -81,9 +79,9 @@ func kindOf(err error) Kind {
 
 func TestOperations(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	c := container(t, s, plain, 0)
+	c := container(t, s, plain)
 	body := func(id, extra string) document.Value { return parse(t, `{"id":"`+id+`","pk":"p"`+extra+`}`) }
-	first, err := do(s, c, "p", Operation{Verb: Create, Body: body("a", "")})
+	first, err := do(s, c, "p", Operation{Verb: Create, Body: body("a", "")}, Operation{Verb: Create, Body: body("any", "")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +102,14 @@ func TestOperations(t *testing.T) {
 		"stale":             {Operation{Verb: Replace, ID: "a", Body: body("a", ""), IfMatch: `"no"`}, "p", PreconditionFailed, "the ETag differs"},
 		"upsert stale":      {Operation{Verb: Upsert, Body: body("a", ""), IfMatch: `"no"`}, "p", PreconditionFailed, "conditions apply to upserts"},
 		"upsert new":        {Operation{Verb: Upsert, Body: body("new", ""), IfMatch: `"no"`}, "p", 0, "the condition is ignored for a new item"},
-		"upsert if none":    {Operation{Verb: Upsert, Body: body("a", ""), IfNoneMatch: "*"}, "p", PreconditionFailed, "it exists"},
 		"rename":            {Operation{Verb: Replace, ID: "a", Body: body("other", "")}, "p", BadRequest, "IDs are immutable"},
 		"too large":         {Operation{Verb: Upsert, Body: body("big", `,"x":"`+strings.Repeat("x", MaxItemBytes)+`"`)}, "p", TooLarge, "2 MiB"},
 		"not an object":     {Operation{Verb: Replace, ID: "a", Body: parse(t, `[]`)}, "p", BadRequest, "items are objects"},
-		"current etag":      {Operation{Verb: Read, ID: "a", IfMatch: etag}, "p", 0, "the ETag is the current one"},
-		"unquoted etag":     {Operation{Verb: Read, ID: "a", IfMatch: strings.Trim(etag, `"`)}, "p", 0, "some clients omit the quotes"},
-		"any etag":          {Operation{Verb: Read, ID: "a", IfMatch: "*"}, "p", 0, "* matches every item"},
+		"current etag":      {Operation{Verb: Replace, ID: "a", Body: body("a", ""), IfMatch: etag}, "p", 0, "the ETag is the current one"},
+		"any etag":          {Operation{Verb: Replace, ID: "any", Body: body("any", ""), IfMatch: "*"}, "p", 0, "* matches every item"},
 		"system properties": {Operation{Verb: Upsert, Body: body("sys", `,"_etag":"client","_ts":1`)}, "p", 0, "system properties of requests are ignored"},
-		"object as key":     {Operation{Verb: Create, Body: parse(t, `{"id":"n","pk":{"a":1}}`)}, "p", BadRequest, "a partition key is a scalar"},
+		"object as key":     {Operation{Verb: Create, Body: parse(t, `{"id":"n","pk":{"a":1}}`)}, "p", BadRequest, "a partition key is a string"},
+		"number as key":     {Operation{Verb: Create, Body: parse(t, `{"id":"n","pk":1}`)}, "p", BadRequest, "a partition key is a string"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +118,7 @@ func TestOperations(t *testing.T) {
 			}
 		})
 	}
-	got, _, err := s.Get(c, key("p"), "sys")
+	got, _, err := s.Get(c, "p", "sys")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +131,10 @@ func TestOperations(t *testing.T) {
 func TestWritesArePersistent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path, nil)
-	c := container(t, s, `{"id":"items","partitionKey":{"kind":"Hash","paths":["/pk"],"version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/name"]}]},"defaultTtl":-1}`, 20000)
+	c := container(t, s, `{"id":"items","partitionKey":{"kind":"Hash","paths":["/pk"],"version":2},"defaultTtl":-1}`)
+	if _, err := s.Split(t.Context(), "db", "items", "0"); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 20 {
 		pk := fmt.Sprint("p", i%3)
 		if _, err := do(s, c, pk, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d","pk":"%s","name":"n%d"}`, i, pk, i))}); err != nil {
@@ -158,9 +158,6 @@ func TestWritesArePersistent(t *testing.T) {
 	}
 	if len(c.Ranges) != 2 {
 		t.Errorf("the container has %d physical partitions, want 2", len(c.Ranges))
-	}
-	if _, err := do(s, c, "p1", Operation{Verb: Create, Body: parse(t, `{"id":"new","pk":"p1","name":"n4"}`)}); kindOf(err) != Conflict {
-		t.Errorf("a duplicate unique key: %v", err)
 	}
 }
 
@@ -193,7 +190,7 @@ func dump(t testing.TB, s *Store, c *Container) dumped {
 // TestBatchesAreAtomicUnderConcurrency moves money between accounts. A batch that is applied in part would change the sum.
 func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	c := container(t, s, plain, 0)
+	c := container(t, s, plain)
 	const accounts, workers, rounds, start = 8, 8, 60, 100
 	body := func(id int, n float64) document.Value {
 		return parse(t, fmt.Sprintf(`{"id":"%d","pk":"bank","n":%v}`, id, n))
@@ -205,7 +202,7 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 	}
 	sum := func() float64 {
 		total := 0.0
-		if _, err := s.Scan(c, Scope{Key: key("bank")}, nil, func(_ Position, item Item) (bool, error) {
+		if _, err := s.Scan(c, Scope{Key: "bank"}, nil, func(_ Position, item Item) (bool, error) {
 			v, err := document.Parse(item.Body)
 			total += v.Get("n").Num
 			return true, err
@@ -226,8 +223,8 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 				if from == to {
 					continue
 				}
-				a, _, errA := s.Get(c, key("bank"), fmt.Sprint(from))
-				b, _, errB := s.Get(c, key("bank"), fmt.Sprint(to))
+				a, _, errA := s.Get(c, "bank", fmt.Sprint(from))
+				b, _, errB := s.Get(c, "bank", fmt.Sprint(to))
 				if err := errors.Join(errA, errB); err != nil {
 					t.Error(err)
 					return
@@ -269,10 +266,10 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 // operation.
 func TestBatchReadsItsWrites(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	c := container(t, s, plain, 0)
+	c := container(t, s, plain)
 	a := parse(t, `{"id":"a","pk":"p","n":1}`)
 	results, err := do(s, c, "p",
-		Operation{Verb: Create, Body: a}, Operation{Verb: Upsert, Body: a}, Operation{Verb: Read, ID: "a"}, Operation{Verb: Delete, ID: "a"}, Operation{Verb: Create, Body: a})
+		Operation{Verb: Create, Body: a}, Operation{Verb: Upsert, Body: a}, Operation{Verb: Delete, ID: "a"}, Operation{Verb: Create, Body: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,10 +279,10 @@ func TestBatchReadsItsWrites(t *testing.T) {
 		outcomes = append(outcomes, r.Outcome)
 		etags[r.Item.ETag] = true
 	}
-	if diff := cmp.Diff([]Outcome{Created, Replaced, Found, Deleted, Created}, outcomes); diff != "" {
+	if diff := cmp.Diff([]Outcome{Created, Replaced, Deleted, Created}, outcomes); diff != "" {
 		t.Error(diff)
 	}
-	if len(etags) != 4 { // create, upsert (read has the same), delete (none), create
+	if len(etags) != 4 { // create, upsert, delete (none), create
 		t.Errorf("%d different ETags, want 4: one per version", len(etags))
 	}
 	before := dump(t, s, c)
@@ -301,7 +298,7 @@ func TestBatchReadsItsWrites(t *testing.T) {
 
 func TestInvalidContainers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	container(t, s, plain, 0)
+	container(t, s, plain)
 	cases := map[string]struct {
 		props  string
 		want   Kind
@@ -310,15 +307,17 @@ func TestInvalidContainers(t *testing.T) {
 		"again":        {plain, Conflict, "the ID exists"},
 		"no key":       {`{"id":"x"}`, BadRequest, "a partition key is required"},
 		"two paths":    {`{"id":"x","partitionKey":{"kind":"Hash","paths":["/a","/b"]}}`, BadRequest, "Hash has one path"},
-		"four paths":   {`{"id":"x","partitionKey":{"kind":"MultiHash","paths":["/a","/b","/c","/d"],"version":2}}`, BadRequest, "at most three"},
+		"version 1":    {`{"id":"x","partitionKey":{"paths":["/a"],"version":1}}`, BadRequest, "only version 2 is supported"},
+		"unique keys":  {`{"id":"x","partitionKey":{"paths":["/a"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}`, BadRequest, "unique keys are not supported"},
 		"bad path":     {`{"id":"x","partitionKey":{"paths":["a"]}}`, BadRequest, "paths begin with a slash"},
 		"slash":        {`{"id":"x/y","partitionKey":{"paths":["/a"]}}`, BadRequest, "slashes are invalid in IDs"},
 		"zero ttl":     {`{"id":"x","partitionKey":{"paths":["/a"]},"defaultTtl":0}`, BadRequest, "0 is not a valid TTL"},
-		"hierarchical": {`{"id":"h","partitionKey":{"kind":"MultiHash","paths":["/a","/b"],"version":2}}`, 0, "two levels"},
+		"hierarchical": {`{"id":"h","partitionKey":{"kind":"MultiHash","paths":["/a","/b"],"version":2}}`, BadRequest, "hierarchical keys are not supported"},
+		"nested":       {`{"id":"n","partitionKey":{"kind":"Hash","paths":["/a/b"],"version":2}}`, 0, "a path of two names"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := s.CreateContainer(context.Background(), "db", parse(t, tc.props), Throughput{})
+			_, err := s.CreateContainer(context.Background(), "db", parse(t, tc.props))
 			if kindOf(err) != tc.want || (tc.want == 0) != (err == nil) {
 				t.Errorf("got %v, want kind %d: %s", err, tc.want, tc.reason)
 			}
@@ -326,14 +325,14 @@ func TestInvalidContainers(t *testing.T) {
 	}
 }
 
-// TestWriteToDeletedContainer writes with the description of a container that was deleted and recreated.
+// TestWriteToDeletedContainer writes with the description of a container whose database was deleted and recreated.
 func TestWriteToDeletedContainer(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
-	old := container(t, s, plain, 0)
-	if err := s.DeleteContainer(context.Background(), "db", "items", ""); err != nil {
+	old := container(t, s, plain)
+	if err := s.DeleteDatabase(context.Background(), "db"); err != nil {
 		t.Fatal(err)
 	}
-	recreated := container(t, s, plain, 0)
+	recreated := container(t, s, plain)
 	if _, err := do(s, old, "p", Operation{Verb: Create, Body: parse(t, `{"id":"a","pk":"p"}`)}); kindOf(err) != NotFound {
 		t.Errorf("got %v, want not found", err)
 	}

@@ -20,20 +20,16 @@ const (
 	Upsert
 	Replace
 	Delete
-	Read
-	Patch
 )
 
 // Operation is one operation of a transaction.
 type Operation struct {
 	Verb Verb
-	// ID is the ID of the item for Replace, Delete, Read and Patch. Create and Upsert use the ID in the body.
+	// ID is the ID of the item for Replace and Delete. Create and Upsert use the ID in the body.
 	ID   string
 	Body document.Value
-	// IfMatch and IfNoneMatch are ETags, "*" or empty.
-	IfMatch, IfNoneMatch string
-	// Modify returns the patched document for a Patch. If it returns an *Error, the operation is rejected.
-	Modify func(current document.Value) (document.Value, error)
+	// IfMatch is an ETag, "*" or empty.
+	IfMatch string
 }
 
 // Outcome is the effect of a successful operation.
@@ -44,8 +40,6 @@ const (
 	Created Outcome = iota + 1
 	Replaced
 	Deleted
-	Found
-	NotModified
 )
 
 // Result is the result of one operation. The item is empty for a Delete.
@@ -105,7 +99,6 @@ type transaction struct {
 	docs   *bolt.Bucket
 	staged []*stagedItem
 	byKey  map[string]*stagedItem
-	unique map[string]string // unique key -> record key of its item, "" if deleted
 }
 
 // stagedItem is one item of the transaction, before and after it.
@@ -119,13 +112,13 @@ type stagedItem struct {
 // run executes the operations and writes their results.
 func (t *transaction) run(c *Container, ops []Operation) (results []Result, wrote bool, err error) {
 	// The container may have been replaced or deleted while the request waited.
-	d := t.store.catalog.Load().databases[c.Database.Name]
+	d := (*t.store.catalog.Load())[c.Database.Name]
 	if d == nil || d.containers[c.Name] == nil || d.containers[c.Name].key != c.key {
 		return nil, false, &FailedOperation{Err: &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}}
 	}
 	t.c = d.containers[c.Name]
 	t.docs = t.tx.Bucket(t.c.bucket('d'))
-	t.epk = t.c.PK.EPK(t.pk)
+	t.epk = t.pk.EPK()
 	t.now = t.store.timestamp()
 	t.lsn = t.docs.Sequence() + 1
 	t.number = t.tx.Bucket(t.c.bucket('o')).Sequence()
@@ -204,35 +197,12 @@ func (t *transaction) apply(op *Operation, index int) (Result, error) {
 		if !matchesETag(op.IfMatch, etag) {
 			return Result{}, NewError(PreconditionFailed, "%s", msgPrecondition)
 		}
-		if op.IfNoneMatch != "" && (op.IfNoneMatch == "*" || sameETag(op.IfNoneMatch, etag)) {
-			if op.Verb != Read {
-				return Result{}, NewError(PreconditionFailed, "%s", msgPrecondition)
-			}
-			return Result{Outcome: NotModified, Item: Item{ETag: etag, LSN: s.after.lsn, TS: s.after.ts}}, nil
-		}
 	}
-	switch op.Verb {
-	case Read:
-		return Result{Outcome: Found, Item: s.after.item(t.c)}, nil
-	case Delete:
-		if err := t.updateUniqueKeys(s, nil); err != nil {
-			return Result{}, err
-		}
+	if op.Verb == Delete {
 		s.after, s.dirty = nil, true
 		return Result{Outcome: Deleted}, nil
-	case Patch:
-		current, err := document.Parse(s.after.body)
-		if err != nil {
-			return Result{}, err
-		}
-		body, err := op.Modify(current)
-		if err != nil {
-			return Result{}, err
-		}
-		return t.put(s, id, body, index)
-	default:
-		return t.put(s, id, op.Body, index)
 	}
+	return t.put(s, id, op.Body, index)
 }
 
 // put stages a new version of an item.
@@ -249,7 +219,7 @@ func (t *transaction) put(s *stagedItem, id string, body document.Value, index i
 	if err != nil {
 		return Result{}, NewError(BadRequest, "%v", err)
 	}
-	if !inDoc.Equal(t.pk) {
+	if inDoc != t.pk {
 		return Result{}, &Error{Kind: BadRequest, SubStatus: SubStatusPartitionKeyMismatch, Message: msgKeyMismatch}
 	}
 	r := &record{lsn: t.lsn, index: uint16(index), ts: t.now}
@@ -274,89 +244,8 @@ func (t *transaction) put(s *stagedItem, id string, body document.Value, index i
 	if len(r.body) > MaxItemBytes {
 		return Result{}, NewError(TooLarge, "%s", msgTooLarge)
 	}
-	if err := t.updateUniqueKeys(s, &body); err != nil {
-		return Result{}, err
-	}
 	s.after, s.dirty = r, true
 	return Result{Outcome: outcome, Item: Item{Body: r.body, ETag: r.etag(t.c), LSN: r.lsn, TS: r.ts}}, nil
-}
-
-// updateUniqueKeys replaces an item's entries in the unique index by those of its next version; nil deletes them.
-func (t *transaction) updateUniqueKeys(s *stagedItem, next *document.Value) error {
-	if len(t.c.UniqueKeys) == 0 {
-		return nil
-	}
-	if t.unique == nil {
-		t.unique = map[string]string{}
-	}
-	var free []string
-	current := s.after
-	if current == nil && !s.dirty {
-		current = s.before // expired, and still in the index unless another item replaced the entry
-	}
-	if current != nil {
-		now, err := document.Parse(current.body)
-		if err != nil {
-			return err
-		}
-		for i := range t.c.UniqueKeys {
-			if k := string(uniqueKey(t.c, t.pk, i, now)); t.indexedOwner(k) == string(s.key) {
-				free = append(free, k)
-			}
-		}
-	}
-	if next != nil {
-		for i := range t.c.UniqueKeys {
-			k := string(uniqueKey(t.c, t.pk, i, *next))
-			owner, err := t.liveOwner(k)
-			if err != nil {
-				return err
-			}
-			if owner != "" && owner != string(s.key) {
-				return NewError(Conflict, "%s", msgUnique)
-			}
-		}
-	}
-	for _, k := range free {
-		t.unique[k] = ""
-	}
-	if next != nil {
-		for i := range t.c.UniqueKeys {
-			t.unique[string(uniqueKey(t.c, t.pk, i, *next))] = string(s.key)
-		}
-	}
-	return nil
-}
-
-// indexedOwner returns the record key that the unique index has for a key, or "".
-func (t *transaction) indexedOwner(k string) string {
-	if owner, ok := t.unique[k]; ok {
-		return owner
-	}
-	return string(t.tx.Bucket(t.c.bucket('u')).Get([]byte(k)))
-}
-
-// liveOwner returns the record key of the item that has a unique key and is not expired, or "".
-func (t *transaction) liveOwner(k string) (string, error) {
-	if owner, ok := t.unique[k]; ok {
-		return owner, nil
-	}
-	key := t.tx.Bucket(t.c.bucket('u')).Get([]byte(k))
-	if key == nil {
-		return "", nil
-	}
-	raw := t.docs.Get(key)
-	if raw == nil {
-		return "", nil
-	}
-	r, err := decodeRecord(raw)
-	if err != nil {
-		return "", err
-	}
-	if r.expired(t.c, t.now) {
-		return "", nil
-	}
-	return string(key), nil
 }
 
 // flush writes the staged items.
@@ -385,17 +274,6 @@ func (t *transaction) flush() (wrote bool, err error) {
 	}
 	if !wrote {
 		return false, nil
-	}
-	unique := t.tx.Bucket(t.c.bucket('u'))
-	for k, owner := range t.unique {
-		if owner == "" {
-			err = unique.Delete([]byte(k))
-		} else {
-			err = unique.Put([]byte(k), []byte(owner))
-		}
-		if err != nil {
-			return false, err
-		}
 	}
 	if err := t.tx.Bucket(t.c.bucket('o')).SetSequence(t.number); err != nil {
 		return false, err
