@@ -185,7 +185,7 @@ func (s *Server) respond(r *http.Request) (*response, error) {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "MissingApiVersionParameter",
 			Message: "The api-version query parameter (?api-version=) is required for all requests."}
 	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if r.Method == http.MethodGet {
 		resp, err := c.inTransaction(s.Store.View)
 		if !isNotFound(err) || !c.assumable() {
 			return resp, err
@@ -238,21 +238,8 @@ func (c *call) route() (*response, error) {
 	switch c.method {
 	case http.MethodGet:
 		return c.get(k)
-	case http.MethodHead:
-		if k.name != groupType && k.stored == nil {
-			return nil, c.methodNotEmulated()
-		}
-		if _, err := c.existing(k); err != nil {
-			return nil, err
-		}
-		return &response{status: http.StatusNoContent}, nil
 	case http.MethodPut:
 		return c.put(k)
-	case http.MethodPatch:
-		if k.stored == nil {
-			return nil, c.methodNotEmulated()
-		}
-		return c.patch(k)
 	case http.MethodDelete:
 		return c.delete(k)
 	}

@@ -43,8 +43,8 @@ func (c *call) routeAuthorization() (*response, error) {
 	}
 	kind := c.path.lowerType[len("microsoft.authorization/"):]
 	switch {
-	case kind == "roledefinitions" && c.method == http.MethodGet:
-		return c.roleDefinitions()
+	case kind == "roledefinitions" && c.path.name != "" && c.method == http.MethodGet:
+		return c.roleDefinition()
 	case kind == "roledefinitions" && c.path.name != "" && c.method == http.MethodPut:
 		return c.putRole()
 	case kind == "roledefinitions" && c.path.name != "" && c.method == http.MethodDelete:
@@ -148,7 +148,6 @@ func (c *call) sameAssignment(old, wanted *assignment, err error) (*response, er
 var (
 	filterPrincipal = regexp.MustCompile(`(?i)principalId\s+eq\s+'([^']+)'`)
 	filterAssigned  = regexp.MustCompile(`(?i)assignedTo\('([^']+)'\)`)
-	filterRoleName  = regexp.MustCompile(`(?i)^roleName\s+eq\s+'([^']+)'$`)
 )
 
 // listAssignments responds with the assignments at, above and below the scope. With the filter atScope() it omits those

@@ -79,32 +79,14 @@ func (r *roleDefinition) representation(scope string) map[string]any {
 	}
 }
 
-// roleDefinitions responds with one role definition, with all, or with those that match a filter by name.
-func (c *call) roleDefinitions() (*response, error) {
-	if c.path.name != "" {
-		r, err := c.role(c.path.name)
-		if err != nil {
-			return nil, err
-		}
-		if r == nil {
-			return nil, &Error{Status: http.StatusNotFound, Code: "RoleDefinitionDoesNotExist", Message: fmt.Sprintf("The specified role definition with ID '%s' does not exist.", c.path.name)}
-		}
-		return &response{status: http.StatusOK, body: r.representation(c.path.scope)}, nil
-	}
-	filter := c.query.Get("$filter")
-	name := filterRoleName.FindStringSubmatch(filter)
-	if filter != "" && name == nil {
-		return nil, badRequest("UnsupportedQuery", "The filter '%s' is not supported.", filter)
-	}
-	value := []any{}
-	all, err := c.allRoles()
+// roleDefinition responds with a role definition.
+func (c *call) roleDefinition() (*response, error) {
+	r, err := c.role(c.path.name)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range all {
-		if name == nil || strings.EqualFold(r.Name, name[1]) {
-			value = append(value, r.representation(c.path.scope))
-		}
+	if r == nil {
+		return nil, &Error{Status: http.StatusNotFound, Code: "RoleDefinitionDoesNotExist", Message: fmt.Sprintf("The specified role definition with ID '%s' does not exist.", c.path.name)}
 	}
-	return &response{status: http.StatusOK, body: map[string]any{"value": value}}, nil
+	return &response{status: http.StatusOK, body: r.representation(c.path.scope)}, nil
 }

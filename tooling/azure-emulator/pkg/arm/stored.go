@@ -1,7 +1,6 @@
 package arm
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -245,52 +244,6 @@ func canDeleteStored(c *call, r *Resource) error {
 		}
 	}
 	return nil
-}
-
-// patch applies a JSON merge patch (RFC 7396) to a resource, and writes the result as put does.
-func (c *call) patch(k *resourceType) (*response, error) {
-	old, err := c.existing(k)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.checkConditions(old); err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(old.public())
-	if err != nil {
-		return nil, err
-	}
-	var document map[string]any
-	if err := json.Unmarshal(text, &document); err != nil {
-		return nil, err
-	}
-	var changes map[string]any
-	if err := decode(c.body, &changes); err != nil {
-		return nil, err
-	}
-	if c.body, err = json.Marshal(mergePatch(document, changes)); err != nil {
-		return nil, err
-	}
-	return c.put(k)
-}
-
-// mergePatch applies a merge patch: null deletes a field, objects are merged, everything else replaces.
-func mergePatch(target, patch map[string]any) map[string]any {
-	if target == nil {
-		target = map[string]any{}
-	}
-	for name, value := range patch {
-		switch v := value.(type) {
-		case nil:
-			delete(target, name)
-		case map[string]any:
-			inner, _ := target[name].(map[string]any)
-			target[name] = mergePatch(inner, v)
-		default:
-			target[name] = v
-		}
-	}
-	return target
 }
 
 // valueAt returns the value at a path with dots, or nil.

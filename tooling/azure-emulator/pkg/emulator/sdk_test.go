@@ -106,10 +106,6 @@ func TestResourceGroups(t *testing.T) {
 		group.ManagedBy = to.Ptr("/other")
 		_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
 		wantError(t, err, http.StatusConflict, "ResourceGroupManagedByMismatch")
-		exists, err := groups.CheckExistence(ctx, "managed", nil)
-		if err != nil || !exists.Success {
-			t.Errorf("existence: %v %v", exists.Success, err)
-		}
 		poller, err := groups.BeginDelete(ctx, "managed", nil)
 		_, err = must(t, poller, err).PollUntilDone(ctx, pollFast)
 		must(t, 0, err)
