@@ -95,6 +95,7 @@ require (
 	k8s.io/kubelet v0.35.4
 	k8s.io/pod-security-admission v0.35.4
 	k8s.io/utils v0.0.0-20260108192941-914a6e750570
+	mvdan.cc/sh/v3 v3.12.0
 	open-cluster-management.io/api v1.2.1-0.20260305152611-5bfebdbc3fdf
 	open-cluster-management.io/ocm v1.2.1
 	open-cluster-management.io/sdk-go v1.2.1-0.20260323031834-e885ccee3f1b

@@ -9,11 +9,13 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/term"
 	clientremotecommand "k8s.io/client-go/tools/remotecommand"
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // process is a process of a simulated container.
@@ -225,76 +227,100 @@ func (p *process) interactive(ctx context.Context) int {
 	return p.last
 }
 
+// maxScript bounds the length of a script, because parsing is recursive.
+const maxScript = 8 << 10
+
 // script runs a script. exit is true if it has called exit.
 func (p *process) script(ctx context.Context, text string) (status int, exit bool) {
-	tokens, err := tokenize(text)
+	if len(text) > maxScript {
+		return p.misuse("a script of more than %d bytes is not simulated", maxScript), false
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), "")
 	if err != nil {
-		p.complain("sh: %v", err)
-		p.last = statusMisuse
-		return p.last, false
+		return p.misuse("%v", err), false
 	}
-	run := true
-	for len(tokens) > 0 {
-		end := slices.IndexFunc(tokens, func(t token) bool { return t.operator && (t.text == ";" || t.text == "&&" || t.text == "||") })
-		simple, separator := tokens, ";"
-		tokens = nil
-		if end >= 0 {
-			separator = simple[end].text
-			simple, tokens = simple[:end], simple[end+1:]
-		}
-		if run && len(simple) > 0 {
-			var exited bool
-			if p.last, exited = p.simple(ctx, simple); exited {
-				return p.last, true
-			}
-		}
-		switch separator {
-		case ";":
-			run = true
-		case "&&":
-			run = p.last == 0
-		case "||":
-			run = p.last != 0
+	for _, statement := range file.Stmts {
+		if exit = p.statement(ctx, statement); exit {
+			break
 		}
 	}
-	return p.last, false
+	return p.last, exit
+}
+
+// misuse complains about a script, and returns and sets the exit status.
+func (p *process) misuse(format string, arguments ...any) int {
+	p.complain("sh: "+format, arguments...)
+	p.last = statusMisuse
+	return p.last
+}
+
+// statement runs a statement and sets the exit status. It returns true if the statement has called exit.
+func (p *process) statement(ctx context.Context, s *syntax.Stmt) (exit bool) {
+	switch c := s.Cmd.(type) {
+	case *syntax.BinaryCmd:
+		if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt {
+			break
+		}
+		if exit := p.statement(ctx, c.X); exit || (p.last == 0) != (c.Op == syntax.AndStmt) {
+			return exit
+		}
+		return p.statement(ctx, c.Y)
+	case *syntax.CallExpr:
+		if s.Negated || s.Background {
+			break
+		}
+		p.last, exit = p.simple(ctx, c, s.Redirs)
+		return exit
+	case nil: // redirections only
+		p.last, exit = p.simple(ctx, &syntax.CallExpr{}, s.Redirs)
+		return exit
+	}
+	p.misuse("only simple commands with ;, && and || are simulated")
+	return false
 }
 
 // simple runs a command with its redirections.
-func (p *process) simple(ctx context.Context, tokens []token) (status int, exit bool) {
+func (p *process) simple(ctx context.Context, c *syntax.CallExpr, redirections []*syntax.Redirect) (status int, exit bool) {
 	child := *p
 	var words []string
+	for _, arg := range c.Args {
+		word, err := p.expand(arg.Parts, false)
+		if err != nil {
+			return p.misuse("%v", err), false
+		}
+		words = append(words, word)
+	}
 	var output *redirection
-	for i := 0; i < len(tokens); i++ {
-		if !tokens[i].operator {
-			words = append(words, tokens[i].expand(p))
+	for _, r := range redirections {
+		name, err := p.expand(r.Word.Parts, false)
+		if err == nil && (r.N != nil || r.Op != syntax.RdrIn && r.Op != syntax.RdrOut && r.Op != syntax.AppOut) {
+			err = fmt.Errorf("the redirection %s is not simulated", r.Op)
+		}
+		if err != nil {
+			return p.misuse("%v", err), false
+		}
+		name = p.path(name)
+		if r.Op != syntax.RdrIn {
+			output = &redirection{name: name, add: r.Op == syntax.AppOut}
+			child.out = output
 			continue
 		}
-		if i+1 >= len(tokens) || tokens[i+1].operator {
-			p.complain("sh: a name is missing after %s", tokens[i].text)
-			return statusMisuse, false
+		content, err := p.files.read(name)
+		if err != nil {
+			p.complain("sh: %s: %v", name, err)
+			return 1, false
 		}
-		name := p.path(tokens[i+1].expand(p))
-		if tokens[i].text == "<" {
-			content, err := p.files.read(name)
-			if err != nil {
-				p.complain("sh: %s: %v", name, err)
-				return 1, false
-			}
-			child.in = strings.NewReader(string(content))
-		} else {
-			output = &redirection{name: name, add: tokens[i].text == ">>"}
-			child.out = output
-		}
-		i++
+		child.in = strings.NewReader(string(content))
 	}
-	for len(words) > 0 {
-		name, value, assigned := strings.Cut(words[0], "=")
-		if !assigned || !isName(name) {
-			break
+	for _, assign := range c.Assigns {
+		var value string
+		if assign.Value != nil {
+			var err error
+			if value, err = p.expand(assign.Value.Parts, false); err != nil {
+				return p.misuse("%v", err), false
+			}
 		}
-		p.environment[name] = value
-		words = words[1:]
+		p.environment[assign.Name.Value] = value
 	}
 	switch {
 	case len(words) == 0:
@@ -350,157 +376,41 @@ func (r *redirection) store(p *process) error {
 	return p.files.write(r.name, content, 0o644, p.now())
 }
 
-// token is an operator, or a word of parts.
-type token struct {
-	operator bool
-	text     string // of an operator
-	parts    []part
-}
-
-// part is literal text, or the name of a variable.
-type part struct {
-	text     string
-	variable bool
-}
-
 // expand returns the text of a word. Its variables are not split into words.
-func (t *token) expand(p *process) string {
+func (p *process) expand(parts []syntax.WordPart, quoted bool) (string, error) {
 	var text strings.Builder
-	for _, part := range t.parts {
-		switch {
-		case !part.variable:
-			text.WriteString(part.text)
-		case part.text == "?":
-			_, _ = fmt.Fprint(&text, p.last)
-		default:
-			text.WriteString(p.environment[part.text])
-		}
-	}
-	return text.String()
-}
-
-// tokenize parses the part of the shell's language that is simulated: words with quotes and variables, the separators of commands, and
-// redirections.
-func tokenize(text string) ([]token, error) {
-	var tokens []token
-	var word *token
-	literal := func(s string) {
-		if word == nil {
-			word = &token{}
-		}
-		word.parts = append(word.parts, part{text: s})
-	}
-	flush := func() {
-		if word != nil {
-			tokens = append(tokens, *word)
-			word = nil
-		}
-	}
-	operator := func(s string) {
-		flush()
-		tokens = append(tokens, token{operator: true, text: s})
-	}
-	// variable parses a variable after its dollar sign and returns the rest.
-	variable := func(rest string) (string, error) {
-		literal("")
-		name, after := "", ""
-		switch {
-		case strings.HasPrefix(rest, "?"):
-			name, after = "?", rest[1:]
-		case strings.HasPrefix(rest, "{"):
-			var closed bool
-			if name, after, closed = strings.Cut(rest[1:], "}"); !closed || !isName(name) {
-				return "", errors.New("only ${NAME} is simulated of ${…}")
-			}
-		case strings.HasPrefix(rest, "("):
-			return "", errors.New("$(…) is not simulated")
-		default:
-			end := 0
-			for end < len(rest) && isName(rest[:end+1]) {
-				end++
-			}
-			if name, after = rest[:end], rest[end:]; name == "" {
-				literal("$")
-				return rest, nil
-			}
-		}
-		word.parts = append(word.parts, part{text: name, variable: true})
-		return after, nil
-	}
-	var err error
-	for text != "" {
-		c := text[0]
-		switch {
-		case c == ' ' || c == '\t' || c == '\r':
-			flush()
-			text = text[1:]
-		case c == '\n' || c == ';':
-			operator(";")
-			text = text[1:]
-		case strings.HasPrefix(text, "&&"), strings.HasPrefix(text, "||"), strings.HasPrefix(text, ">>"):
-			operator(text[:2])
-			text = text[2:]
-		case c == '>' || c == '<':
-			operator(text[:1])
-			text = text[1:]
-		case strings.ContainsRune("|&()`*?[", rune(c)):
-			return nil, fmt.Errorf("%q is not simulated outside of quotes", c)
-		case c == '#' && word == nil:
-			_, text, _ = strings.Cut(text, "\n")
-			operator(";")
-		case c == '\'':
-			quoted, after, closed := strings.Cut(text[1:], "'")
-			if !closed {
-				return nil, errors.New("a quote is not closed")
-			}
-			literal(quoted)
-			text = after
-		case c == '"':
-			literal("")
-			text = text[1:]
-			for text != "" && text[0] != '"' {
-				switch {
-				case text[0] == '\\' && len(text) > 1 && strings.ContainsRune("\"\\$`", rune(text[1])):
-					literal(text[1:2])
-					text = text[2:]
-				case text[0] == '$':
-					if text, err = variable(text[1:]); err != nil {
-						return nil, err
-					}
-				case text[0] == '`':
-					return nil, errors.New("`…` is not simulated")
-				default:
-					literal(text[:1])
-					text = text[1:]
+	for _, part := range parts {
+		switch n := part.(type) {
+		case *syntax.Lit:
+			for i := 0; i < len(n.Value); i++ {
+				switch c := n.Value[i]; {
+				case c == '\\' && i+1 < len(n.Value) && (!quoted || strings.IndexByte("\"\\$`", n.Value[i+1]) >= 0):
+					i++
+				case !quoted && strings.IndexByte("*?[", c) >= 0:
+					return "", fmt.Errorf("%q is not simulated outside of quotes", c)
 				}
+				text.WriteByte(n.Value[i])
 			}
-			if text == "" {
-				return nil, errors.New("a quote is not closed")
+		case *syntax.SglQuoted:
+			text.WriteString(n.Value)
+		case *syntax.DblQuoted:
+			inner, err := p.expand(n.Parts, true)
+			if err != nil {
+				return "", err
 			}
-			text = text[1:]
-		case c == '\\' && len(text) > 1:
-			literal(text[1:2])
-			text = text[2:]
-		case c == '$':
-			if text, err = variable(text[1:]); err != nil {
-				return nil, err
+			text.WriteString(inner)
+		case *syntax.ParamExp:
+			switch {
+			case n.Length || n.Exp != nil:
+				return "", errors.New("only ${NAME} is simulated of ${…}")
+			case n.Param.Value == "?":
+				text.WriteString(strconv.Itoa(p.last))
+			default:
+				text.WriteString(p.environment[n.Param.Value])
 			}
 		default:
-			literal(text[:1])
-			text = text[1:]
+			return "", errors.New("an expansion with $( or ` is not simulated")
 		}
 	}
-	flush()
-	return tokens, nil
-}
-
-// isName reports whether text is the name of a variable.
-func isName(text string) bool {
-	for i, c := range text {
-		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return text != ""
+	return text.String(), nil
 }

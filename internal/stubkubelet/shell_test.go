@@ -45,6 +45,9 @@ func TestScripts(t *testing.T) {
 		`echo 'a`:                                         {"", 2, "a quote that is not closed"},
 		`echo a >`:                                        {"", 2, "a redirection without a name"},
 		"# comment\necho a # b":                           {"a\n", 0, "comments"},
+		`echo a &`:                                        {"", 2, "no background"},
+		`if true; then echo a; fi`:                        {"", 2, "no control structures"},
+		strings.Repeat(" ", maxScript+1):                  {"", 2, "scripts are bounded"},
 	} {
 		p, out, errOut := newProcess("")
 		status, _ := p.script(t.Context(), script)
