@@ -26,18 +26,17 @@ func compare(ctx context.Context, ref string, rounds int, arguments []string, ou
 	if rounds < 1 {
 		return errors.New("-rounds: must be at least 1")
 	}
-	worktree, err := os.MkdirTemp("", "hcpmesh-bench-compare-")
+	// The path is always the same, so that Go's build cache has what an earlier comparison has compiled.
+	worktree, err := filepath.Abs(filepath.Join(".build", "bench-compare"))
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(worktree)
+	remove := func() error { return exec.Command("git", "worktree", "remove", "--force", worktree).Run() }
+	_ = remove() // that of a comparison that was killed
 	if _, err := command(ctx, ".", os.Stderr, "git", "worktree", "add", "--quiet", "--detach", "--force", worktree, ref); err != nil {
 		return err
 	}
-	defer func() {
-		_, removeErr := command(context.WithoutCancel(ctx), ".", os.Stderr, "git", "worktree", "remove", "--force", worktree)
-		err = errors.Join(err, removeErr)
-	}()
+	defer func() { err = errors.Join(err, remove()) }()
 	trees := []string{worktree, "."}
 	if err := shareThirdParty(ctx, worktree); err != nil {
 		return err
