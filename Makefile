@@ -61,7 +61,7 @@ nightly-units: nodes postgresql chromium
 
 # Two processes that use all of the processors run beside the tests. grep selects the names of tests that fail.
 flakes: build postgresql ## run the units three times in random order on a loaded machine, and print each test that failed at least once
-	trap 'kill $$busy' EXIT; busy=; \
+	@trap 'kill $$busy' EXIT; busy=; \
 	for _ in 1 2; do (while :; do :; done) & busy="$$busy $$!"; done; \
 	go test -vet=off -ldflags=-w -shuffle=on -count=3 -p 3 -parallel 4 -timeout 60m $(units) >.build/flakes.txt 2>&1 || true; \
 	! grep -E '^(--- FAIL|FAIL|panic:)' .build/flakes.txt
