@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // dataDirs returns the folders with the region's data: the state folder, and that of PostgreSQL if it is elsewhere.
@@ -18,10 +18,10 @@ func (r *Region) dataDirs() []string {
 
 // disks returns the space of the disks that contain dirs. A disk also counts as full while a process with data in the folder reports
 // a full disk: a database that starts on a full disk removes files and allocates them again, so that some space is free for a moment.
-func disks(dirs []string, processes []ProcessStatus) []diskspace.Space {
-	var spaces []diskspace.Space
+func disks(dirs []string, processes []ProcessStatus) []disk.Space {
+	var spaces []disk.Space
 	for _, dir := range dirs {
-		space, err := diskspace.Of(dir)
+		space, err := disk.SpaceOf(dir)
 		if err != nil {
 			continue
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"golang.org/x/sys/unix"
@@ -62,7 +62,7 @@ type Status struct {
 	Endpoints Endpoints       `json:"endpoints"`
 	Processes []ProcessStatus `json:"processes"`
 	// Disks are the disks with the region's data.
-	Disks []diskspace.Space `json:"disks,omitempty"`
+	Disks []disk.Space `json:"disks,omitempty"`
 	// Certificates are those with which the processes identify themselves.
 	Certificates CertificateStatus `json:"certificates"`
 }

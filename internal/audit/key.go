@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 )
 
@@ -92,7 +92,7 @@ func (k *SigningKey) Create(path string) error {
 	if err != nil {
 		return err
 	}
-	return durable.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), 0o600)
+	return disk.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), 0o600)
 }
 
 // PublicPEM returns the public key in PEM.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // CreatePair creates a private key, unless the file exists, and adds its public key to the file of the public keys of its service.
@@ -111,5 +111,5 @@ func readPublic(path string) ([]byte, []publicBlock, error) {
 
 // replacePublic replaces a file of public keys in one step.
 func replacePublic(path string, content []byte) error {
-	return durable.Replace(path, bytes.TrimPrefix(content, []byte("\n")), 0o644)
+	return disk.Replace(path, bytes.TrimPrefix(content, []byte("\n")), 0o644)
 }

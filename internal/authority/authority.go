@@ -20,7 +20,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Names of the files in an authority's folder.
@@ -194,5 +194,5 @@ func WriteDurably(path string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return durable.Replace(path, data, mode)
+	return disk.Replace(path, data, mode)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Read reads a keyset.
@@ -45,7 +45,7 @@ func Create(path string, template *tinkpb.KeyTemplate) error {
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
 		return fmt.Errorf("%s: the keyset cannot be written", path) // the error may quote a key
 	}
-	if err := durable.Create(path, text.Bytes(), 0o600); !errors.Is(err, fs.ErrExist) {
+	if err := disk.Create(path, text.Bytes(), 0o600); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tink-crypto/tink-go/v2/keyset"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // ReadPublic reads a public keyset. It refuses a private one.
@@ -45,5 +45,5 @@ func WritePublic(privatePath, publicPath string) error {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return durable.Replace(publicPath, text.Bytes(), 0o644)
+	return disk.Replace(publicPath, text.Bytes(), 0o644)
 }

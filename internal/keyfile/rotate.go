@@ -12,7 +12,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Key is what may be shown of a key.
@@ -101,5 +101,5 @@ func change(path string, edit func(*keyset.Handle, *keyset.Manager) error) error
 	if err := insecurecleartextkeyset.Write(changed, keyset.NewJSONWriter(&text)); err != nil {
 		return fmt.Errorf("%s: the changed keyset cannot be written", path) // the error may quote a key
 	}
-	return durable.Replace(path, text.Bytes(), 0o600)
+	return disk.Replace(path, text.Bytes(), 0o600)
 }

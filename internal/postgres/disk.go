@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // diskFull is the SQLSTATE of a statement for which the server's disk has no space.
@@ -20,7 +20,7 @@ const diskFull = "53100"
 const diskFullFor = 30 * time.Second
 
 // Ping returns an error if the database does not respond, or if a statement of the pool failed in the last 30 seconds because the
-// server's disk is full. The error of a full disk is diskspace.ErrFull. A server with a full disk serves reads, and writes that need no
+// server's disk is full. The error of a full disk is disk.ErrFull. A server with a full disk serves reads, and writes that need no
 // new space, for a long time, so a statement of Ping itself would prove nothing.
 func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := pool.Exec(ctx, "SELECT 1"); err != nil {
@@ -63,7 +63,7 @@ func (w *DiskWatch) Check(now time.Time) error {
 	if w.at.IsZero() || now.Sub(w.at) >= diskFullFor {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", diskspace.ErrFull, w.message)
+	return fmt.Errorf("%w: %s", disk.ErrFull, w.message)
 }
 
 // TraceQueryStart implements pgx.QueryTracer.

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
@@ -38,7 +38,7 @@ func TestPingReportsFullDisk(t *testing.T) {
 		if _, err := pool.Exec(t.Context(), insert); !postgres.IsUnavailable(err) {
 			t.Fatalf("an insertion with a full disk: %v", err)
 		}
-		if err := postgres.Ping(t.Context(), pool); !errors.Is(err, diskspace.ErrFull) {
+		if err := postgres.Ping(t.Context(), pool); !errors.Is(err, disk.ErrFull) {
 			t.Errorf("after a failed insertion: %v", err)
 		}
 		batched, batch := open(t, server.AdministratorURL("postgres")), &pgx.Batch{}
@@ -46,7 +46,7 @@ func TestPingReportsFullDisk(t *testing.T) {
 		if err := batched.SendBatch(t.Context(), batch).Close(); err == nil {
 			t.Fatal("a batch succeeded with a full disk")
 		}
-		if err := postgres.Ping(t.Context(), batched); !errors.Is(err, diskspace.ErrFull) {
+		if err := postgres.Ping(t.Context(), batched); !errors.Is(err, disk.ErrFull) {
 			t.Errorf("after a failed batch: %v", err)
 		}
 		if err := os.Remove(filler); err != nil {
@@ -68,7 +68,7 @@ func TestFullDiskIsForgotten(t *testing.T) {
 		}
 		watch.TraceQueryEnd(t.Context(), nil, pgx.TraceQueryEndData{Err: &pgconn.PgError{Code: "53100"}})
 		time.Sleep(29 * time.Second)
-		if err := watch.Check(time.Now()); !errors.Is(err, diskspace.ErrFull) {
+		if err := watch.Check(time.Now()); !errors.Is(err, disk.ErrFull) {
 			t.Errorf("after 29 seconds: %v", err)
 		}
 		time.Sleep(time.Second)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Probes are the settings of the probes of all processes. Kubernetes has the same ones for a pod.
@@ -104,7 +104,7 @@ func (p *process) probe(ctx context.Context) (readyErr, liveErr error) {
 	live.Wait()
 	if readyErr == nil && p.spec.DataDir != "" {
 		// A database can serve reads, and small writes, for a long time after its disk became full.
-		if err := diskspace.Check(p.spec.DataDir); errors.Is(err, diskspace.ErrFull) {
+		if err := disk.CheckSpace(p.spec.DataDir); errors.Is(err, disk.ErrFull) {
 			return err, nil
 		}
 	}
@@ -146,10 +146,10 @@ func (p *process) explain(readyErr, liveErr error) string {
 
 // withDisk adds to the text of a failure that the disk of the process's data is full.
 func (p *process) withDisk(text string) string {
-	if p.spec.DataDir == "" || strings.HasPrefix(text, diskspace.ErrFull.Error()) {
+	if p.spec.DataDir == "" || strings.HasPrefix(text, disk.ErrFull.Error()) {
 		return text
 	}
-	if err := diskspace.Check(p.spec.DataDir); errors.Is(err, diskspace.ErrFull) {
+	if err := disk.CheckSpace(p.spec.DataDir); errors.Is(err, disk.ErrFull) {
 		return err.Error() + "; " + text
 	}
 	return text

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // process runs one Spec in a goroutine.
@@ -295,8 +295,8 @@ func (p *process) exitError(running Running, begin int64) error {
 			return errors.New(reason)
 		}
 	}
-	if line := diskspace.Line(p.log.text(begin)); line != "" {
-		return fmt.Errorf("%w: %s: %s", diskspace.ErrFull, reason, line)
+	if line := disk.FullLine(p.log.text(begin)); line != "" {
+		return fmt.Errorf("%w: %s: %s", disk.ErrFull, reason, line)
 	}
 	if line := p.log.tail(begin); line != "" {
 		reason += ": " + line

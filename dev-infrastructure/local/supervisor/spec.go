@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Spec describes how to run one process.
@@ -110,7 +110,7 @@ type Status struct {
 
 // DiskFull reports whether the message of a process states that the disk of its data is full.
 func (s Status) DiskFull() bool {
-	return s.DataDir != "" && strings.HasPrefix(s.Message, diskspace.ErrFull.Error())
+	return s.DataDir != "" && strings.HasPrefix(s.Message, disk.ErrFull.Error())
 }
 
 // Bounds of the supervisor.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 )
@@ -126,7 +126,7 @@ func (s *Store) exportOne(ctx context.Context, r *Recording) error {
 	if err := s.options.Index.Put(ctx, Description{Facts: r.facts, Bytes: now.durable, End: now.ended, Complete: now.complete}); err != nil {
 		return fmt.Errorf("describing the recording %s: %w", r.facts.ID, err)
 	}
-	if err := errors.Join(os.Remove(r.path), durable.Path(filepath.Dir(r.path))); err != nil {
+	if err := errors.Join(os.Remove(r.path), disk.Sync(filepath.Dir(r.path))); err != nil {
 		return fmt.Errorf("deleting the exported recording %s: %w", r.facts.ID, err)
 	}
 	r.mu.Lock()

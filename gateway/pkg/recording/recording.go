@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 )
 
@@ -65,7 +65,7 @@ func (r *Recording) create(first []byte) error {
 	if err := r.write(first); err != nil {
 		return err
 	}
-	if err := errors.Join(r.store.options.sync(file), durable.Path(filepath.Dir(r.path))); err != nil {
+	if err := errors.Join(r.store.options.sync(file), disk.Sync(filepath.Dir(r.path))); err != nil {
 		r.lost = true
 		return r.fail(causeDisk, unavailable("%s", messageDisk).WithCause(err))
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -562,7 +562,7 @@ func TestFailedSyncEndsRecording(t *testing.T) {
 			if broken.Load() {
 				return io.ErrUnexpectedEOF
 			}
-			return durable.Data(file)
+			return disk.SyncData(file)
 		}
 	}
 	s, _ := h.run()

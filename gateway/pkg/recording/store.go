@@ -32,8 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
@@ -80,7 +79,7 @@ type Options struct {
 	Log                *slog.Logger
 	Metrics            prometheus.Registerer
 
-	// sync makes the content of a file durable; nil is durable.Data.
+	// sync makes the content of a file durable; nil is disk.SyncData.
 	sync func(*os.File) error
 }
 
@@ -121,7 +120,7 @@ func Open(options Options) (*Store, error) {
 	options.MaxBytes, options.MaxTotal = cmp.Or(options.MaxBytes, DefaultMaxBytes), cmp.Or(options.MaxTotal, DefaultMaxTotal)
 	options.MaxOpen = cmp.Or(options.MaxOpen, MaxOpen)
 	if options.sync == nil {
-		options.sync = durable.Data
+		options.sync = disk.SyncData
 	}
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of recordings: %w", err)
@@ -250,9 +249,9 @@ func (s *Store) Available() error {
 	case total+minFree > s.options.MaxTotal:
 		return s.refused(causeFull, unavailable("%s", messageFull))
 	}
-	space, err := diskspace.Of(s.options.Dir)
+	space, err := disk.SpaceOf(s.options.Dir)
 	if err == nil && space.FreeBytes < minFree {
-		err = fmt.Errorf("%w: %s", diskspace.ErrFull, space)
+		err = fmt.Errorf("%w: %s", disk.ErrFull, space)
 	}
 	if err != nil {
 		return s.refused(causeDisk, unavailable("%s", messageDisk).WithCause(err))

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 const logSuffix = ".jsonl"
@@ -107,7 +107,7 @@ func (f *File) Append(_ context.Context, writer string, offset int64, content []
 	if offset > 0 {
 		return nil
 	}
-	return durable.Path(f.dir)
+	return disk.Sync(f.dir)
 }
 
 // Writers implements Reader.

@@ -16,16 +16,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 )
 
-// disk decides when each sync of a writer ends, and how, until it is released.
-type disk struct {
+// slowDisk decides when each sync of a writer ends, and how, until it is released.
+type slowDisk struct {
 	results  chan error
 	released chan struct{}
 }
 
-func newDisk() *disk { return &disk{results: make(chan error), released: make(chan struct{})} }
+func newSlowDisk() *slowDisk {
+	return &slowDisk{results: make(chan error), released: make(chan struct{})}
+}
 
 // sync makes a file durable after the test has permitted it.
-func (d *disk) sync(file *os.File) error {
+func (d *slowDisk) sync(file *os.File) error {
 	select {
 	case err := <-d.results:
 		if err != nil {
@@ -37,7 +39,7 @@ func (d *disk) sync(file *os.File) error {
 }
 
 // startOn runs a writer with a disk. Its first checkpoint is durable.
-func (r *region) startOn(t *testing.T, d *disk) (w *writer.Writer, stop func()) {
+func (r *region) startOn(t *testing.T, d *slowDisk) (w *writer.Writer, stop func()) {
 	t.Helper()
 	r.sync = d.sync
 	w, stop = r.start(t)
@@ -65,7 +67,7 @@ func startsAndOutcomes(t *testing.T, content string) (starts map[uint64]audit.Li
 
 // TestRequestsDoNotWaitForSyncs begins and ends an action while the disk does not finish a sync.
 func TestRequestsDoNotWaitForSyncs(t *testing.T) {
-	r, d := newRegion(t, t.TempDir()), newDisk()
+	r, d := newRegion(t, t.TempDir()), newSlowDisk()
 	w, stop := r.startOn(t, d)
 	action, err := w.Begin(t.Context(), record(1))
 	if err != nil {
@@ -101,7 +103,7 @@ func TestRequestsDoNotWaitForSyncs(t *testing.T) {
 // TestFailedSyncLosesNoOutcome lets the sync of an outcome fail after its request has ended, and that of a record for which a request
 // waits. The outcome is stored later, the record is rejected.
 func TestFailedSyncLosesNoOutcome(t *testing.T) {
-	r, d := newRegion(t, t.TempDir()), newDisk()
+	r, d := newRegion(t, t.TempDir()), newSlowDisk()
 	w, stop := r.startOn(t, d)
 	action, err := w.Begin(t.Context(), record(1))
 	if err != nil {
@@ -140,7 +142,7 @@ func TestFailedSyncLosesNoOutcome(t *testing.T) {
 
 // TestAbandonedActionsHaveAnOutcome begins an action whose request ends before the beginning is durable.
 func TestAbandonedActionsHaveAnOutcome(t *testing.T) {
-	r, d := newRegion(t, t.TempDir()), newDisk()
+	r, d := newRegion(t, t.TempDir()), newSlowDisk()
 	w, stop := r.startOn(t, d)
 	action, err := w.Begin(t.Context(), record(1))
 	if err != nil {
@@ -214,7 +216,7 @@ func TestActionsOfAnEndedProcessAreUnknown(t *testing.T) {
 // TestCrashOfTheMachineLosesNothingDurable copies the queue of a writer as a machine may leave it: what was not synced is cut at each
 // place, or missing in blocks. Everything that was durable is there, and each action has one outcome.
 func TestCrashOfTheMachineLosesNothingDurable(t *testing.T) {
-	r, d := newRegion(t, t.TempDir()), newDisk()
+	r, d := newRegion(t, t.TempDir()), newSlowDisk()
 	r.sink.down.Store(true)
 	w, stop := r.startOn(t, d)
 	begin := func(n int) audit.Action {

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -13,7 +13,7 @@ func TestFirstStartOnFullDisk(t *testing.T) {
 	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
 		r := newRegion(t, dir)
 		filler := smalldisk.Fill(t, dir)
-		if _, err := r.open(); !diskspace.IsFull(err) {
+		if _, err := r.open(); !disk.IsFull(err) {
 			t.Errorf("on a full disk: %v", err)
 		}
 		if err := os.Remove(filler); err != nil {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // The files of a queue's folder besides its segments.
@@ -121,7 +121,7 @@ func (q *queue) readName(service string) error {
 		if q.writer, err = audit.NewWriterName(service, random); err != nil {
 			return err
 		}
-		return durable.Replace(path, []byte(q.writer+"\n"), 0o600)
+		return disk.Replace(path, []byte(q.writer+"\n"), 0o600)
 	case err != nil:
 		return fmt.Errorf("opening the audit queue: %w", err)
 	}
@@ -143,7 +143,7 @@ func (q *queue) recover() error {
 	}
 	// A process that was killed leaves lines in the memory of the file system. They are durable after this, as the next line states.
 	for _, s := range segments {
-		if err := durable.Path(s.path); err != nil {
+		if err := disk.Sync(s.path); err != nil {
 			return fmt.Errorf("opening the audit queue: %w", err)
 		}
 	}
@@ -267,7 +267,7 @@ func (q *queue) begin() error {
 	if err != nil {
 		return fmt.Errorf("creating a segment of the audit queue: %w", err)
 	}
-	if err := durable.Path(q.dir); err != nil {
+	if err := disk.Sync(q.dir); err != nil {
 		return errors.Join(fmt.Errorf("creating a segment of the audit queue: %w", err), file.Close(), os.Remove(path))
 	}
 	if q.file != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 const (
@@ -67,7 +67,7 @@ type Config struct {
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer
 
-	// sync makes the content of a file durable; nil is durable.Data.
+	// sync makes the content of a file durable; nil is disk.SyncData.
 	sync func(*os.File) error
 }
 
@@ -102,7 +102,7 @@ func Open(config Config) (*Writer, error) {
 	}
 	w := &Writer{config: config, queue: q, entries: make(chan *entry, maxBatch), durable: make(chan struct{}, 1), stopped: make(chan struct{})}
 	if w.config.sync == nil {
-		w.config.sync = durable.Data
+		w.config.sync = disk.SyncData
 	}
 	if w.left, err = leftOpen(q.open); err != nil {
 		return nil, errors.Join(err, q.close())

@@ -14,7 +14,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Key is a private key that signs releases. A local region and tests have one; the key of OpenShift's publisher is in no region.
@@ -75,7 +75,7 @@ func createKey(path, name string) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k, durable.Replace(path, text, 0o600)
+	return k, disk.Replace(path, text, 0o600)
 }
 
 // PublicKey returns the armored public key, for a trust root.
@@ -147,5 +147,5 @@ func (k *Key) SignInto(dir, digest string, reference Reference) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return durable.Replace(path, message, 0o644)
+	return disk.Replace(path, message, 0o644)
 }

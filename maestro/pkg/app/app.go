@@ -22,7 +22,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/grpcserver"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -154,7 +154,7 @@ func (s *Server) Checks() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"database": func(ctx context.Context) error {
 			switch err := s.store.Ping(ctx); {
-			case errors.Is(err, diskspace.ErrFull):
+			case errors.Is(err, disk.ErrFull):
 				return err
 			case err != nil:
 				return errors.New("PostgreSQL is unreachable")

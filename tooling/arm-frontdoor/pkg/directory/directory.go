@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Subscription is a subscription with its resource groups.
@@ -156,7 +156,7 @@ func (d *Directory) save() error {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
 		return err
 	}
-	return durable.Replace(d.path, data, 0o600)
+	return disk.Replace(d.path, data, 0o600)
 }
 
 func (s *Subscription) clone() Subscription {

@@ -15,7 +15,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Store is an open file. It is safe for concurrent use.
@@ -38,12 +38,12 @@ func (s *Store) Close() error { return s.db.Close() }
 // Healthy returns nil if the store commits writes, or why not. It also checks the free space, because a small write can reuse pages
 // of the file on a full disk. It can take longer than a context allows, while a commit hangs.
 func (s *Store) Healthy(context.Context) error {
-	if err := diskspace.Check(filepath.Dir(s.db.Path())); err != nil {
+	if err := disk.CheckSpace(filepath.Dir(s.db.Path())); err != nil {
 		return err
 	}
 	err := s.Update(func(tx *Tx) error { return tx.Put("health", "probe", time.Now().UTC()) })
-	if diskspace.IsFull(err) {
-		return fmt.Errorf("%w: %w", diskspace.ErrFull, err)
+	if disk.IsFull(err) {
+		return fmt.Errorf("%w: %w", disk.ErrFull, err)
 	}
 	return err
 }

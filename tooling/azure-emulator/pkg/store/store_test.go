@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -21,7 +21,7 @@ func TestStoreOnAFullDiskIsNotHealthy(t *testing.T) {
 			t.Fatal(err)
 		}
 		filler := smalldisk.Fill(t, dir)
-		if err := s.Healthy(t.Context()); !errors.Is(err, diskspace.ErrFull) {
+		if err := s.Healthy(t.Context()); !errors.Is(err, disk.ErrFull) {
 			t.Errorf("on a full disk: %v", err)
 		}
 		if err := os.Remove(filler); err != nil {

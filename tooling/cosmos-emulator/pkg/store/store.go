@@ -26,7 +26,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -150,14 +150,14 @@ func (s *Store) Stats() Stats {
 // Healthy returns nil if the store commits writes, or why not. It checks the free space, because a small write can reuse pages of the
 // file on a full disk, and commits a write through the writer. It can take longer than the context allows, while a commit hangs.
 func (s *Store) Healthy(ctx context.Context) error {
-	if err := diskspace.Check(filepath.Dir(s.db.Path())); err != nil {
+	if err := disk.CheckSpace(filepath.Dir(s.db.Path())); err != nil {
 		return err
 	}
 	err := s.submitAndWait(&writeRequest{ctx: ctx, run: func(tx *bolt.Tx) (bool, error) {
 		return true, tx.Bucket(bucketMeta).Put(keyProbe, []byte(s.now().UTC().Format(time.RFC3339Nano)))
 	}})
-	if diskspace.IsFull(err) {
-		return fmt.Errorf("%w: %w", diskspace.ErrFull, err)
+	if disk.IsFull(err) {
+		return fmt.Errorf("%w: %w", disk.ErrFull, err)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	armwire "github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -409,7 +409,7 @@ func TestStatusTableNamesFullDisk(t *testing.T) {
 	status := local.Status{Phase: local.PhaseDegraded, Since: now.Add(-10 * time.Second), StateDir: "/somewhere", Processes: []local.ProcessStatus{
 		{Name: "cosmos-emulator", State: "NotReady", Since: now.Add(-10 * time.Second), Pid: 12, Ports: map[string]int{"https": 18405},
 			Message: "the disk is full: 0 of 512 MiB are free on the disk of /somewhere/cosmos; responds with status 503"},
-	}, Disks: []diskspace.Space{{Dir: "/somewhere", TotalBytes: 512 << 20, Full: true}, {Dir: "/other", FreeBytes: 1 << 30, TotalBytes: 2 << 30}}}
+	}, Disks: []disk.Space{{Dir: "/somewhere", TotalBytes: 512 << 20, Full: true}, {Dir: "/other", FreeBytes: 1 << 30, TotalBytes: 2 << 30}}}
 	if err := statusTable(&environment{out: &out}, status, now); err != nil {
 		t.Fatal(err)
 	}

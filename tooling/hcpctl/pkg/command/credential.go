@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	"github.com/spf13/cobra"
@@ -99,7 +99,7 @@ func (e *environment) act(ctx context.Context, client *armclient.Client, cluster
 // writeSecret writes to a file that only its owner can read.
 func writeSecret(file string, content []byte) error {
 	// A new file takes the place of an existing one, which may be readable by others, or be a symbolic link.
-	return durable.Replace(file, content, 0o600)
+	return disk.Replace(file, content, 0o600)
 }
 
 // mergeHelp is the part of the help of commands that write a kubeconfig.

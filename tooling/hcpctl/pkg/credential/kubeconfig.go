@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Kubeconfig is a file to which the access to an API server is added, as `az aks get-credentials` does: the context, the cluster and the user of
@@ -81,7 +81,7 @@ func (k Kubeconfig) Write(ctx context.Context, kubeconfig []byte) error {
 	if err != nil {
 		return fmt.Errorf("encoding the kubeconfig: %w", err)
 	}
-	if err := durable.Replace(path, content, 0o600); err != nil {
+	if err := disk.Replace(path, content, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Step is a step of a rotation.
@@ -74,7 +74,7 @@ func (r *record) write(keyset string) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.Replace(recordFile(keyset), content, 0o600); err != nil {
+	if err := disk.Replace(recordFile(keyset), content, 0o600); err != nil {
 		return fmt.Errorf("recording the rotation: %w", err)
 	}
 	return nil

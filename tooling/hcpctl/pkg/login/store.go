@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Store keeps logins in files of one folder, one for each issuer, application, audience and person. Several processes may use it.
@@ -96,7 +96,7 @@ func (s *Store) write(l *Login) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.Replace(s.path(l), content, 0o600); err != nil {
+	if err := disk.Replace(s.path(l), content, 0o600); err != nil {
 		return fmt.Errorf("storing the login: %w", err)
 	}
 	return nil

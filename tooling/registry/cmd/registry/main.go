@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
@@ -110,7 +110,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		listener = tls.NewListener(listener, config)
 	}
 	p.Ready("disk", func(context.Context) error {
-		space, err := diskspace.Of(o.dir)
+		space, err := disk.SpaceOf(o.dir)
 		if err == nil && space.Full {
 			err = errors.New(space.String())
 		}

@@ -27,7 +27,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // MaxManifest is the maximum size of a manifest in bytes, as the OCI specification recommends.
@@ -155,7 +155,7 @@ func moveInto(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return durable.Path(filepath.Dir(to))
+	return disk.Sync(filepath.Dir(to))
 }
 
 // makeFolder creates a folder and its parents, and makes their names durable.
@@ -169,7 +169,7 @@ func makeFolder(folder string) error {
 	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return durable.Path(filepath.Dir(folder))
+	return disk.Sync(filepath.Dir(folder))
 }
 
 func writeJSON(value any) []byte {

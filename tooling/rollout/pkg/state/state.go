@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
 
@@ -214,7 +214,7 @@ func (s *Store) write(next File) error {
 		err = os.MkdirAll(s.dir, 0o700)
 	}
 	if err == nil {
-		err = durable.Replace(filepath.Join(s.dir, fileName), append(text, '\n'), 0o600)
+		err = disk.Replace(filepath.Join(s.dir, fileName), append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("storing the state of %s: %w", next.Target, err)

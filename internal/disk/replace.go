@@ -1,4 +1,4 @@
-package durable
+package disk
 
 import (
 	"errors"
@@ -34,5 +34,5 @@ func write(path string, content []byte, mode fs.FileMode, place func(part, path 
 	if err := place(part.Name(), path); err != nil {
 		return err
 	}
-	return Path(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }

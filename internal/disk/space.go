@@ -1,7 +1,4 @@
-// Package diskspace finds out whether the disk of a folder is full. Databases report a full disk late and in different ways: they
-// terminate, reject writes or keep serving reads. Readiness checks and the supervisor of a local region ask the file system
-// instead, and name the disk as the cause.
-package diskspace
+package disk
 
 import (
 	"errors"
@@ -34,8 +31,8 @@ func (s Space) String() string {
 	return fmt.Sprintf("%d of %d MiB are free on the disk of %s", s.FreeBytes>>20, s.TotalBytes>>20, s.Dir)
 }
 
-// Of returns the space of a folder.
-func Of(dir string) (Space, error) {
+// SpaceOf returns the space of a folder.
+func SpaceOf(dir string) (Space, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
 		return Space{}, fmt.Errorf("reading the free space of %s: %w", dir, err)
@@ -48,9 +45,9 @@ func Of(dir string) (Space, error) {
 	return space, nil
 }
 
-// Check returns an error if the disk of a folder is full, or if its space cannot be read.
-func Check(dir string) error {
-	space, err := Of(dir)
+// CheckSpace returns an error if the disk of a folder is full, or if its space cannot be read.
+func CheckSpace(dir string) error {
+	space, err := SpaceOf(dir)
 	if err != nil {
 		return err
 	}
@@ -71,8 +68,8 @@ func IsFull(err error) bool {
 	return errors.Is(err, ErrFull) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-// Line returns the last line of a log that reports a full disk, or the empty string.
-func Line(log string) string {
+// FullLine returns the last line of a log that reports a full disk, or the empty string.
+func FullLine(log string) string {
 	found := ""
 	for line := range strings.Lines(log) {
 		lower := strings.ToLower(line)

@@ -1,4 +1,4 @@
-package durable_test
+package disk_test
 
 import (
 	"errors"
@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/diskspace"
-	"github.com/hcpmesh/hcpmesh/internal/durable"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -29,7 +28,7 @@ func check(t *testing.T, path, want string) {
 func TestReplace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for content, mode := range map[string]os.FileMode{"first": 0o600, "second": 0o644} {
-		if err := durable.Replace(path, []byte(content), mode); err != nil {
+		if err := disk.Replace(path, []byte(content), mode); err != nil {
 			t.Fatal(err)
 		}
 		check(t, path, content)
@@ -41,10 +40,10 @@ func TestReplace(t *testing.T) {
 
 func TestCreateKeepsExistingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := durable.Create(path, []byte("first"), 0o600); err != nil {
+	if err := disk.Create(path, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.Create(path, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
+	if err := disk.Create(path, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second creation: %v", err)
 	}
 	check(t, path, "first")
@@ -57,18 +56,18 @@ func TestFullDiskKeepsPreviousContent(t *testing.T) {
 		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := durable.Replace(path, []byte("previous"), 0o600); err != nil {
+		if err := disk.Replace(path, []byte("previous"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		filler := smalldisk.Fill(t, dir)
-		if err := durable.Replace(path, []byte(strings.Repeat("new", 1<<20)), 0o600); !diskspace.IsFull(err) {
+		if err := disk.Replace(path, []byte(strings.Repeat("new", 1<<20)), 0o600); !disk.IsFull(err) {
 			t.Errorf("a replacement on a full disk: %v", err)
 		}
 		check(t, path, "previous")
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
-		if err := durable.Replace(path, []byte("new"), 0o600); err != nil {
+		if err := disk.Replace(path, []byte("new"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		check(t, path, "new")
