@@ -28,9 +28,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // The Kubernetes users that the objects limit: Maestro's agent, the prober of monitor, the log forwarder, the egress proxy, and the agent of tunnels.
@@ -122,8 +120,8 @@ func Apply(ctx context.Context, client *http.Client, server string, releaseRepos
 	if all[policy], err = addRendered(all[policy], strings.Join(releaseRepositories, ",")); err != nil {
 		return err
 	}
-	for user, annotation := range map[string]string{Forwarder: logdelivery.Annotation, Egress: egressreport.Annotation} {
-		replacer := strings.NewReplacer(Prober, user, insidereport.Annotation, annotation)
+	for user, annotation := range map[string]string{Forwarder: hostedreport.LogAnnotation, Egress: hostedreport.EgressAnnotation} {
+		replacer := strings.NewReplacer(Prober, user, hostedreport.InsideAnnotation, annotation)
 		for _, name := range []string{policyFile, "4-policybinding.yaml"} {
 			all["local/"+user+"/"+name] = []byte(replacer.Replace(string(all["objects/"+Prober+"/"+name])))
 		}

@@ -18,10 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -313,9 +311,9 @@ func annotate(name, value string) string {
 func TestProber(t *testing.T) {
 	cluster := withHostedCluster(t)
 	newAPIClient(t, cluster.Server, cluster.ProberKubeconfig(t)).try(t, "monitor-inside",
-		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusOK},
-		attempt{"another report", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{ }"`), http.StatusOK},
-		attempt{"the report of the log forwarder", http.MethodPatch, hosted + "/h", annotate(logdelivery.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(hostedreport.InsideAnnotation, `"{}"`), http.StatusOK},
+		attempt{"another report", http.MethodPatch, hosted + "/h", annotate(hostedreport.InsideAnnotation, `"{ }"`), http.StatusOK},
+		attempt{"the report of the log forwarder", http.MethodPatch, hosted + "/h", annotate(hostedreport.LogAnnotation, `"{}"`), http.StatusForbidden},
 		attempt{"the HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusOK},
 		attempt{"the Services of API servers", http.MethodGet, "/api/v1/services?fieldSelector=metadata.name%3Dkube-apiserver", "", http.StatusOK},
 		attempt{"the authorities", http.MethodGet, "/api/v1/configmaps?fieldSelector=metadata.name%3Droot-ca", "", http.StatusOK},
@@ -326,9 +324,9 @@ func TestProber(t *testing.T) {
 func TestForwarder(t *testing.T) {
 	cluster := withHostedCluster(t)
 	newAPIClient(t, cluster.Server, cluster.ForwarderKubeconfig(t)).try(t, "log-forwarder",
-		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(logdelivery.Annotation, `"{}"`), http.StatusOK},
-		attempt{"another report", http.MethodPatch, hosted + "/h", annotate(logdelivery.Annotation, `"{ }"`), http.StatusOK},
-		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(hostedreport.LogAnnotation, `"{}"`), http.StatusOK},
+		attempt{"another report", http.MethodPatch, hosted + "/h", annotate(hostedreport.LogAnnotation, `"{ }"`), http.StatusOK},
+		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(hostedreport.InsideAnnotation, `"{}"`), http.StatusForbidden},
 		attempt{"a HostedCluster to read", http.MethodGet, hosted + "/h", "", http.StatusOK},
 		attempt{"all HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusOK},
 		attempt{"the namespaces", http.MethodGet, "/api/v1/namespaces", "", http.StatusOK},
@@ -339,9 +337,9 @@ func TestForwarder(t *testing.T) {
 func TestEgress(t *testing.T) {
 	cluster := withHostedCluster(t)
 	newAPIClient(t, cluster.Server, cluster.EgressKubeconfig(t)).try(t, "egress-proxy",
-		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(egressreport.Annotation, `"{}"`), http.StatusOK},
-		attempt{"the end of its report", http.MethodPatch, hosted + "/h", annotate(egressreport.Annotation, `null`), http.StatusOK},
-		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"its report", http.MethodPatch, hosted + "/h", annotate(hostedreport.EgressAnnotation, `"{}"`), http.StatusOK},
+		attempt{"the end of its report", http.MethodPatch, hosted + "/h", annotate(hostedreport.EgressAnnotation, `null`), http.StatusOK},
+		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(hostedreport.InsideAnnotation, `"{}"`), http.StatusForbidden},
 		attempt{"a HostedCluster to read", http.MethodGet, hosted + "/h", "", http.StatusOK},
 		attempt{"all HostedClusters", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters", "", http.StatusForbidden},
 		attempt{"the control planes of a namespace, which are not defined here", http.MethodGet, strings.Replace(hosted, "hostedclusters", "hostedcontrolplanes", 1), "", http.StatusNotFound},
@@ -353,7 +351,7 @@ func TestTunnel(t *testing.T) {
 	cluster := withHostedCluster(t)
 	newAPIClient(t, cluster.Server, cluster.TunnelKubeconfig(t)).try(t, "gateway-tunnel",
 		attempt{"the HostedCluster of an ID", http.MethodGet, "/apis/hypershift.openshift.io/v1beta1/hostedclusters?labelSelector=api.openshift.com%2Fid%3D1", "", http.StatusOK},
-		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(insidereport.Annotation, `"{}"`), http.StatusForbidden},
+		attempt{"the report of the prober", http.MethodPatch, hosted + "/h", annotate(hostedreport.InsideAnnotation, `"{}"`), http.StatusForbidden},
 		attempt{"a token of the mode read", http.MethodPost, "/api/v1/namespaces/gateway-tunnel/serviceaccounts/access-reader/token", `{}`, http.StatusCreated},
 		attempt{"a token of the mode admin", http.MethodPost, "/api/v1/namespaces/gateway-tunnel/serviceaccounts/access-admin/token", `{}`, http.StatusCreated},
 		attempt{"a token of another account", http.MethodPost, "/api/v1/namespaces/gateway-tunnel/serviceaccounts/default/token", `{}`, http.StatusForbidden},

@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/certificaterequest"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -49,7 +49,7 @@ func (s *Server) requestAccessSession(ctx context.Context, rq *request) (any, er
 		return nil, err
 	}
 	level := asked.Mode.Level()
-	key, signing, err := certificaterequest.New(credentialuse.EngineerPrefix+rq.caller.ObjectID, level.Organization())
+	key, signing, err := certificaterequest.New(hostedreport.EngineerPrefix+rq.caller.ObjectID, level.Organization())
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
@@ -131,7 +131,7 @@ func (a *Audit) write(ctx context.Context, r fleet.AccessRecord) {
 // useAttributes joins the use of a certificate with its credential.
 func (a *Audit) useAttributes(r *fleet.AccessRecord) (attributes []slog.Attr, outcome string) {
 	c := r.Credential
-	class := credentialuse.Class(r.Use.User)
+	class := hostedreport.CredentialClass(r.Use.User)
 	switch {
 	case c == nil:
 		outcome = useUnknown

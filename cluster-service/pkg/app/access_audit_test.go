@@ -12,7 +12,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // auditLog records the lines that are written to it.
@@ -72,9 +72,9 @@ func (l *auditLog) awaitOne(t *testing.T, action, about string) map[string]any {
 }
 
 // report makes HyperShift report these uses.
-func (r *region) report(uses ...credentialuse.Use) {
+func (r *region) report(uses ...hostedreport.CredentialUse) {
 	r.t.Helper()
-	report := credentialuse.Report{}
+	report := hostedreport.CredentialReport{}
 	for _, u := range uses {
 		if !report.Note(u) {
 			r.t.Fatalf("malformed use %+v", u)
@@ -125,7 +125,7 @@ func TestUseIsAudited(t *testing.T) {
 
 	const user = sreName
 	first := time.Now().UTC().Truncate(time.Second)
-	use := credentialuse.Use{Fingerprint: fingerprint, User: user, First: first, Last: first, Addresses: []string{"10.0.0.1"}, Request: "list pods"}
+	use := hostedreport.CredentialUse{Fingerprint: fingerprint, User: user, First: first, Last: first, Addresses: []string{"10.0.0.1"}, Request: "list pods"}
 	r.report(use)
 	used := r.audit.awaitOne(t, "credentials.used", request.Uid)
 	who(used)

@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
@@ -151,8 +151,8 @@ func TestAccessIsInTheAuditChain(t *testing.T) {
 	issued := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
 	now := time.Now().UTC().Truncate(time.Second)
 	unknown := strings.Repeat("0a", 32)
-	r.report(credentialuse.Use{Fingerprint: issued.GetCertificateFingerprint(), User: "system:customer-break-glass:ada", First: now, Last: now},
-		credentialuse.Use{Fingerprint: unknown, User: "system:sre-break-glass:eve", First: now, Last: now})
+	r.report(hostedreport.CredentialUse{Fingerprint: issued.GetCertificateFingerprint(), User: "system:customer-break-glass:ada", First: now, Last: now},
+		hostedreport.CredentialUse{Fingerprint: unknown, User: "system:sre-break-glass:eve", First: now, Last: now})
 	r.audit.awaitOne(t, "credentials.used", request.Uid)
 	r.audit.awaitOne(t, "credentials.used", unknown)
 	r.records.SinkAway(false)

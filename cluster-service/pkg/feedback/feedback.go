@@ -14,10 +14,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // Condition is one condition of an observed object.
@@ -103,13 +100,13 @@ type Observed struct {
 	Components map[string]Component `json:"components,omitempty"`
 
 	// Uses are the uses of break-glass credentials at the hosted API server, latest first.
-	Uses []credentialuse.Use `json:"uses,omitempty"`
+	Uses []hostedreport.CredentialUse `json:"uses,omitempty"`
 	// EgressFailures are the connections that the egress proxy did not make for the control plane, latest first.
-	EgressFailures []egressreport.Failure `json:"egressFailures,omitempty"`
+	EgressFailures []hostedreport.EgressFailure `json:"egressFailures,omitempty"`
 	// Inside is what the prober of the management cluster sees of the API server; nil if it has not reported it.
-	Inside *insidereport.Report `json:"inside,omitempty"`
+	Inside *hostedreport.InsideReport `json:"inside,omitempty"`
 	// Logs states whether the logs that the customer has selected arrive; nil if the customer has selected none.
-	Logs *logdelivery.Report `json:"logs,omitempty"`
+	Logs *hostedreport.LogReport `json:"logs,omitempty"`
 
 	// ForeignFields are the fields of the main object's spec that neither a manifest nor HyperShift sets. Only hcpmesh's agent reports them.
 	ForeignFields []maestroapi.ForeignField `json:"foreignFields,omitempty"`
@@ -232,13 +229,13 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 	case nameServingCA:
 		o.ServingCA = certificates(v)
 	case nameUses:
-		o.Uses = credentialuse.Decode(text(v)).Uses()
+		o.Uses = hostedreport.DecodeCredentials(text(v)).Uses()
 	case nameEgress:
-		o.EgressFailures = egressreport.Decode(text(v)).Failures()
+		o.EgressFailures = hostedreport.DecodeEgress(text(v)).Failures()
 	case nameInside:
-		o.Inside = insidereport.Decode(text(v))
+		o.Inside = hostedreport.DecodeInside(text(v))
 	case nameLogs:
-		o.Logs = logdelivery.Decode(text(v))
+		o.Logs = hostedreport.DecodeLogs(text(v))
 	case nameForeign:
 		o.ForeignFields = readForeignFields(text(v))
 	case nameFinalizers:

@@ -11,10 +11,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // DigestAnnotation is the annotation of a work's main object with the digest of the rendering. One server-side apply sets it
@@ -156,10 +153,10 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		workv1.JsonPath{Name: nameKubeconfig, Path: ".status.kubeconfig.name"},
 		workv1.JsonPath{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
 		workv1.JsonPath{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
-		workv1.JsonPath{Name: nameUses, Path: annotationPath(credentialuse.Annotation)},
-		workv1.JsonPath{Name: nameEgress, Path: annotationPath(egressreport.Annotation)},
-		workv1.JsonPath{Name: nameInside, Path: annotationPath(insidereport.Annotation)},
-		workv1.JsonPath{Name: nameLogs, Path: annotationPath(logdelivery.Annotation)})
+		workv1.JsonPath{Name: nameUses, Path: annotationPath(hostedreport.CredentialAnnotation)},
+		workv1.JsonPath{Name: nameEgress, Path: annotationPath(hostedreport.EgressAnnotation)},
+		workv1.JsonPath{Name: nameInside, Path: annotationPath(hostedreport.InsideAnnotation)},
+		workv1.JsonPath{Name: nameLogs, Path: annotationPath(hostedreport.LogAnnotation)})
 }
 
 // NodePoolRules returns the values of a NodePool that its state machine needs.

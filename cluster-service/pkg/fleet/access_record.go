@@ -4,7 +4,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // The actions of access records.
@@ -53,7 +53,7 @@ type AccessRecord struct {
 	Credential *Credential
 	Revocation *Revocation
 	// Use is set if a certificate was used.
-	Use *credentialuse.Use
+	Use *hostedreport.CredentialUse
 }
 
 // AccessRecords returns the events between two states of an aggregate.
@@ -80,11 +80,11 @@ func AccessRecords(before, after *ClusterAggregate) []AccessRecord {
 			if known != nil && known.Status.GetUse() != nil {
 				action = CredentialUsedAgain
 			}
-			add(AccessRecord{Action: action, Credential: c, Use: &credentialuse.Use{Fingerprint: c.Fingerprint(), User: userOf(after, c),
+			add(AccessRecord{Action: action, Credential: c, Use: &hostedreport.CredentialUse{Fingerprint: c.Fingerprint(), User: userOf(after, c),
 				First: use.GetFirstTime().AsTime(), Last: use.GetLastTime().AsTime(), Addresses: use.GetAddresses(), Request: use.GetFirstRequest()}})
 		}
 	}
-	known := credentialuse.Report{}
+	known := hostedreport.CredentialReport{}
 	for _, u := range before.Uses() {
 		known.Note(u)
 	}

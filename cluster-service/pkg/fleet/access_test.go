@@ -13,7 +13,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // configured returns the report of a HostedCluster whose control plane validated a generation of its configuration.
@@ -34,7 +34,7 @@ func TestExternalAuthPhases(t *testing.T) {
 	}
 	withEgressFailure := func(target string) feedback.Observed {
 		o := configured("cluster-1", "True", 1, 1, console)
-		o.EgressFailures = []egressreport.Failure{{Target: target, Outcome: egressreport.Address, First: start, Last: start}}
+		o.EgressFailures = []hostedreport.EgressFailure{{Target: target, Outcome: hostedreport.EgressAddress, First: start, Last: start}}
 		return o
 	}
 	ready := see(configured("cluster-1", "True", 1, 1, console))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // Fingerprint returns the SHA-256 of a PEM certificate as API servers write it in their audit logs; empty without a
@@ -31,7 +31,7 @@ func (c *Credential) Fingerprint() string {
 }
 
 // Uses returns the uses of certificates that the management cluster reports.
-func (t *ClusterAggregate) Uses() []credentialuse.Use {
+func (t *ClusterAggregate) Uses() []hostedreport.CredentialUse {
 	work := t.Work(HostedCluster, "")
 	if work == nil {
 		return nil
@@ -56,9 +56,9 @@ func noteUses(t *ClusterAggregate) {
 		if c == nil {
 			continue
 		}
-		report := credentialuse.Report{}
+		report := hostedreport.CredentialReport{}
 		if known := c.Status.GetUse(); known != nil {
-			report.Note(credentialuse.Use{Fingerprint: seen.Fingerprint, User: seen.User, First: known.GetFirstTime().AsTime(), Last: known.GetLastTime().AsTime(),
+			report.Note(hostedreport.CredentialUse{Fingerprint: seen.Fingerprint, User: seen.User, First: known.GetFirstTime().AsTime(), Last: known.GetLastTime().AsTime(),
 				Addresses: known.GetAddresses(), Request: known.GetFirstRequest()})
 		}
 		report.Note(seen)

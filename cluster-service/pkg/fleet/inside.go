@@ -4,11 +4,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // insideObservation returns the report of a management cluster's prober as clients get it; nil without a report.
-func insideObservation(report *insidereport.Report) *csv1.InsideObservation {
+func insideObservation(report *hostedreport.InsideReport) *csv1.InsideObservation {
 	if report == nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
@@ -31,7 +31,7 @@ type issuerFailure struct{ reason, message string }
 // issuerProblemOf returns why the egress proxy does not connect the control plane to the issuer; nil if no failure is reported.
 func issuerProblemOf(a *ExternalAuth, seen *feedback.Observed) *issuerFailure {
 	target := issuerTarget(a.Spec.GetIssuer().GetUrl())
-	i := slices.IndexFunc(seen.EgressFailures, func(f egressreport.Failure) bool { return f.Target == target })
+	i := slices.IndexFunc(seen.EgressFailures, func(f hostedreport.EgressFailure) bool { return f.Target == target })
 	if i < 0 {
 		return nil
 	}
@@ -42,15 +42,15 @@ func issuerProblemOf(a *ExternalAuth, seen *feedback.Observed) *issuerFailure {
 	return &issuerFailure{reason, "The control plane cannot read the keys of the issuer at " + target + ": " + issuerCause(outcome) + "."}
 }
 
-func issuerCause(outcome egressreport.Outcome) string {
+func issuerCause(outcome hostedreport.EgressOutcome) string {
 	switch outcome {
-	case egressreport.Address:
+	case hostedreport.EgressAddress:
 		return "control planes connect only to public addresses, and the host has none"
-	case egressreport.Port:
+	case hostedreport.EgressPort:
 		return "control planes connect to issuers only at port 443"
-	case egressreport.Unresolved:
+	case hostedreport.EgressUnresolved:
 		return "the name of the host does not resolve"
-	case egressreport.Unreachable:
+	case hostedreport.EgressUnreachable:
 		return "the host does not accept connections"
 	}
 	return "it is neither a DNS name nor an address"

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // logsDelivered returns the condition LogsDelivered of a report. If there are several failures, its reason is that of a failure that the
 // customer can end.
-func logsDelivered(report *logdelivery.Report) condition {
+func logsDelivered(report *hostedreport.LogReport) condition {
 	if len(report.Failures) == 0 {
 		return condition{clustercondition.LogsDelivered, "True", "AsExpected", ""}
 	}
@@ -20,9 +20,9 @@ func logsDelivered(report *logdelivery.Report) condition {
 	for _, f := range report.Failures {
 		sentences = append(sentences, undelivered(f))
 		switch {
-		case f.Reason == logdelivery.InvalidSetting || f.Reason == logdelivery.UnsupportedDestination:
+		case f.Reason == hostedreport.LogSettingInvalid || f.Reason == hostedreport.LogDestinationUnsupported:
 			reason = clustercondition.LogSettingUnusable
-		case f.Fault == logdelivery.Customer && reason == clustercondition.LogDeliveryDelayed:
+		case f.Fault == hostedreport.LogFaultCustomer && reason == clustercondition.LogDeliveryDelayed:
 			reason = clustercondition.LogDestinationUnavailable
 		}
 	}
@@ -30,15 +30,15 @@ func logsDelivered(report *logdelivery.Report) condition {
 }
 
 // undelivered returns a sentence for the customer about a failure.
-func undelivered(f logdelivery.Failure) string {
+func undelivered(f hostedreport.LogFailure) string {
 	switch f.Reason {
-	case logdelivery.InvalidSetting:
+	case hostedreport.LogSettingInvalid:
 		return fmt.Sprintf("The diagnostic setting %q is invalid.", f.Setting)
-	case logdelivery.UnsupportedDestination:
+	case hostedreport.LogDestinationUnsupported:
 		return fmt.Sprintf("The diagnostic setting %q has no storage account: logs are delivered to storage accounts only.", f.Setting)
 	}
 	since := f.Since.UTC().Format(time.RFC3339)
-	if f.Fault == logdelivery.Customer {
+	if f.Fault == hostedreport.LogFaultCustomer {
 		return fmt.Sprintf("The storage account %q of the diagnostic setting %q has not accepted logs since %s (%s).", f.Account, f.Setting, since, f.Reason)
 	}
 	return fmt.Sprintf("The service has not been able to deliver logs of the diagnostic setting %q since %s (%s). It repeats the delivery.", f.Setting, since, f.Reason)

@@ -10,7 +10,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // TestConditionsOfParts checks that a cluster has the conditions of the parts of its HostedCluster, since the time of the last
@@ -57,7 +57,7 @@ func TestConditionsOfParts(t *testing.T) {
 func TestObservationFromInside(t *testing.T) {
 	aggregate := placed(t)
 	work := aggregate.Work(fleet.HostedCluster, "")
-	report := insidereport.Report{State: insidereport.Unavailable, Since: start, Check: "livez", Outcome: "etcd", Detail: "status 500: etcd", CertificateEnd: start.Add(time.Hour), Observed: start.Add(time.Minute)}
+	report := hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Since: start, Check: "livez", Outcome: "etcd", Detail: "status 500: etcd", CertificateEnd: start.Add(time.Hour), Observed: start.Add(time.Minute)}
 	for _, want := range []*csv1.InsideObservation{
 		{State: "unavailable", Since: timestamppb.New(report.Since), Check: "livez", Outcome: "etcd", Detail: "status 500: etcd",
 			CertificateEndTime: timestamppb.New(report.CertificateEnd), ObservedTime: timestamppb.New(report.Observed)},

@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 )
 
@@ -41,7 +41,7 @@ const (
 	minRSA       = 2048
 
 	customerName = "system:customer-break-glass:system-admin"
-	srePrefix    = credentialuse.EngineerPrefix
+	srePrefix    = hostedreport.EngineerPrefix
 )
 
 // ApplyBreakGlassCredential requests a credential, once per UID.

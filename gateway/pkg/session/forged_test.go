@@ -28,8 +28,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/certificaterequest"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/documentfields"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -108,7 +108,7 @@ func newScene(t *testing.T, management bool) *scene {
 		s.authorize = s.requests.Wait
 		return s
 	}
-	key, asked, err := certificaterequest.New(credentialuse.EngineerPrefix+owner.ObjectID, adminv1.LevelReader.Organization())
+	key, asked, err := certificaterequest.New(hostedreport.EngineerPrefix+owner.ObjectID, adminv1.LevelReader.Organization())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // credential is what a Registry keeps of a break-glass credential of an SRE.
@@ -178,7 +178,7 @@ func difference(s *Session, c *credential, leaf *x509.Certificate) string {
 		return "its credential was requested with another elevation"
 	case levels[c.level] != level, !slices.Equal(leaf.Subject.Organization, []string{level.Organization()}):
 		return "its credential has another level"
-	case leaf.Subject.CommonName != credentialuse.EngineerPrefix+s.Owner.ObjectID:
+	case leaf.Subject.CommonName != hostedreport.EngineerPrefix+s.Owner.ObjectID:
 		return "its certificate names another engineer"
 	}
 	return ""

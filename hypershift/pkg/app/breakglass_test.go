@@ -27,7 +27,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
@@ -108,12 +108,12 @@ func (s *sample) whoAmI(t testing.TB, use func(*rest.Config)) (authenticationv1.
 }
 
 // awaitUse waits until the use of a certificate is reported on the HostedCluster.
-func (s *sample) awaitUse(t testing.TB, fingerprint string) credentialuse.Use {
+func (s *sample) awaitUse(t testing.TB, fingerprint string) hostedreport.CredentialUse {
 	t.Helper()
-	var use credentialuse.Use
+	var use hostedreport.CredentialUse
 	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		text := hc.Annotations[credentialuse.Annotation]
-		known, is := credentialuse.Decode(text)[fingerprint]
+		text := hc.Annotations[hostedreport.CredentialAnnotation]
+		known, is := hostedreport.DecodeCredentials(text)[fingerprint]
 		if use = known; !is {
 			return fmt.Errorf("certificate %s is not in %q", fingerprint, text)
 		}
@@ -167,7 +167,7 @@ var revocationOrder = []string{"SignerClassValid", "RootCertificatesRegenerated"
 
 // testBreakGlass issues and revokes certificates, and checks each time whether the hosted API server accepts them. restart restarts the runtime.
 func (s *sample) testBreakGlass(t *testing.T, restart func()) {
-	others := len(credentialuse.Decode(s.hostedCluster(t).Annotations[credentialuse.Annotation]))
+	others := len(hostedreport.DecodeCredentials(s.hostedCluster(t).Annotations[hostedreport.CredentialAnnotation]))
 	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:ada"
 	began := time.Now()
 	customer := s.certificate(t, "customer-1", s.request(t, "customer-1", contract.CustomerBreakGlass, customerName))
@@ -247,7 +247,7 @@ func (s *sample) testBreakGlass(t *testing.T, restart func()) {
 	if after := s.awaitUse(t, fingerprintOf(t, again)); !after.First.Equal(before.First) {
 		t.Errorf("after a restart a certificate was first used at %s, before at %s", after.First, before.First)
 	}
-	if uses := credentialuse.Decode(s.hostedCluster(t).Annotations[credentialuse.Annotation]); len(uses) != others+4 {
+	if uses := hostedreport.DecodeCredentials(s.hostedCluster(t).Annotations[hostedreport.CredentialAnnotation]); len(uses) != others+4 {
 		t.Errorf("reported uses: %+v, want four certificates and %d of other tests", uses, others)
 	}
 	if _, err := s.whoAmI(t, withCertificate(customer)); !apierrors.IsUnauthorized(err) {

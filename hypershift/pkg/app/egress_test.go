@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/egress"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
@@ -93,10 +93,10 @@ func (m *managementCluster) startEgressProxy(t *testing.T, network *internet) fu
 }
 
 // reportsFailure returns a check of the report about connections to a target; without an outcome there must be none.
-func reportsFailure(target string, outcome egressreport.Outcome) func(*hyperv1.HostedCluster) error {
+func reportsFailure(target string, outcome hostedreport.EgressOutcome) func(*hyperv1.HostedCluster) error {
 	return func(hc *hyperv1.HostedCluster) error {
-		if got := egressreport.Decode(hc.Annotations[egressreport.Annotation])[target].Outcome; got != outcome {
-			return fmt.Errorf("the report is %q", hc.Annotations[egressreport.Annotation])
+		if got := hostedreport.DecodeEgress(hc.Annotations[hostedreport.EgressAnnotation])[target].Outcome; got != outcome {
+			return fmt.Errorf("the report is %q", hc.Annotations[hostedreport.EgressAnnotation])
 		}
 		return nil
 	}
@@ -119,7 +119,7 @@ func TestEgressPolicy(t *testing.T) {
 	s.waitCluster(t, available)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
 
-	s.waitCluster(t, reportsFailure("login.example.com:443", egressreport.Address))
+	s.waitCluster(t, reportsFailure("login.example.com:443", hostedreport.EgressAddress))
 	token := withToken(issuer.token(t, map[string]any{"email": "ada@example.com", "groups": []string{"engineers"}, "tid": "tenant"}))
 	if user, err := s.whoAmI(t, token); !apierrors.IsUnauthorized(err) {
 		t.Errorf("authenticated as %v, %v", user, err)

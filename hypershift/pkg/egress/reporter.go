@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/controlplane"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/reportqueue"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // manager is the field manager of reports on HostedClusters.
@@ -39,7 +39,7 @@ type key struct{ controlPlane, target string }
 
 // reported is what the report of a HostedCluster has about a target; the outcome is empty if it does not have the target.
 type reported struct {
-	outcome egressreport.Outcome
+	outcome hostedreport.EgressOutcome
 	at      time.Time
 }
 
@@ -64,7 +64,7 @@ func NewReporter(management client.Client, log *slog.Logger) *Reporter {
 func (r *Reporter) Record(attempt Attempt) { r.record(attempt, time.Now()) }
 
 func (r *Reporter) record(attempt Attempt, now time.Time) {
-	next := reported{egressreport.Outcome(attempt.Outcome), now}
+	next := reported{hostedreport.EgressOutcome(attempt.Outcome), now}
 	switch attempt.Outcome {
 	case OutcomeBusy:
 		return // about the control plane, not about the target
@@ -79,7 +79,7 @@ func (r *Reporter) record(attempt Attempt, now time.Time) {
 	known, found := r.known[key{attempt.Client, target}]
 	switch {
 	case waits: // the latest outcome counts
-	case found && known.outcome == next.outcome && (next.outcome == "" || now.Sub(known.at) < egressreport.Again):
+	case found && known.outcome == next.outcome && (next.outcome == "" || now.Sub(known.at) < hostedreport.Again):
 		return
 	case len(targets) >= maxPending || targets == nil && len(r.pending) >= maxControlPlanes:
 		return
@@ -131,7 +131,7 @@ func (r *Reporter) write(ctx context.Context, controlPlane string) error {
 }
 
 func (r *Reporter) update(ctx context.Context, hc *hyperv1.HostedCluster, pending map[string]reported) error {
-	report := egressreport.Decode(hc.Annotations[egressreport.Annotation])
+	report := hostedreport.DecodeEgress(hc.Annotations[hostedreport.EgressAnnotation])
 	changed := false
 	for target, outcome := range pending {
 		if outcome.outcome == "" {
@@ -150,12 +150,12 @@ func (r *Reporter) update(ctx context.Context, hc *hyperv1.HostedCluster, pendin
 	}
 	next := hc.DeepCopy()
 	if len(report) == 0 {
-		delete(next.Annotations, egressreport.Annotation)
+		delete(next.Annotations, hostedreport.EgressAnnotation)
 	} else {
 		if next.Annotations == nil {
 			next.Annotations = map[string]string{}
 		}
-		next.Annotations[egressreport.Annotation] = text
+		next.Annotations[hostedreport.EgressAnnotation] = text
 	}
 	err = r.management.Patch(ctx, next, readyourwrites.LockedPatch(hc), manager)
 	if err != nil && !apierrors.IsNotFound(err) {

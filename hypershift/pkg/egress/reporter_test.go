@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/internal/egressreport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -67,13 +67,13 @@ func (c *cluster) count() int {
 	return c.requests
 }
 
-func (c *cluster) report(t *testing.T) egressreport.Report {
+func (c *cluster) report(t *testing.T) hostedreport.EgressReport {
 	t.Helper()
 	var hc hyperv1.HostedCluster
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "clusters", Name: "a"}, &hc); err != nil {
 		t.Fatal(err)
 	}
-	return egressreport.Decode(hc.Annotations[egressreport.Annotation])
+	return hostedreport.DecodeEgress(hc.Annotations[hostedreport.EgressAnnotation])
 }
 
 func startReporter(t *testing.T, c *cluster) *Reporter {
@@ -86,7 +86,7 @@ func startReporter(t *testing.T, c *cluster) *Reporter {
 	return r
 }
 
-func awaitReport(t *testing.T, c *cluster, want map[string]egressreport.Outcome) {
+func awaitReport(t *testing.T, c *cluster, want map[string]hostedreport.EgressOutcome) {
 	t.Helper()
 	eventually.Soon(t, "the report is written", func() error {
 		report := c.report(t)
@@ -111,7 +111,7 @@ func TestReports(t *testing.T) {
 		return Attempt{Client: "plane-a", Target: target, Outcome: outcome}
 	}
 	r.record(attempt("login.example.com:443", OutcomeAddress), now)
-	awaitReport(t, c, map[string]egressreport.Outcome{"login.example.com:443": egressreport.Address})
+	awaitReport(t, c, map[string]hostedreport.EgressOutcome{"login.example.com:443": hostedreport.EgressAddress})
 
 	// Repeated failures, and failures of the proxy itself, cost no requests.
 	before := c.count()
@@ -120,19 +120,19 @@ func TestReports(t *testing.T) {
 		r.record(attempt("login.example.com:443", OutcomeBusy), now)
 	}
 	r.record(attempt("keys.example.com:443", OutcomeUnresolved), now)
-	awaitReport(t, c, map[string]egressreport.Outcome{"login.example.com:443": egressreport.Address, "keys.example.com:443": egressreport.Unresolved})
+	awaitReport(t, c, map[string]hostedreport.EgressOutcome{"login.example.com:443": hostedreport.EgressAddress, "keys.example.com:443": hostedreport.EgressUnresolved})
 	if n := c.count() - before; n > 2 {
 		t.Errorf("%d requests", n)
 	}
 
 	r.record(attempt("login.example.com:443", OutcomeAllowed), now)
 	r.record(attempt("keys.example.com:443", OutcomeAllowed), now)
-	awaitReport(t, c, map[string]egressreport.Outcome{})
+	awaitReport(t, c, map[string]hostedreport.EgressOutcome{})
 	var hc hyperv1.HostedCluster
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "clusters", Name: "a"}, &hc); err != nil {
 		t.Fatal(err)
 	}
-	if _, found := hc.Annotations[egressreport.Annotation]; found {
+	if _, found := hc.Annotations[hostedreport.EgressAnnotation]; found {
 		t.Error("an empty report is left")
 	}
 }
@@ -154,7 +154,7 @@ func TestReportsAreRetried(t *testing.T) {
 	})
 
 	c.set(nil)
-	awaitReport(t, c, map[string]egressreport.Outcome{"keys.example.com:443": egressreport.Address})
+	awaitReport(t, c, map[string]hostedreport.EgressOutcome{"keys.example.com:443": hostedreport.EgressAddress})
 }
 
 // TestPendingReportsAreBounded checks that neither many targets nor many control planes use memory without bound.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // auditPolicy is the audit policy of a hosted API server: the metadata of requests, as with the audit profile Default of OpenShift. Not logged are
@@ -60,20 +60,20 @@ type auditEvent struct {
 }
 
 // parseAuditEvent parses a line of an audit log. ok is false if it is not a use of a break-glass certificate.
-func parseAuditEvent(line []byte) (use credentialuse.Use, ok bool) {
+func parseAuditEvent(line []byte) (use hostedreport.CredentialUse, ok bool) {
 	var e auditEvent
-	if json.Unmarshal(line, &e) != nil || e.Kind != "Event" || credentialuse.Class(e.User.Username) == "" {
-		return credentialuse.Use{}, false
+	if json.Unmarshal(line, &e) != nil || e.Kind != "Event" || hostedreport.CredentialClass(e.User.Username) == "" {
+		return hostedreport.CredentialUse{}, false
 	}
 	id := e.User.Extra[credentialID]
 	if len(id) != 1 {
-		return credentialuse.Use{}, false
+		return hostedreport.CredentialUse{}, false
 	}
 	fingerprint, ok := strings.CutPrefix(id[0], x509Prefix)
 	if !ok {
-		return credentialuse.Use{}, false
+		return hostedreport.CredentialUse{}, false
 	}
-	use = credentialuse.Use{Fingerprint: strings.ToLower(fingerprint), User: e.User.Username, First: e.Received, Last: e.Received, Request: e.summary()}
+	use = hostedreport.CredentialUse{Fingerprint: strings.ToLower(fingerprint), User: e.User.Username, First: e.Received, Last: e.Received, Request: e.summary()}
 	// The last address is the peer of the connection; the others are claims of the client.
 	if n := len(e.SourceIPs); n > 0 {
 		use.Addresses = []string{e.SourceIPs[n-1]}

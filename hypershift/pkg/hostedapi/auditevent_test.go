@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 const fingerprint = "5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b"
@@ -41,13 +41,13 @@ func line(change func(event map[string]any)) []byte {
 
 func TestParseAuditEvent(t *testing.T) {
 	user := func(event map[string]any) map[string]any { return event["user"].(map[string]any) }
-	request := func(want string) *credentialuse.Use {
-		return &credentialuse.Use{Fingerprint: fingerprint, User: "system:sre-break-glass:ada", First: at, Last: at, Addresses: []string{"10.0.0.1"}, Request: want}
+	request := func(want string) *hostedreport.CredentialUse {
+		return &hostedreport.CredentialUse{Fingerprint: fingerprint, User: "system:sre-break-glass:ada", First: at, Last: at, Addresses: []string{"10.0.0.1"}, Request: want}
 	}
 	tests := map[string]struct {
 		reason string
 		line   []byte
-		want   *credentialuse.Use
+		want   *hostedreport.CredentialUse
 	}{
 		"a use": {"the address is the peer's, not one that the client claims", line(nil), request("list pods")},
 		"a subresource": {"the executed command, which is in the URI, is not reported", line(func(e map[string]any) {
@@ -94,7 +94,7 @@ func TestParseAuditEvent(t *testing.T) {
 // server with another policy would set.
 func TestNoSecretIsReported(t *testing.T) {
 	const secret = "hunter2"
-	report := credentialuse.Report{}
+	report := hostedreport.CredentialReport{}
 	for n, place := range []func(event map[string]any){
 		func(e map[string]any) { e["userAgent"] = secret },
 		func(e map[string]any) { e["requestURI"] = "/" + secret; delete(e, "objectRef") },
@@ -141,7 +141,7 @@ func FuzzParseAuditEvent(f *testing.F) {
 	f.Add([]byte(`{"kind":"Event","user":{"username":"system:sre-break-glass:","extra":{"authentication.kubernetes.io/credential-id":["X509SHA256="]}}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		use, ok := parseAuditEvent(line)
-		report := credentialuse.Report{}
+		report := hostedreport.CredentialReport{}
 		if report.Note(use) && !ok {
 			t.Errorf("a rejected line was reported: %+v", use)
 		}

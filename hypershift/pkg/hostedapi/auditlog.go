@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -39,7 +39,7 @@ const (
 // Of each request it reads the user, the certificate's fingerprint, the time, the address, the verb and the resource. No
 // other data leaves the log, and the log contains no request bodies. The log forwarder delivers the same log to customers
 // (package logforwarder).
-func followAuditLog(ctx context.Context, folder string, used func(credentialuse.Use), log *slog.Logger) {
+func followAuditLog(ctx context.Context, folder string, used func(hostedreport.CredentialUse), log *slog.Logger) {
 	f := &auditReader{folder: folder, used: used}
 	defer f.close()
 	ticker := time.NewTicker(auditPollInterval)
@@ -65,7 +65,7 @@ func followAuditLog(ctx context.Context, folder string, used func(credentialuse.
 // auditReader is a position in a log.
 type auditReader struct {
 	folder string
-	used   func(credentialuse.Use)
+	used   func(hostedreport.CredentialUse)
 
 	file *os.File // nil before the first read
 	// partial is the beginning of a line that is not complete yet. skip is true if the line is too long.

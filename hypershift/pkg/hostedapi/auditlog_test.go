@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // numbered returns a line with the certificate of the given number.
@@ -42,7 +42,7 @@ func newLogFolder(t *testing.T) *logFolder {
 func (l *logFolder) restart() {
 	l.close()
 	l.seen = nil
-	l.auditReader = auditReader{folder: l.folder, used: func(u credentialuse.Use) {
+	l.auditReader = auditReader{folder: l.folder, used: func(u hostedreport.CredentialUse) {
 		if !slices.Contains(l.seen, u.Fingerprint) {
 			l.seen = append(l.seen, u.Fingerprint)
 		}
@@ -133,7 +133,7 @@ func TestFollowReadsToTheEnd(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			followAuditLog(ctx, l.folder, func(u credentialuse.Use) { seen <- u.Fingerprint }, slog.New(slog.DiscardHandler))
+			followAuditLog(ctx, l.folder, func(u hostedreport.CredentialUse) { seen <- u.Fingerprint }, slog.New(slog.DiscardHandler))
 		}()
 		synctest.Wait()
 		l.write(auditLogName, numbered(1))

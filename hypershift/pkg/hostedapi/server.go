@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
@@ -151,7 +151,7 @@ func (s *server) run() {
 		ctx, cancel := context.WithCancel(context.Background())
 		var logReader sync.WaitGroup
 		logReader.Go(func() {
-			followAuditLog(ctx, s.dir, func(use credentialuse.Use) { used(s.name, use) }, log)
+			followAuditLog(ctx, s.dir, func(use hostedreport.CredentialUse) { used(s.name, use) }, log)
 		})
 		// After the server has terminated, so that the end of its log is read.
 		defer logReader.Wait()

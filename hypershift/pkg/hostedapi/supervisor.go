@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // Options configures a Supervisor.
@@ -43,7 +43,7 @@ type Options struct {
 	OnChange func(name string)
 	// OnUse is called for each use of a break-glass credential in a control plane; nil disables reading the audit logs.
 	// It may be called repeatedly for the same use, and must not block for long.
-	OnUse func(name string, use credentialuse.Use)
+	OnUse func(name string, use hostedreport.CredentialUse)
 	Log   *slog.Logger
 }
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/controlplane"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -39,24 +39,24 @@ type UseReporter struct {
 	done       <-chan struct{}
 
 	mu   sync.Mutex
-	uses map[string]credentialuse.Report // by control plane
+	uses map[string]hostedreport.CredentialReport // by control plane
 }
 
 // NewUseReporter returns a UseReporter that accepts uses until ctx ends.
 func NewUseReporter(ctx context.Context, management client.Client, log *slog.Logger) *UseReporter {
 	return &UseReporter{management: management, log: log, changes: make(chan event.GenericEvent, useBuffer), done: ctx.Done(),
-		uses: map[string]credentialuse.Report{}}
+		uses: map[string]hostedreport.CredentialReport{}}
 }
 
 // RecordUse records the use of a credential of a control plane.
-func (r *UseReporter) RecordUse(controlPlane string, use credentialuse.Use) {
-	if time.Since(use.Last) > credentialuse.Kept {
+func (r *UseReporter) RecordUse(controlPlane string, use hostedreport.CredentialUse) {
+	if time.Since(use.Last) > hostedreport.Kept {
 		return
 	}
 	r.mu.Lock()
 	report := r.uses[controlPlane]
 	if report == nil {
-		report = credentialuse.Report{}
+		report = hostedreport.CredentialReport{}
 		r.uses[controlPlane] = report
 	}
 	changed := report.Note(use)
@@ -107,8 +107,8 @@ func (r *UseReporter) reconcile(ctx context.Context, controlPlane string) error 
 		r.Forget(controlPlane)
 		return nil
 	}
-	report := credentialuse.Decode(hc.Annotations[credentialuse.Annotation])
-	var reported []credentialuse.Use
+	report := hostedreport.DecodeCredentials(hc.Annotations[hostedreport.CredentialAnnotation])
+	var reported []hostedreport.CredentialUse
 	r.mu.Lock()
 	for _, use := range r.uses[controlPlane].Uses() {
 		if report.Note(use) {
@@ -128,7 +128,7 @@ func (r *UseReporter) reconcile(ctx context.Context, controlPlane string) error 
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}
-	next.Annotations[credentialuse.Annotation] = text
+	next.Annotations[hostedreport.CredentialAnnotation] = text
 	err = r.management.Patch(ctx, next, readyourwrites.LockedPatch(hc), useManager)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -137,7 +137,7 @@ func (r *UseReporter) reconcile(ctx context.Context, controlPlane string) error 
 		return fmt.Errorf("reporting the use of credentials on HostedCluster %s/%s: %w", hc.Namespace, hc.Name, err)
 	}
 	for _, use := range reported {
-		r.log.Info("break-glass credential used", logkey.ControlPlane, controlPlane, logkey.Class, credentialuse.Class(use.User), logkey.User, use.User,
+		r.log.Info("break-glass credential used", logkey.ControlPlane, controlPlane, logkey.Class, hostedreport.CredentialClass(use.User), logkey.User, use.User,
 			logkey.Fingerprint, use.Fingerprint, logkey.Remote, use.Addresses, logkey.Action, use.Request)
 	}
 	return nil

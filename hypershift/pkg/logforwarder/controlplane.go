@@ -14,7 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -94,7 +94,7 @@ func (c *controlPlane) run(ctx context.Context) {
 				return
 			case err != nil:
 				var failed *deliveryError
-				fault, reason := logdelivery.Service, "InvalidResponse"
+				fault, reason := hostedreport.LogFaultService, "InvalidResponse"
 				if errors.As(err, &failed) {
 					fault, reason = failed.fault, failed.reason
 				}
@@ -151,9 +151,9 @@ func (c *controlPlane) drain(ctx context.Context, cancel func()) {
 	case <-time.After(drainTime):
 		cancel()
 		<-ended
-		fault := logdelivery.Customer
+		fault := hostedreport.LogFaultCustomer
 		for _, s := range c.streams {
-			if s.delayed != "" && s.delayed != logdelivery.Customer {
+			if s.delayed != "" && s.delayed != hostedreport.LogFaultCustomer {
 				fault = s.delayed
 			}
 		}
@@ -177,7 +177,7 @@ func (c *controlPlane) apply(ctx context.Context, settings []customerlog.Setting
 		selected := selection{setting: setting.Name, account: setting.Properties.Account()}
 		if err := setting.Properties.Validate(); err != nil {
 			c.log.WarnContext(ctx, "a diagnostic setting is invalid; its logs are not delivered", logkey.Name, setting.Name, logkey.Error, err)
-			selected.problem = logdelivery.InvalidSetting
+			selected.problem = hostedreport.LogSettingInvalid
 			selections[settingFolder(setting.Name)] = selected
 			continue
 		}
@@ -185,7 +185,7 @@ func (c *controlPlane) apply(ctx context.Context, settings []customerlog.Setting
 			continue
 		}
 		if selected.account == "" {
-			selected.problem = logdelivery.UnsupportedDestination
+			selected.problem = hostedreport.LogDestinationUnsupported
 		}
 		selections[settingFolder(setting.Name)] = selected
 		if selected.problem != "" {

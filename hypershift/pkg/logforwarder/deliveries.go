@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // streamKey identifies a stream. Setting is the folder of the setting. The key of reading settings has no category.
@@ -26,7 +26,7 @@ type delivery struct {
 	// since is when the oldest line that is not delivered was read; zero if nothing waits.
 	since time.Time
 	// fault and reason describe the last failure since then. Without one, the fault is the service's and the reason empty.
-	fault  logdelivery.Fault
+	fault  hostedreport.LogFault
 	reason string
 }
 
@@ -93,7 +93,7 @@ func (d *deliveries) begin(key streamKey) {
 
 func (s *delivery) begin(now time.Time) {
 	if s.since.IsZero() {
-		s.since, s.fault = now, logdelivery.Service
+		s.since, s.fault = now, hostedreport.LogFaultService
 	}
 }
 
@@ -101,7 +101,7 @@ func (s *delivery) begin(now time.Time) {
 func (d *deliveries) left(since time.Time) time.Duration { return since.Add(d.patience).Sub(d.now()) }
 
 // failed sets why a stream waits.
-func (d *deliveries) failed(key streamKey, fault logdelivery.Fault, reason string) {
+func (d *deliveries) failed(key streamKey, fault hostedreport.LogFault, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	state := d.of(key)
@@ -147,7 +147,7 @@ func (d *deliveries) forget(controlPlane string) {
 }
 
 // report returns the next report about a control plane; nil for none. What is not known since the start remains as it was reported.
-func (d *deliveries) report(controlPlane string, reported *logdelivery.Report) *logdelivery.Report {
+func (d *deliveries) report(controlPlane string, reported *hostedreport.LogReport) *hostedreport.LogReport {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	settings, known := d.selections[controlPlane]
@@ -157,12 +157,12 @@ func (d *deliveries) report(controlPlane string, reported *logdelivery.Report) *
 	if len(settings) == 0 {
 		return nil
 	}
-	report := &logdelivery.Report{Settings: len(settings)}
+	report := &hostedreport.LogReport{Settings: len(settings)}
 	for folder, setting := range settings {
-		var before *logdelivery.Failure
+		var before *hostedreport.LogFailure
 		if reported != nil {
-			same := func(f logdelivery.Failure) bool {
-				return f.Setting == logdelivery.Name(setting.setting) && f.Account == setting.account
+			same := func(f hostedreport.LogFailure) bool {
+				return f.Setting == hostedreport.LogSettingName(setting.setting) && f.Account == setting.account
 			}
 			if i := slices.IndexFunc(reported.Failures, same); i >= 0 {
 				before = &reported.Failures[i]
@@ -172,16 +172,16 @@ func (d *deliveries) report(controlPlane string, reported *logdelivery.Report) *
 			report.Failures = append(report.Failures, *failure)
 		}
 	}
-	slices.SortFunc(report.Failures, func(a, b logdelivery.Failure) int { return strings.Compare(a.Setting, b.Setting) })
-	report.Failures = report.Failures[:min(len(report.Failures), logdelivery.MaxFailures)]
+	slices.SortFunc(report.Failures, func(a, b hostedreport.LogFailure) int { return strings.Compare(a.Setting, b.Setting) })
+	report.Failures = report.Failures[:min(len(report.Failures), hostedreport.MaxLogFailures)]
 	return report
 }
 
 // failure returns why the logs of a setting do not arrive; nil if they do. The caller holds the lock.
-func (d *deliveries) failure(controlPlane, folder string, setting selection, before *logdelivery.Failure) *logdelivery.Failure {
-	next := logdelivery.Failure{Setting: logdelivery.Name(setting.setting), Account: setting.account}
+func (d *deliveries) failure(controlPlane, folder string, setting selection, before *hostedreport.LogFailure) *hostedreport.LogFailure {
+	next := hostedreport.LogFailure{Setting: hostedreport.LogSettingName(setting.setting), Account: setting.account}
 	if setting.problem != "" {
-		next.Fault, next.Reason, next.Since = logdelivery.Customer, setting.problem, setting.since
+		next.Fault, next.Reason, next.Since = hostedreport.LogFaultCustomer, setting.problem, setting.since
 		if before != nil && before.Reason == next.Reason {
 			next.Since = before.Since
 		}
@@ -194,7 +194,7 @@ func (d *deliveries) failure(controlPlane, folder string, setting selection, bef
 		case !state.seen:
 			unknown = true
 		case state.reason != "" && (next.Since.IsZero() || state.since.Before(next.Since)):
-			next.Fault, next.Reason, next.Since = state.fault, logdelivery.Reason(state.reason), state.since
+			next.Fault, next.Reason, next.Since = state.fault, hostedreport.LogReason(state.reason), state.since
 		}
 	}
 	switch {
@@ -218,7 +218,7 @@ func (d *deliveries) Describe(descriptions chan<- *prometheus.Desc) { descriptio
 
 // Collect implements prometheus.Collector.
 func (d *deliveries) Collect(metrics chan<- prometheus.Metric) {
-	oldest := map[logdelivery.Fault]float64{logdelivery.Customer: 0, logdelivery.Azure: 0, logdelivery.Service: 0}
+	oldest := map[hostedreport.LogFault]float64{hostedreport.LogFaultCustomer: 0, hostedreport.LogFaultAzure: 0, hostedreport.LogFaultService: 0}
 	d.mu.Lock()
 	now := d.now()
 	for _, s := range d.streams {

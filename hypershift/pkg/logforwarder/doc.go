@@ -6,7 +6,7 @@
 //
 // A line that cannot become a record, and a record that the storage refuses permanently, go to the poison box. Files that the control plane
 // removed before they were read are counted. A delivery that fails for some minutes is reported in an annotation of the HostedCluster, for the
-// customer (package internal/logdelivery). The package never writes lines of customers' logs to its own log.
+// customer (package internal/hostedreport). The package never writes lines of customers' logs to its own log.
 package logforwarder
 
 import (

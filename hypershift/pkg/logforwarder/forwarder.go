@@ -17,7 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/reportqueue"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -144,7 +144,7 @@ func (f *Forwarder) Prune() error {
 		if !entry.IsDir() || f.controlPlanes[entry.Name()] != nil || f.ending[entry.Name()] != nil {
 			continue
 		}
-		f.metrics.gaps.WithLabelValues(gapDeleted, string(logdelivery.Service)).Inc()
+		f.metrics.gaps.WithLabelValues(gapDeleted, string(hostedreport.LogFaultService)).Inc()
 		f.options.Log.Warn("a cluster was deleted while its logs were not delivered; its last lines may be lost", logkey.ControlPlane, entry.Name())
 		if err := os.RemoveAll(f.stateDir(entry.Name())); err != nil {
 			return fmt.Errorf("removing the state of %s: %w", entry.Name(), err)

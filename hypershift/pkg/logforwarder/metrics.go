@@ -3,7 +3,7 @@ package logforwarder
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // metrics are the metrics of a forwarder.
@@ -45,14 +45,14 @@ func newMetrics(registry prometheus.Registerer, deliveries *deliveries) *metrics
 	for _, s := range sources() {
 		m.records.WithLabelValues(string(s.category))
 	}
-	for _, outcome := range []string{"succeeded", string(logdelivery.Customer), string(logdelivery.Azure), string(logdelivery.Service)} {
+	for _, outcome := range []string{"succeeded", string(hostedreport.LogFaultCustomer), string(hostedreport.LogFaultAzure), string(hostedreport.LogFaultService)} {
 		m.appends.WithLabelValues(outcome)
 	}
 	for _, reason := range []string{reasonNotJSON, reasonTooLarge, reasonRefused} {
 		m.poisoned.WithLabelValues(reason)
 	}
 	for _, reason := range []string{gapRotated, gapDeleted} {
-		for _, fault := range []logdelivery.Fault{logdelivery.Customer, logdelivery.Azure, logdelivery.Service} {
+		for _, fault := range []hostedreport.LogFault{hostedreport.LogFaultCustomer, hostedreport.LogFaultAzure, hostedreport.LogFaultService} {
 			m.gaps.WithLabelValues(reason, string(fault))
 		}
 	}

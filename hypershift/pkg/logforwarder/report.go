@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // fieldManager is the name of the forwarder in the managed fields of HostedClusters.
@@ -22,7 +22,7 @@ const fieldManager = "log-forwarder"
 type ReportWriter interface {
 	// Update replaces the report about a HostedCluster, namespace/name, with what next returns for the current one. A report is nil if there is
 	// none. Update returns nil if the HostedCluster does not exist.
-	Update(ctx context.Context, hostedCluster string, next func(*logdelivery.Report) *logdelivery.Report) error
+	Update(ctx context.Context, hostedCluster string, next func(*hostedreport.LogReport) *hostedreport.LogReport) error
 }
 
 // annotations is a ReportWriter to annotations of HostedClusters. The forwarder is the only writer of the annotation.
@@ -31,7 +31,7 @@ type annotations struct{ management metadata.Interface }
 var hostedClusters = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
 
 // Update implements ReportWriter.
-func (a annotations) Update(ctx context.Context, hostedCluster string, next func(*logdelivery.Report) *logdelivery.Report) error {
+func (a annotations) Update(ctx context.Context, hostedCluster string, next func(*hostedreport.LogReport) *hostedreport.LogReport) error {
 	namespace, name, _ := strings.Cut(hostedCluster, "/")
 	client := a.management.Resource(hostedClusters).Namespace(namespace)
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -41,8 +41,8 @@ func (a annotations) Update(ctx context.Context, hostedCluster string, next func
 	if err != nil {
 		return fmt.Errorf("getting HostedCluster %s: %w", hostedCluster, err)
 	}
-	current, text := object.Annotations[logdelivery.Annotation], ""
-	if report := next(logdelivery.Decode(current)); report != nil {
+	current, text := object.Annotations[hostedreport.LogAnnotation], ""
+	if report := next(hostedreport.DecodeLogs(current)); report != nil {
 		if text, err = report.Encode(); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (a annotations) Update(ctx context.Context, hostedCluster string, next func
 		return nil
 	}
 	// The policy of a management cluster permits changing the annotation, and not removing it.
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "annotations": map[string]string{logdelivery.Annotation: text}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "annotations": map[string]string{hostedreport.LogAnnotation: text}}})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (f *Forwarder) report(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return f.options.Reports.Update(ctx, c.hostedCluster, func(reported *logdelivery.Report) *logdelivery.Report {
+	return f.options.Reports.Update(ctx, c.hostedCluster, func(reported *hostedreport.LogReport) *hostedreport.LogReport {
 		return f.metrics.deliveries.report(name, reported)
 	})
 }

@@ -19,8 +19,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -32,14 +32,14 @@ type reports struct {
 	all     map[string]string
 }
 
-func (r *reports) Update(_ context.Context, hostedCluster string, next func(*logdelivery.Report) *logdelivery.Report) error {
+func (r *reports) Update(_ context.Context, hostedCluster string, next func(*hostedreport.LogReport) *hostedreport.LogReport) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failing {
 		return errors.New("the management cluster is away")
 	}
 	text := ""
-	if report := next(logdelivery.Decode(r.all[hostedCluster])); report != nil {
+	if report := next(hostedreport.DecodeLogs(r.all[hostedCluster])); report != nil {
 		var err error
 		if text, err = report.Encode(); err != nil {
 			return err
@@ -55,10 +55,10 @@ func (r *reports) Update(_ context.Context, hostedCluster string, next func(*log
 	return nil
 }
 
-func (r *reports) of(name string) *logdelivery.Report {
+func (r *reports) of(name string) *hostedreport.LogReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return logdelivery.Decode(r.all["clusters/"+name])
+	return hostedreport.DecodeLogs(r.all["clusters/"+name])
 }
 
 func (r *reports) fail(failing bool) {
@@ -68,7 +68,7 @@ func (r *reports) fail(failing bool) {
 }
 
 // awaitReport waits until the report about a cluster has these failures, by setting and reason, and returns it.
-func (w *world) awaitReport(name string, settings int, failures map[string]string) (report *logdelivery.Report) {
+func (w *world) awaitReport(name string, settings int, failures map[string]string) (report *hostedreport.LogReport) {
 	w.t.Helper()
 	eventually.Soon(w.t, "the report has the failures", func() error {
 		report = w.reports.of(name)
@@ -115,18 +115,18 @@ func TestFailuresAreReported(t *testing.T) {
 	w.write("a", auditFile, events(0, 3)...)
 	w.deleteAccount("one")
 	w.start("a", "b")
-	report := w.awaitReport("a", 3, map[string]string{"audit": "MisdirectedRequest", "workspace": logdelivery.UnsupportedDestination})
-	if f := report.Failures[0]; f.Account != "one" || f.Fault != logdelivery.Customer || f.Since.Before(began.Truncate(time.Second)) || f.Since.After(time.Now()) {
+	report := w.awaitReport("a", 3, map[string]string{"audit": "MisdirectedRequest", "workspace": hostedreport.LogDestinationUnsupported})
+	if f := report.Failures[0]; f.Account != "one" || f.Fault != hostedreport.LogFaultCustomer || f.Since.Before(began.Truncate(time.Second)) || f.Since.After(time.Now()) {
 		t.Errorf("%+v", f)
 	}
 	w.createAccount("one")
-	w.awaitReport("a", 3, map[string]string{"workspace": logdelivery.UnsupportedDestination})
+	w.awaitReport("a", 3, map[string]string{"workspace": hostedreport.LogDestinationUnsupported})
 	w.remove("a", "workspace")
 	w.awaitSettings("a", 2)
 	w.awaitReport("a", 2, map[string]string{})
 	end := w.fail(faults.Rule{Services: []string{"blob"}, Methods: []string{"PUT"}, Status: 503, Code: "ServerBusy"})
 	w.write("a", auditFile, event("last", "get"))
-	if f := w.awaitReport("a", 2, map[string]string{"audit": "ServerBusy", "second": "ServerBusy"}).Failures[0]; f.Fault != logdelivery.Azure {
+	if f := w.awaitReport("a", 2, map[string]string{"audit": "ServerBusy", "second": "ServerBusy"}).Failures[0]; f.Fault != hostedreport.LogFaultAzure {
 		t.Errorf("%+v", f)
 	}
 	end()
@@ -173,36 +173,36 @@ func TestPatience(t *testing.T) {
 	var due []time.Duration
 	d := newDeliveries(func() time.Time { return now }, 5*time.Minute, func(_ string, after time.Duration) { due = append(due, after) })
 	audit, text := streamKey{"a", "folder", customerlog.KubeAudit}, streamKey{"a", "folder", customerlog.KubeAPIServer}
-	reported := &logdelivery.Report{Settings: 1}
+	reported := &hostedreport.LogReport{Settings: 1}
 	if got := d.report("a", reported); got != reported {
 		t.Errorf("settings are not known: %+v", got)
 	}
 	d.add(audit)
 	d.add(text)
 	d.selected("a", map[string]selection{"folder": {setting: "s", account: "one"}})
-	old := logdelivery.Failure{Setting: "s", Account: "one", Fault: logdelivery.Azure, Reason: "Timeout", Since: now.Add(-time.Hour)}
-	expect := func(reason string, reported []logdelivery.Failure, want ...logdelivery.Failure) {
+	old := hostedreport.LogFailure{Setting: "s", Account: "one", Fault: hostedreport.LogFaultAzure, Reason: "Timeout", Since: now.Add(-time.Hour)}
+	expect := func(reason string, reported []hostedreport.LogFailure, want ...hostedreport.LogFailure) {
 		t.Helper()
-		got := d.report("a", &logdelivery.Report{Settings: 1, Failures: reported})
+		got := d.report("a", &hostedreport.LogReport{Settings: 1, Failures: reported})
 		if diff := cmp.Diff(want, got.Failures); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 	}
-	expect("no stream has ended an attempt", []logdelivery.Failure{old}, old)
+	expect("no stream has ended an attempt", []hostedreport.LogFailure{old}, old)
 	other := old
 	other.Account = "two"
-	expect("the report is about another account", []logdelivery.Failure{other})
+	expect("the report is about another account", []hostedreport.LogFailure{other})
 	d.delivered(text)
 	d.begin(audit)
 	now = now.Add(time.Minute)
-	expect("a stream has not ended an attempt", []logdelivery.Failure{old}, old)
+	expect("a stream has not ended an attempt", []hostedreport.LogFailure{old}, old)
 	due = nil
-	d.failed(audit, logdelivery.Customer, "AccountNotFound")
-	d.failed(audit, logdelivery.Customer, "AccountNotFound")
+	d.failed(audit, hostedreport.LogFaultCustomer, "AccountNotFound")
+	d.failed(audit, hostedreport.LogFaultCustomer, "AccountNotFound")
 	if diff := cmp.Diff([]time.Duration{4 * time.Minute}, due); diff != "" {
 		t.Errorf("the next report (-want +got):\n%s", diff)
 	}
-	next := logdelivery.Failure{Setting: "s", Account: "one", Fault: logdelivery.Customer, Reason: "AccountNotFound", Since: start}
+	next := hostedreport.LogFailure{Setting: "s", Account: "one", Fault: hostedreport.LogFaultCustomer, Reason: "AccountNotFound", Since: start}
 	now = start.Add(5*time.Minute - time.Nanosecond)
 	due = nil
 	expect("the line is too young", nil)
@@ -213,9 +213,9 @@ func TestPatience(t *testing.T) {
 	expect("the line is old enough", nil, next)
 	earlier := next
 	earlier.Since = old.Since
-	expect("a known failure has another reason", []logdelivery.Failure{old}, earlier)
+	expect("a known failure has another reason", []hostedreport.LogFailure{old}, earlier)
 	d.delivered(audit)
-	expect("all is delivered", []logdelivery.Failure{old})
+	expect("all is delivered", []hostedreport.LogFailure{old})
 	d.selected("a", nil)
 	if got := d.report("a", reported); got != nil {
 		t.Errorf("no settings: %+v", got)
@@ -266,16 +266,16 @@ func TestReportsAreAnnotations(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer := annotations{management}
-	var seen, next *logdelivery.Report
+	var seen, next *hostedreport.LogReport
 	update := func(name string) {
 		t.Helper()
-		if err := writer.Update(t.Context(), "default/"+name, func(current *logdelivery.Report) *logdelivery.Report { seen = current; return next }); err != nil {
+		if err := writer.Update(t.Context(), "default/"+name, func(current *hostedreport.LogReport) *hostedreport.LogReport { seen = current; return next }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, report := range []*logdelivery.Report{
+	for _, report := range []*hostedreport.LogReport{
 		nil,
-		{Settings: 2, Failures: []logdelivery.Failure{{Setting: "audit", Account: "one", Fault: logdelivery.Customer, Reason: "AccountNotFound", Since: time.Unix(1700000000, 0).UTC()}}},
+		{Settings: 2, Failures: []hostedreport.LogFailure{{Setting: "audit", Account: "one", Fault: hostedreport.LogFaultCustomer, Reason: "AccountNotFound", Since: time.Unix(1700000000, 0).UTC()}}},
 		{Settings: 1},
 		nil,
 	} {
@@ -290,7 +290,7 @@ func TestReportsAreAnnotations(t *testing.T) {
 			t.Fatal(err)
 		}
 		version := hc.GetResourceVersion()
-		if diff := cmp.Diff(report, logdelivery.Decode(hc.GetAnnotations()[logdelivery.Annotation])); diff != "" || hc.GetAnnotations()["kept"] != "yes" {
+		if diff := cmp.Diff(report, hostedreport.DecodeLogs(hc.GetAnnotations()[hostedreport.LogAnnotation])); diff != "" || hc.GetAnnotations()["kept"] != "yes" {
 			t.Errorf("the annotations are %v: %s", hc.GetAnnotations(), diff)
 		}
 		update("hc")

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // settingsClient reads diagnostic settings.
@@ -37,7 +37,7 @@ func (c *settingsClient) of(ctx context.Context, resourceID string) ([]customerl
 	request.Raw().URL.RawQuery = "api-version=2021-05-01-preview"
 	response, err := c.pipeline.Do(request)
 	if err != nil {
-		return nil, &deliveryError{logdelivery.Azure, "Unavailable", fmt.Errorf("reading the diagnostic settings: %w", err)}
+		return nil, &deliveryError{hostedreport.LogFaultAzure, "Unavailable", fmt.Errorf("reading the diagnostic settings: %w", err)}
 	}
 	switch {
 	case runtime.HasStatusCode(response, http.StatusOK):
@@ -48,9 +48,9 @@ func (c *settingsClient) of(ctx context.Context, resourceID string) ([]customerl
 		if err := runtime.NewResponseError(response); !errors.As(err, &failed) {
 			return nil, err
 		}
-		fault := logdelivery.Service
+		fault := hostedreport.LogFaultService
 		if failed.StatusCode == http.StatusTooManyRequests || failed.StatusCode >= 500 {
-			fault = logdelivery.Azure
+			fault = hostedreport.LogFaultAzure
 		}
 		return nil, &deliveryError{fault, reasonOf(failed), fmt.Errorf("reading the diagnostic settings: HTTP status %d", failed.StatusCode)}
 	}
@@ -58,7 +58,7 @@ func (c *settingsClient) of(ctx context.Context, resourceID string) ([]customerl
 		Value []customerlog.Setting `json:"value"`
 	}
 	if err := runtime.UnmarshalAsJSON(response, &list); err != nil {
-		return nil, &deliveryError{logdelivery.Azure, "InvalidResponse", fmt.Errorf("reading the diagnostic settings: %w", err)}
+		return nil, &deliveryError{hostedreport.LogFaultAzure, "InvalidResponse", fmt.Errorf("reading the diagnostic settings: %w", err)}
 	}
 	slices.SortFunc(list.Value, func(a, b customerlog.Setting) int {
 		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))

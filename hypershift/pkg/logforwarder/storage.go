@@ -18,7 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // accountVariable stands for the name of the account in Azure.BlobURL.
@@ -73,7 +73,7 @@ func appendTo(ctx context.Context, c *container.Client, name string, content []b
 
 // deliveryError is the error of a request to Azure, with its cause.
 type deliveryError struct {
-	fault logdelivery.Fault
+	fault hostedreport.LogFault
 	// reason is the error code of Azure, or a word for a failed connection.
 	reason string
 	err    error
@@ -105,23 +105,23 @@ func classify(err error) error {
 	case errors.As(err, &response):
 		return &deliveryError{faultOf(response), reasonOf(response), fmt.Errorf("HTTP status %d", response.StatusCode)}
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return &deliveryError{logdelivery.Customer, "AccountNotFound", errors.New("the name of the account does not resolve")}
+		return &deliveryError{hostedreport.LogFaultCustomer, "AccountNotFound", errors.New("the name of the account does not resolve")}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &deliveryError{logdelivery.Azure, "Timeout", fmt.Errorf("no response within %s", requestTimeout)}
+		return &deliveryError{hostedreport.LogFaultAzure, "Timeout", fmt.Errorf("no response within %s", requestTimeout)}
 	}
-	return &deliveryError{logdelivery.Azure, "Unavailable", err}
+	return &deliveryError{hostedreport.LogFaultAzure, "Unavailable", err}
 }
 
-func faultOf(response *azcore.ResponseError) logdelivery.Fault {
+func faultOf(response *azcore.ResponseError) hostedreport.LogFault {
 	switch code := response.StatusCode; {
 	case bloberror.HasCode(response, "BlockCountExceedsLimit"):
-		return logdelivery.Service
+		return hostedreport.LogFaultService
 	case slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusMisdirectedRequest}, code):
-		return logdelivery.Customer
+		return hostedreport.LogFaultCustomer
 	case code == http.StatusTooManyRequests, code >= 500:
-		return logdelivery.Azure
+		return hostedreport.LogFaultAzure
 	}
-	return logdelivery.Service
+	return hostedreport.LogFaultService
 }
 
 func reasonOf(response *azcore.ResponseError) string {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
-	"github.com/hcpmesh/hcpmesh/internal/logdelivery"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/rotatedlog"
 )
@@ -42,7 +42,7 @@ type stream struct {
 	at      rotatedlog.Position
 	unsaved int
 	// delayed is whose fault it is that the stream is not at the end of the log, or "" if nothing has failed since it was.
-	delayed logdelivery.Fault
+	delayed hostedreport.LogFault
 }
 
 // newStream returns a stream that continues at its stored position. A new stream begins with the oldest line that the control plane kept.
@@ -85,7 +85,7 @@ func (s *stream) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			fault, reason := logdelivery.Service, "StateNotStored"
+			fault, reason := hostedreport.LogFaultService, "StateNotStored"
 			var failed *deliveryError
 			if errors.As(err, &failed) {
 				fault, reason = failed.fault, failed.reason
@@ -161,7 +161,7 @@ func (s *stream) forward(ctx context.Context) (more bool, err error) {
 			if errors.Is(err, rotatedlog.ErrTooLong) {
 				return true, s.poison(line, reasonTooLarge, s.reader.Position())
 			}
-			fault := cmp.Or(s.delayed, logdelivery.Service)
+			fault := cmp.Or(s.delayed, hostedreport.LogFaultService)
 			s.forwarder.metrics.gaps.WithLabelValues(gapRotated, string(fault)).Inc()
 			s.log.ErrorContext(ctx, "lines of a customer's log are lost: the control plane removed files before they were delivered", logkey.State, fault)
 			s.at = s.reader.Position()

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -202,7 +202,7 @@ func (m *Management) resolve(controlPlane string, listener Listener) {
 	if hc == nil {
 		return
 	}
-	cluster := Cluster{UID: string(hc.UID), Namespace: hc.Namespace, Name: hc.Name, Written: insidereport.Decode(hc.Annotations[insidereport.Annotation])}
+	cluster := Cluster{UID: string(hc.UID), Namespace: hc.Namespace, Name: hc.Name, Written: hostedreport.DecodeInside(hc.Annotations[hostedreport.InsideAnnotation])}
 	m.known[controlPlane] = cluster.UID
 	target := probe.Target{Cluster: cluster.UID}
 	address, port := m.address(controlPlane)
@@ -269,12 +269,12 @@ func get(informer cache.SharedIndexInformer, namespace, name string) *unstructur
 }
 
 // Write implements Writer. It changes nothing but the annotation, and nothing of another incarnation of the HostedCluster.
-func (m *Management) Write(ctx context.Context, cluster Cluster, report insidereport.Report) error {
+func (m *Management) Write(ctx context.Context, cluster Cluster, report hostedreport.InsideReport) error {
 	text, err := report.Encode()
 	if err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cluster.UID, "annotations": map[string]string{insidereport.Annotation: text}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cluster.UID, "annotations": map[string]string{hostedreport.InsideAnnotation: text}}})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
@@ -64,7 +64,7 @@ func (a *administrator) delete(resource schema.GroupVersionResource, namespace, 
 }
 
 // awaitReport waits until the HostedCluster has a report with a state and an outcome, and returns it with the UID of the HostedCluster.
-func (a *administrator) awaitReport(state insidereport.State, outcome probe.Outcome, not string) (report *insidereport.Report, uid string) {
+func (a *administrator) awaitReport(state hostedreport.InsideState, outcome probe.Outcome, not string) (report *hostedreport.InsideReport, uid string) {
 	a.t.Helper()
 	eventually.Soon(a.t, fmt.Sprintf("the report states %s %s", state, outcome), func() error {
 		hc, err := a.objects.Resource(hostedClusters).Namespace("ocm-test-1").Get(a.t.Context(), "hc", metav1.GetOptions{})
@@ -72,7 +72,7 @@ func (a *administrator) awaitReport(state insidereport.State, outcome probe.Outc
 			return err
 		}
 		uid = string(hc.GetUID())
-		if report = insidereport.Decode(hc.GetAnnotations()[insidereport.Annotation]); report == nil || report.State != state || report.Outcome != string(outcome) || uid == not {
+		if report = hostedreport.DecodeInside(hc.GetAnnotations()[hostedreport.InsideAnnotation]); report == nil || report.State != state || report.Outcome != string(outcome) || uid == not {
 			return fmt.Errorf("the annotations are %v", hc.GetAnnotations())
 		}
 		if hc.GetAnnotations()["kept"] != "yes" {
@@ -144,12 +144,12 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 	})
 
 	admin.create(configMaps, "ocm-test-1-hc", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"root-ca"},"data":{"ca.crt":`+string(authorities)+`}}`)
-	first, uid := admin.awaitReport(insidereport.Available, "", "")
+	first, uid := admin.awaitReport(hostedreport.InsideAvailable, "", "")
 	if first.CertificateEnd.Before(time.Now()) {
 		t.Errorf("the certificate ends at %s", first.CertificateEnd)
 	}
 	eventually.Soon(t, "the heartbeat is written", func() error {
-		if again, _ := admin.awaitReport(insidereport.Available, "", ""); !again.Observed.After(first.Observed) || !again.Since.Equal(first.Since) {
+		if again, _ := admin.awaitReport(hostedreport.InsideAvailable, "", ""); !again.Observed.After(first.Observed) || !again.Since.Equal(first.Since) {
 			return fmt.Errorf("first %+v, then %+v", first, again)
 		}
 		return nil
@@ -157,21 +157,21 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 
 	began := time.Now()
 	status.Store(http.StatusInternalServerError)
-	if down, _ := admin.awaitReport(insidereport.Unavailable, probe.Etcd, ""); down.Since.Before(began.Add(-time.Second)) || down.Detail != "status 500: etcd" {
+	if down, _ := admin.awaitReport(hostedreport.InsideUnavailable, probe.Etcd, ""); down.Since.Before(began.Add(-time.Second)) || down.Detail != "status 500: etcd" {
 		t.Errorf("report %+v", down)
 	}
 	status.Store(http.StatusOK)
-	admin.awaitReport(insidereport.Available, "", "")
+	admin.awaitReport(hostedreport.InsideAvailable, "", "")
 
 	admin.delete(services, "ocm-test-1-hc", "kube-apiserver")
-	admin.awaitReport(insidereport.Unknown, "", "")
+	admin.awaitReport(hostedreport.InsideUnknown, "", "")
 	admin.create(services, "ocm-test-1-hc", service)
-	admin.awaitReport(insidereport.Available, "", "")
+	admin.awaitReport(hostedreport.InsideAvailable, "", "")
 
 	// Another incarnation of the HostedCluster.
 	admin.delete(hostedClusters, "ocm-test-1", "hc")
 	admin.create(hostedClusters, "ocm-test-1", hostedCluster)
-	_, next := admin.awaitReport(insidereport.Available, "", uid)
+	_, next := admin.awaitReport(hostedreport.InsideAvailable, "", uid)
 	if err := m.Write(ctx, Cluster{UID: uid, Namespace: "ocm-test-1", Name: "hc"}, *first); !errors.Is(err, ErrGone) {
 		t.Errorf("a report about the previous HostedCluster: %v", err)
 	}

@@ -1,5 +1,5 @@
 // Package inside probes the hosted API servers of one management cluster at the addresses of their Services, and reports what it sees in
-// an annotation of each HostedCluster (package internal/insidereport).
+// an annotation of each HostedCluster (package internal/hostedreport).
 //
 // Data flows in from watches of the management cluster (Follow): HostedClusters, and the Service and the authority of each control plane.
 // The Prober decides as package judge does, so that one failed probe is no outage. It writes a report when it changes, and one
@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -37,7 +37,7 @@ const (
 type Cluster struct {
 	UID, Namespace, Name string
 	// Written is the report in its annotation, or nil.
-	Written *insidereport.Report
+	Written *hostedreport.InsideReport
 }
 
 // Checker sends probes. *probe.Prober implements it.
@@ -48,7 +48,7 @@ type Checker interface {
 
 // Writer writes reports. It returns ErrGone if the HostedCluster does not exist any more.
 type Writer interface {
-	Write(ctx context.Context, cluster Cluster, report insidereport.Report) error
+	Write(ctx context.Context, cluster Cluster, report hostedreport.InsideReport) error
 }
 
 // Options are the options of a Prober.
@@ -99,7 +99,7 @@ func New(checker Checker, writer Writer, options Options) *Prober {
 		options.Interval = Interval
 	}
 	if options.Beat <= 0 {
-		options.Beat = insidereport.Beat
+		options.Beat = hostedreport.InsideBeat
 	}
 	now := options.Now()
 	return &Prober{checker: checker, writer: writer, options: options, clusters: map[string]*cluster{}, wheel: probe.NewWheel[string](tick, slots, now),
@@ -114,7 +114,7 @@ func (p *Prober) Set(next Cluster, target probe.Target) {
 	if c == nil {
 		c = &cluster{Cluster: next}
 		p.clusters[next.UID] = c
-		if w := next.Written; w != nil && w.State == insidereport.Unavailable {
+		if w := next.Written; w != nil && w.State == hostedreport.InsideUnavailable {
 			c.history.Restore(probe.Inside, w.Since) // an outage keeps its beginning
 		}
 	}
@@ -242,16 +242,16 @@ func (p *Prober) record(c *cluster, result *probe.Result) {
 }
 
 // report returns what is reported about a cluster now, and whether there is anything to report.
-func (p *Prober) report(c *cluster) (insidereport.Report, bool) {
+func (p *Prober) report(c *cluster) (hostedreport.InsideReport, bool) {
 	now := p.options.Now()
 	report := c.history.Report(now)
 	switch {
 	case c.target.URL == "":
 		report.Detail = "the Service or the authority of the API server does not exist on the management cluster"
-	case report.State == insidereport.Unknown && report.Detail == "":
+	case report.State == hostedreport.InsideUnknown && report.Detail == "":
 		return report, false // the next probes decide
 	}
-	if report.State == insidereport.Unknown && c.Written == nil {
+	if report.State == hostedreport.InsideUnknown && c.Written == nil {
 		return report, false
 	}
 	if report.CertificateEnd.IsZero() && c.Written != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -24,13 +24,13 @@ type cell struct {
 	probes   map[string]int
 	kept     map[string]bool
 	// reports are the annotations, and writes counts them. failure is the result of all writes.
-	reports map[string]insidereport.Report
+	reports map[string]hostedreport.InsideReport
 	times   map[string][]time.Time
 	failure error
 }
 
 func newCell() *cell {
-	return &cell{outcomes: map[string]probe.Outcome{}, probes: map[string]int{}, kept: map[string]bool{}, reports: map[string]insidereport.Report{}, times: map[string][]time.Time{}}
+	return &cell{outcomes: map[string]probe.Outcome{}, probes: map[string]int{}, kept: map[string]bool{}, reports: map[string]hostedreport.InsideReport{}, times: map[string][]time.Time{}}
 }
 
 func (c *cell) set(outcome probe.Outcome, uids ...string) {
@@ -73,7 +73,7 @@ func (c *cell) Forget(uid string) {
 	delete(c.kept, uid)
 }
 
-func (c *cell) Write(_ context.Context, cluster Cluster, report insidereport.Report) error {
+func (c *cell) Write(_ context.Context, cluster Cluster, report hostedreport.InsideReport) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failure != nil {
@@ -84,7 +84,7 @@ func (c *cell) Write(_ context.Context, cluster Cluster, report insidereport.Rep
 	return nil
 }
 
-func (c *cell) report(uid string) insidereport.Report {
+func (c *cell) report(uid string) hostedreport.InsideReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reports[uid]
@@ -132,7 +132,7 @@ func TestReportsFollowTheStateOfAnAPIServer(t *testing.T) {
 		c := newCell()
 		run(t, c, "a", "b")
 		time.Sleep(5 * time.Second)
-		if got := c.report("a"); got.State != insidereport.Available || !got.CertificateEnd.Equal(end) || time.Since(got.Observed) > 5*time.Second {
+		if got := c.report("a"); got.State != hostedreport.InsideAvailable || !got.CertificateEnd.Equal(end) || time.Since(got.Observed) > 5*time.Second {
 			t.Errorf("at first: %+v", got)
 		}
 		for _, outcome := range []probe.Outcome{probe.Refused, probe.Timeout, probe.Etcd} {
@@ -141,15 +141,15 @@ func TestReportsFollowTheStateOfAnAPIServer(t *testing.T) {
 			c.set(outcome, "a")
 			broken := time.Now()
 			time.Sleep(30 * time.Second)
-			if got := c.report("a"); got.State != insidereport.Unavailable || got.Outcome != string(outcome) || got.Since.Before(broken) || got.Since.Sub(broken) > 20*time.Second || !got.CertificateEnd.Equal(before.CertificateEnd) {
+			if got := c.report("a"); got.State != hostedreport.InsideUnavailable || got.Outcome != string(outcome) || got.Since.Before(broken) || got.Since.Sub(broken) > 20*time.Second || !got.CertificateEnd.Equal(before.CertificateEnd) {
 				t.Errorf("30 s after the beginning of %s: %+v", outcome, got)
 			}
-			if got := c.report("b"); got.State != insidereport.Available {
+			if got := c.report("b"); got.State != hostedreport.InsideAvailable {
 				t.Errorf("the other cluster: %+v", got)
 			}
 			c.set("", "a")
 			time.Sleep(30 * time.Second)
-			if got := c.report("a"); got.State != insidereport.Available || got.Outcome != "" || time.Since(got.Since) > 30*time.Second {
+			if got := c.report("a"); got.State != hostedreport.InsideAvailable || got.Outcome != "" || time.Since(got.Since) > 30*time.Second {
 				t.Errorf("30 s after the end of %s: %+v", outcome, got)
 			}
 		}
@@ -171,7 +171,7 @@ func TestOneFailureIsNoOutage(t *testing.T) {
 			}
 			c.set("", "a")
 			time.Sleep(30 * time.Second)
-			if _, after := c.writes(); c.report("a").State != insidereport.Available || after > before+2 {
+			if _, after := c.writes(); c.report("a").State != hostedreport.InsideAvailable || after > before+2 {
 				t.Fatalf("after one failure: %+v, %d writes", c.report("a"), after-before)
 			}
 		}
@@ -201,13 +201,13 @@ func TestHeartbeatIsOneWriteForAllClusters(t *testing.T) {
 				}
 			}
 			c.mu.Unlock()
-			if age := time.Since(latest); age > insidereport.Beat+time.Second {
+			if age := time.Since(latest); age > hostedreport.InsideBeat+time.Second {
 				t.Fatalf("the latest report is %s old", age)
 			}
 		}
 		after, last := c.writes()
 		if writes := last - first; writes < 175 || writes > 181 {
-			t.Errorf("%d writes in an hour, want one every %s", writes, insidereport.Beat)
+			t.Errorf("%d writes in an hour, want one every %s", writes, hostedreport.InsideBeat)
 		}
 		for _, uid := range uids {
 			if writes := after[uid] - before[uid]; writes < 2 || writes > 4 {
@@ -237,7 +237,7 @@ func TestNoAccessMeansNoHeartbeat(t *testing.T) {
 		}
 		c.fail(nil)
 		time.Sleep(15 * time.Second)
-		if got := c.report("a"); got.State != insidereport.Unavailable || p.Silent() != 0 {
+		if got := c.report("a"); got.State != hostedreport.InsideUnavailable || p.Silent() != 0 {
 			t.Errorf("with access again: %+v, silent for %s", got, p.Silent())
 		}
 	})
@@ -252,13 +252,13 @@ func TestRestartContinuesAnOutage(t *testing.T) {
 		since := time.Now().Add(-time.Hour).UTC()
 		c.set(probe.Etcd, "down")
 		down, up := clusterOf("down"), clusterOf("up")
-		down.Written = &insidereport.Report{State: insidereport.Unavailable, Outcome: string(probe.Etcd), Since: since, Observed: time.Now().Add(-time.Minute)}
-		up.Written = &insidereport.Report{State: insidereport.Available, Since: since, CertificateEnd: end, Observed: time.Now().Add(-time.Minute)}
+		down.Written = &hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Outcome: string(probe.Etcd), Since: since, Observed: time.Now().Add(-time.Minute)}
+		up.Written = &hostedreport.InsideReport{State: hostedreport.InsideAvailable, Since: since, CertificateEnd: end, Observed: time.Now().Add(-time.Minute)}
 		p := run(t, c)
 		p.Set(down, targetOf("down"))
 		p.Set(up, targetOf("up"))
 		time.Sleep(5 * time.Minute)
-		for uid, want := range map[string]insidereport.State{"down": insidereport.Unavailable, "up": insidereport.Available} {
+		for uid, want := range map[string]hostedreport.InsideState{"down": hostedreport.InsideUnavailable, "up": hostedreport.InsideAvailable} {
 			if got := c.report(uid); got.State != want || !got.Since.Equal(since) {
 				t.Errorf("%s: %+v", uid, got)
 			}
@@ -279,7 +279,7 @@ func TestClusterWithoutAddressIsUnknown(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.Set(clusterOf("a"), probe.Target{Cluster: "a"})
 		time.Sleep(time.Minute)
-		if got := c.report("a"); got.State != insidereport.Unknown || got.Detail == "" {
+		if got := c.report("a"); got.State != hostedreport.InsideUnknown || got.Detail == "" {
 			t.Errorf("without a Service: %+v", got)
 		}
 		if each, _ := c.writes(); each["new"] != 0 || c.probes["new"] != 0 {
@@ -287,7 +287,7 @@ func TestClusterWithoutAddressIsUnknown(t *testing.T) {
 		}
 		p.Set(clusterOf("a"), targetOf("a"))
 		time.Sleep(15 * time.Second)
-		if got := c.report("a"); got.State != insidereport.Available {
+		if got := c.report("a"); got.State != hostedreport.InsideAvailable {
 			t.Errorf("with the Service: %+v", got)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
@@ -50,14 +50,14 @@ func (p *Prober) write(ctx context.Context) {
 	}
 }
 
-func (p *Prober) writeOne(ctx context.Context, c Cluster, report insidereport.Report) error {
+func (p *Prober) writeOne(ctx context.Context, c Cluster, report hostedreport.InsideReport) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return p.writer.Write(ctx, c, report)
 }
 
 // next takes the first queued cluster that has something to report; nil if there is none.
-func (p *Prober) next() (*cluster, *insidereport.Report) {
+func (p *Prober) next() (*cluster, *hostedreport.InsideReport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.changed) > 0 {
@@ -76,7 +76,7 @@ func (p *Prober) next() (*cluster, *insidereport.Report) {
 }
 
 // written stores the result of a write, and queues the cluster again if the write failed or its report has changed meanwhile.
-func (p *Prober) written(c *cluster, report *insidereport.Report, err error) {
+func (p *Prober) written(c *cluster, report *hostedreport.InsideReport, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.pending = false

@@ -3,7 +3,7 @@ package judge
 import (
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
@@ -110,16 +110,16 @@ func (h *History) Restore(vantage probe.Vantage, since time.Time) {
 
 // SetInside replaces what is known of the inside vantage by the report of the management cluster's prober. seen is the time of the latest
 // report of that prober about any cluster: until then, a cluster without a new report is unchanged.
-func (h *History) SetInside(report *insidereport.Report, seen time.Time) {
+func (h *History) SetInside(report *hostedreport.InsideReport, seen time.Time) {
 	s := series{seen: seen, certificateEnd: report.CertificateEnd}
 	switch report.State {
-	case insidereport.Available:
+	case hostedreport.InsideAvailable:
 		s.answered = seen
-	case insidereport.Unavailable:
+	case hostedreport.InsideUnavailable:
 		s.bad, s.badSince = true, report.Since
 		s.failure = probe.Result{Vantage: probe.Inside, Check: probe.Check(report.Check), Time: seen, Outcome: probe.Outcome(report.Outcome), Detail: report.Detail}
 		s.last = s.failure
-	case insidereport.Unknown:
+	case hostedreport.InsideUnknown:
 		s.last = probe.Result{Vantage: probe.Inside, Time: seen, Outcome: probe.Local, Detail: report.Detail}
 	default:
 		s = series{}
@@ -132,14 +132,14 @@ func (h *History) Reported() bool { return !h.inside.seen.IsZero() || !h.inside.
 
 // Report returns what the prober of a management cluster reports about a cluster that it probes. It returns an unknown state until enough
 // probes were made.
-func (h *History) Report(now time.Time) insidereport.Report {
+func (h *History) Report(now time.Time) hostedreport.InsideReport {
 	s := h.state(now, probe.Inside)
-	report := insidereport.Report{State: insidereport.Available, CertificateEnd: h.inside.certificateEnd}
+	report := hostedreport.InsideReport{State: hostedreport.InsideAvailable, CertificateEnd: h.inside.certificateEnd}
 	switch {
 	case s.known != "":
-		report.State, report.Detail = insidereport.Unknown, s.detail
+		report.State, report.Detail = hostedreport.InsideUnknown, s.detail
 	case s.bad:
-		report.State, report.Since = insidereport.Unavailable, s.since
+		report.State, report.Since = hostedreport.InsideUnavailable, s.since
 		report.Check, report.Outcome, report.Detail = string(s.failure.Check), string(s.failure.Outcome), s.failure.Detail
 	}
 	return report

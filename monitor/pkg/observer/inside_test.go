@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
@@ -16,7 +16,7 @@ import (
 )
 
 // reported returns an entry with a report that the prober of its shard wrote now.
-func reported(e roster.Entry, report insidereport.Report) roster.Entry {
+func reported(e roster.Entry, report hostedreport.InsideReport) roster.Entry {
 	report.Observed = time.Now()
 	if report.Since.IsZero() {
 		report.Since = report.Observed
@@ -26,8 +26,8 @@ func reported(e roster.Entry, report insidereport.Report) roster.Entry {
 }
 
 var (
-	insideGood = insidereport.Report{State: insidereport.Available}
-	insideHung = insidereport.Report{State: insidereport.Unavailable, Check: "livez", Outcome: string(probe.Timeout), Detail: "response: i/o timeout"}
+	insideGood = hostedreport.InsideReport{State: hostedreport.InsideAvailable}
+	insideHung = hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Check: "livez", Outcome: string(probe.Timeout), Detail: "response: i/o timeout"}
 )
 
 func blocked(uid, shard string) roster.Entry {
@@ -69,7 +69,7 @@ func TestPrivateClusterIsSeenInside(t *testing.T) {
 		}
 		o.Set(reported(blocked(private, "mgmt-1"), insideGood))
 		for range 20 {
-			time.Sleep(insidereport.Beat)
+			time.Sleep(hostedreport.InsideBeat)
 			beat()
 		}
 		if v := verdictOf(t, o, private); v.API != judge.Available {
@@ -113,8 +113,8 @@ func TestClosedClusterCounts(t *testing.T) {
 		// pass lets time pass, in which the other cluster carries the heartbeat, and returns what was counted.
 		pass := func(length time.Duration) (probes, failures, expected float64) {
 			before := observationOf(t, o, closed)
-			for range length / insidereport.Beat {
-				time.Sleep(insidereport.Beat)
+			for range length / hostedreport.InsideBeat {
+				time.Sleep(hostedreport.InsideBeat)
 				o.Set(reported(blocked(other, "mgmt-1"), insideGood))
 			}
 			after := observationOf(t, o, closed)
@@ -212,7 +212,7 @@ func TestOutageInsideIsConfirmedAtOnce(t *testing.T) {
 		o, _, uids := run(t, s, 1)
 		time.Sleep(10 * time.Minute)
 		s.set(probe.Refused, uids[0])
-		o.Set(reported(entry(uids[0], "mgmt-0"), insidereport.Report{State: insidereport.Unavailable, Outcome: string(probe.Refused)}))
+		o.Set(reported(entry(uids[0], "mgmt-0"), hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Outcome: string(probe.Refused)}))
 		time.Sleep(10 * time.Second)
 		if v := verdictOf(t, o, uids[0]); v.API != judge.Unavailable || v.Concerns[0].Kind != judge.APIUnreachable {
 			t.Errorf("10 s after the report: %+v", v)

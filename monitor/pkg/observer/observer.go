@@ -17,7 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
@@ -297,7 +297,7 @@ func (o *Observer) judge(c *cluster, now time.Time) *judge.Verdict {
 	if i := o.probers[c.entry.Cluster.Shard]; i != nil && c.entry.Inside.State != "" {
 		c.history.SetInside(&c.entry.Inside, i.seen)
 	} else {
-		c.history.SetInside(&insidereport.Report{}, time.Time{})
+		c.history.SetInside(&hostedreport.InsideReport{}, time.Time{})
 	}
 	verdict := judge.Judge(now, &c.entry.Cluster, &c.history, &view)
 	return &verdict
@@ -489,7 +489,7 @@ func (o *Observer) watch(entry roster.Entry) {
 		o.wheel.Schedule(entry.UID, o.firstProbe(entry.UID))
 	case !probed: // it became ready or was allowed: probe it at once
 		o.wheel.Schedule(entry.UID, o.now())
-	case entry.Inside.State == insidereport.Unavailable && before.State != insidereport.Unavailable && !c.waiting && !c.probing:
+	case entry.Inside.State == hostedreport.InsideUnavailable && before.State != hostedreport.InsideUnavailable && !c.waiting && !c.probing:
 		// The prober inside, which probes more often, was the first to see an outage: confirm it.
 		o.wheel.Schedule(entry.UID, o.now())
 	}

@@ -7,7 +7,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
@@ -22,7 +22,7 @@ type Entry struct {
 	Target  probe.Target
 	Cluster judge.Cluster
 	// Inside is the last report of the management cluster's prober about the API server, or the zero value.
-	Inside insidereport.Report
+	Inside hostedreport.InsideReport
 }
 
 // entryOf returns the entry of a cluster. addresses are those from which API servers see monitor's connections. The time of
@@ -97,16 +97,16 @@ func allowed(api *clusterservicev1.Api, addresses []netip.Addr) bool {
 
 // insideOf returns a report of the management cluster's prober. A newer prober can report an outcome that this monitor does not have: it is
 // then that of a server error, because only the class is unknown.
-func insideOf(o *clusterservicev1.InsideObservation) insidereport.Report {
+func insideOf(o *clusterservicev1.InsideObservation) hostedreport.InsideReport {
 	if o == nil {
-		return insidereport.Report{}
+		return hostedreport.InsideReport{}
 	}
-	report := insidereport.Report{State: insidereport.State(o.GetState()), Since: o.GetSince().AsTime(), Check: o.GetCheck(), Outcome: o.GetOutcome(), Detail: o.GetDetail(),
+	report := hostedreport.InsideReport{State: hostedreport.InsideState(o.GetState()), Since: o.GetSince().AsTime(), Check: o.GetCheck(), Outcome: o.GetOutcome(), Detail: o.GetDetail(),
 		Observed: o.GetObservedTime().AsTime()}
 	if end := o.GetCertificateEndTime(); end != nil {
 		report.CertificateEnd = end.AsTime()
 	}
-	if report.State == insidereport.Unavailable && !slices.Contains(probe.Outcomes(), probe.Outcome(report.Outcome)) {
+	if report.State == hostedreport.InsideUnavailable && !slices.Contains(probe.Outcomes(), probe.Outcome(report.Outcome)) {
 		report.Outcome = string(probe.ServerError)
 	}
 	return report

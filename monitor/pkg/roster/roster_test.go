@@ -18,7 +18,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 )
 
@@ -216,13 +216,13 @@ func TestEntryHasTheReportFromInside(t *testing.T) {
 	}
 	for reason, c := range map[string]struct {
 		observation *clusterservicev1.InsideObservation
-		want        insidereport.Report
+		want        hostedreport.InsideReport
 	}{
 		"no report": {},
 		"available": {&clusterservicev1.InsideObservation{State: "available", Since: timestamppb.New(now), CertificateEndTime: timestamppb.New(now.Add(time.Hour)), ObservedTime: timestamppb.New(now)},
-			insidereport.Report{State: insidereport.Available, Since: now, CertificateEnd: now.Add(time.Hour), Observed: now}},
+			hostedreport.InsideReport{State: hostedreport.InsideAvailable, Since: now, CertificateEnd: now.Add(time.Hour), Observed: now}},
 		"of a newer prober": {&clusterservicev1.InsideObservation{State: "unavailable", Since: timestamppb.New(now), Check: "livez", Outcome: "new", Detail: "d", ObservedTime: timestamppb.New(now)},
-			insidereport.Report{State: insidereport.Unavailable, Since: now, Check: "livez", Outcome: "server_error", Detail: "d", Observed: now}},
+			hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Since: now, Check: "livez", Outcome: "server_error", Detail: "d", Observed: now}},
 	} {
 		entry := entryOf(cluster(c.observation), nil, nil, now)
 		if diff := cmp.Diff(c.want, entry.Inside); diff != "" {

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 // HyperShift simulates the HyperShift operator: HostedClusters and NodePools become available in a few steps, certificates are
@@ -65,7 +65,7 @@ func (h *HyperShift) Hold(holds bool) {
 }
 
 // ReportUses sets the uses of break-glass credentials of every HostedCluster. Server.Touch reports it.
-func (h *HyperShift) ReportUses(report credentialuse.Report) error {
+func (h *HyperShift) ReportUses(report hostedreport.CredentialReport) error {
 	text, err := report.Encode()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +140,7 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 	metadata := object["metadata"].(Object)
 	metadata["generation"] = float64(1)
 	if h.uses != "" {
-		metadata["annotations"].(Object)[credentialuse.Annotation] = h.uses
+		metadata["annotations"].(Object)[hostedreport.CredentialAnnotation] = h.uses
 	}
 	if calls < 2 {
 		object["status"] = Object{"conditions": conditions("Available", "False", []string{"WaitingForAvailable", "KubeconfigWaitingForCreate"}[calls]),

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/certificaterequest"
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"sigs.k8s.io/yaml"
 )
 
@@ -19,7 +19,7 @@ func Request() (keyPEM, requestPEM []byte, err error) {
 
 // EngineerRequest is Request for the SRE with an object ID in Microsoft Entra, and a level of access.
 func EngineerRequest(objectID string, level adminv1.Level) (keyPEM, requestPEM []byte, err error) {
-	return certificaterequest.New(credentialuse.EngineerPrefix+objectID, level.Organization())
+	return certificaterequest.New(hostedreport.EngineerPrefix+objectID, level.Organization())
 }
 
 // WithKey returns a kubeconfig with the key added to its users.

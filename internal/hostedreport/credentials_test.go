@@ -1,4 +1,4 @@
-package credentialuse_test
+package hostedreport_test
 
 import (
 	"fmt"
@@ -8,21 +8,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 var began = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 // use returns a use of certificate n at a time after began.
-func use(n int, after time.Duration, address string) credentialuse.Use {
-	return credentialuse.Use{Fingerprint: fmt.Sprintf("%064x", n), User: "system:sre-break-glass:ada", First: began.Add(after), Last: began.Add(after),
+func use(n int, after time.Duration, address string) hostedreport.CredentialUse {
+	return hostedreport.CredentialUse{Fingerprint: fmt.Sprintf("%064x", n), User: "system:sre-break-glass:ada", First: began.Add(after), Last: began.Add(after),
 		Addresses: []string{address}, Request: "list pods"}
 }
 
-func TestNoteReportsChanges(t *testing.T) {
+func TestCredentialNoteReportsChanges(t *testing.T) {
 	tests := map[string]struct {
 		reason string
-		next   credentialuse.Use
+		next   hostedreport.CredentialUse
 		want   bool
 	}{
 		"another credential": {"the first use of every credential is reported", use(2, time.Minute, "10.0.0.1"), true},
@@ -30,13 +30,13 @@ func TestNoteReportsChanges(t *testing.T) {
 		"another address":    {"another person may have the credential", use(1, time.Minute, "10.0.0.2"), true},
 		"after an hour":      {"the credential is still in use", use(1, time.Hour, "10.0.0.1"), true},
 		"an earlier one":     {"a log was read late", use(1, -time.Minute, "10.0.0.1"), true},
-		"other user": {"other users are not reported", credentialuse.Use{Fingerprint: strings.Repeat("a", 64), User: "system:admin", First: began, Last: began},
+		"other user": {"other users are not reported", hostedreport.CredentialUse{Fingerprint: strings.Repeat("a", 64), User: "system:admin", First: began, Last: began},
 			false},
-		"no fingerprint": {"the certificate is unknown", credentialuse.Use{User: "system:sre-break-glass:ada", First: began, Last: began}, false},
+		"no fingerprint": {"the certificate is unknown", hostedreport.CredentialUse{User: "system:sre-break-glass:ada", First: began, Last: began}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			report := credentialuse.Report{}
+			report := hostedreport.CredentialReport{}
 			if !report.Note(use(1, 0, "10.0.0.1")) {
 				t.Fatal("the first use is not reported")
 			}
@@ -47,8 +47,8 @@ func TestNoteReportsChanges(t *testing.T) {
 	}
 }
 
-func TestReportIsBounded(t *testing.T) {
-	report := credentialuse.Report{}
+func TestCredentialReportIsBounded(t *testing.T) {
+	report := hostedreport.CredentialReport{}
 	for n := range 200 {
 		report.Note(use(n, time.Duration(n)*time.Minute, "10.0.0.1"))
 		report.Note(use(150, 0, fmt.Sprintf("10.0.1.%d", n)))
@@ -65,30 +65,30 @@ func TestReportIsBounded(t *testing.T) {
 	if err != nil || len(text) > 64<<10 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
-	if diff := cmp.Diff(report, credentialuse.Decode(text)); diff != "" {
+	if diff := cmp.Diff(report, hostedreport.DecodeCredentials(text)); diff != "" {
 		t.Errorf("the decoded report differs:\n%s", diff)
 	}
-	report.Forget(began.Add(credentialuse.Kept + 200*time.Minute))
+	report.Forget(began.Add(hostedreport.Kept + 200*time.Minute))
 	if len(report) != 0 {
 		t.Errorf("%d uses of expired certificates are kept", len(report))
 	}
 }
 
-// TestUsesMergeInAnyOrder notes a later use before an earlier one.
-func TestUsesMergeInAnyOrder(t *testing.T) {
-	report := credentialuse.Report{}
+// TestCredentialUsesMergeInAnyOrder notes a later use before an earlier one.
+func TestCredentialUsesMergeInAnyOrder(t *testing.T) {
+	report := hostedreport.CredentialReport{}
 	report.Note(use(1, time.Hour, "10.0.0.1"))
 	report.Note(use(1, 0, "10.0.0.2"))
-	want := credentialuse.Use{Fingerprint: fmt.Sprintf("%064x", 1), User: "system:sre-break-glass:ada", First: began, Last: began.Add(time.Hour),
+	want := hostedreport.CredentialUse{Fingerprint: fmt.Sprintf("%064x", 1), User: "system:sre-break-glass:ada", First: began, Last: began.Add(time.Hour),
 		Addresses: []string{"10.0.0.1", "10.0.0.2"}, Request: "list pods"}
-	if diff := cmp.Diff([]credentialuse.Use{want}, report.Uses()); diff != "" {
+	if diff := cmp.Diff([]hostedreport.CredentialUse{want}, report.Uses()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// FuzzDecode decodes arbitrary annotations, because everybody with write access to a HostedCluster can set one.
-func FuzzDecode(f *testing.F) {
-	report := credentialuse.Report{}
+// FuzzDecodeCredentials decodes arbitrary annotations, because everybody with write access to a HostedCluster can set one.
+func FuzzDecodeCredentials(f *testing.F) {
+	report := hostedreport.CredentialReport{}
 	report.Note(use(1, 0, "10.0.0.1"))
 	text, err := report.Encode()
 	if err != nil {
@@ -98,16 +98,16 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`[{"fingerprint":"x"}]`)
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		decoded := credentialuse.Decode(text)
+		decoded := hostedreport.DecodeCredentials(text)
 		encoded, err := decoded.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(decoded, credentialuse.Decode(encoded)); diff != "" {
+		if diff := cmp.Diff(decoded, hostedreport.DecodeCredentials(encoded)); diff != "" {
 			t.Error(diff)
 		}
 		for _, u := range decoded.Uses() {
-			if credentialuse.Class(u.User) == "" || len(u.Fingerprint) != 64 || strings.ContainsAny(u.Request+u.User, "\n\x00") {
+			if hostedreport.CredentialClass(u.User) == "" || len(u.Fingerprint) != 64 || strings.ContainsAny(u.Request+u.User, "\n\x00") {
 				t.Errorf("accepted %+v", u)
 			}
 		}

@@ -1,4 +1,4 @@
-package insidereport_test
+package hostedreport_test
 
 import (
 	"strings"
@@ -7,25 +7,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/internal/insidereport"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
 var observed = time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC)
 
-func TestReportSurvivesAnAnnotation(t *testing.T) {
+func TestInsideReportSurvivesAnAnnotation(t *testing.T) {
 	t.Parallel()
-	want := insidereport.Report{State: insidereport.Unavailable, Since: observed.Add(-time.Minute), Check: "livez", Outcome: "etcd", Detail: "status 500: etcd",
+	want := hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Since: observed.Add(-time.Minute), Check: "livez", Outcome: "etcd", Detail: "status 500: etcd",
 		CertificateEnd: observed.Add(time.Hour), Observed: observed}
 	text, err := want.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&want, insidereport.Decode(text)); diff != "" {
+	if diff := cmp.Diff(&want, hostedreport.DecodeInside(text)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestInvalidReportsAreIgnored(t *testing.T) {
+func TestInvalidInsideReportsAreIgnored(t *testing.T) {
 	t.Parallel()
 	for reason, text := range map[string]string{
 		"no annotation":            "",
@@ -36,18 +36,18 @@ func TestInvalidReportsAreIgnored(t *testing.T) {
 		"a line break in a detail": `{"state":"unavailable","since":"2026-11-24T15:00:00Z","observed":"2026-11-24T15:00:00Z","detail":"a\nb"}`,
 		"a huge annotation":        `{"state":"available","since":"2026-11-24T15:00:00Z","observed":"2026-11-24T15:00:00Z"` + strings.Repeat(" ", 4<<10) + `}`,
 	} {
-		if got := insidereport.Decode(text); got != nil {
+		if got := hostedreport.DecodeInside(text); got != nil {
 			t.Errorf("%s: %+v", reason, got)
 		}
 	}
 }
 
-// FuzzDecode checks that every accepted report can be written again.
-func FuzzDecode(f *testing.F) {
+// FuzzDecodeInside checks that every accepted report can be written again.
+func FuzzDecodeInside(f *testing.F) {
 	f.Add(`{"state":"available","since":"2026-11-24T15:00:00Z","observed":"2026-11-24T15:00:00Z"}`)
 	f.Add(`{"state":"unknown","since":"2026-11-24T15:00:00Z","observed":"2026-11-24T15:00:00Z","detail":"no service"}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		report := insidereport.Decode(text)
+		report := hostedreport.DecodeInside(text)
 		if report == nil {
 			return
 		}
@@ -55,7 +55,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if decoded := insidereport.Decode(again); decoded == nil || !decoded.Same(insidereport.Report{State: report.State, Since: report.Since.Truncate(time.Millisecond),
+		if decoded := hostedreport.DecodeInside(again); decoded == nil || !decoded.Same(hostedreport.InsideReport{State: report.State, Since: report.Since.Truncate(time.Millisecond),
 			Outcome: report.Outcome, CertificateEnd: report.CertificateEnd}) {
 			t.Errorf("%q became %q", text, again)
 		}
