@@ -12,8 +12,8 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // ReasonClusterUnplaced is the reason of GetClusterRecovery's error for a cluster that has no recovery data yet.
@@ -28,7 +28,7 @@ func RecoveryFingerprint(c *clusterservicev1.Cluster) string {
 	}
 	fingerprint := s.GetProvisionShard() + " " + strings.Join(s.GetActiveVersions(), " ")
 	if slices.ContainsFunc(s.GetProgress(), func(p *clusterservicev1.LayerProgress) bool {
-		return p.GetLayer() == layerprogress.Azure && p.GetState() == layerprogress.StateReady
+		return p.GetLayer() == clusterstatus.LayerAzure && p.GetState() == clusterstatus.StateReady
 	}) {
 		fingerprint += " azure" // the ownership of Azure resources is decided
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // The states that are not the name of a phase. All others are, for example Installing.
@@ -108,7 +108,7 @@ func ownConcern(r Resource) Concern {
 		}
 		return concern
 	}
-	if entry := layerprogress.Awaited(r.Progress); entry != nil {
+	if entry := clusterstatus.AwaitedLayer(r.Progress); entry != nil {
 		return Concern{r.ID, entry.GetLayer(), entry.GetState(), timeOf(entry.GetSince())}
 	}
 	if phaseState(r.Phase) == Ready {

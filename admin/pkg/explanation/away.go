@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // layerFacts is the meaning of a layer. Titles may hold the placeholders {shard} and {cluster}.
@@ -140,7 +140,9 @@ func (f *facts) controlPlaneAvailable() bool {
 		return false
 	}
 	return f.clusterSubject().condition("Available").GetStatus() == "True" ||
-		slices.ContainsFunc(f.cluster.GetStatus().GetProgress(), func(p *csv1.LayerProgress) bool { return p.GetLayer() == layerControlPlane && layerprogress.Done(p) })
+		slices.ContainsFunc(f.cluster.GetStatus().GetProgress(), func(p *csv1.LayerProgress) bool {
+			return p.GetLayer() == layerControlPlane && clusterstatus.LayerDone(p)
+		})
 }
 
 // awayItems returns one item for each outage. The first one has what was reported last about the cluster and its children as

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // Explain returns the explanation of the dumped cluster, with the components of the region as they were observed at the same
@@ -77,7 +77,7 @@ func mergeShared(items []adminv1.ExplanationItem) []adminv1.ExplanationItem {
 	var same []string
 	for i, item := range items {
 		first := items[0]
-		if i > 0 && first.Layer == item.Layer && first.State == item.State && blocksChildren(item.Layer) && item.Code != adminv1.ExplanationApplyRefused && item.State != layerprogress.DriftForeignFields {
+		if i > 0 && first.Layer == item.Layer && first.State == item.State && blocksChildren(item.Layer) && item.Code != adminv1.ExplanationApplyRefused && item.State != clusterstatus.DriftForeignFields {
 			same = append(same, item.Subject)
 			continue
 		}

@@ -7,8 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 const (
@@ -135,7 +134,7 @@ func (s *subject) failed() adminv1.ExplanationItem {
 		item.Evidence = report("Maestro", message, "")
 		action("Action for an SRE: inform the maintainers of Cluster Service. This is a fault of the rendering and not of the customer, unless the request was very large.")
 		item.Actions = append(item.Actions, sentence(adminv1.SentenceOutcome, "The same manifests are not sent again; any change of the resource is sent immediately."))
-	case layer == layerManagementCluster && state == layerprogress.StateRefused:
+	case layer == layerManagementCluster && state == clusterstatus.StateRefused:
 		item = s.applyRefused(message, since)
 	case valid.GetStatus() == "False":
 		since = asTime(valid.GetLastTransitionTime())
@@ -161,7 +160,7 @@ const waitingDoesNotHelp = "Waiting and repeating the request do not help: {shar
 // can be chosen otherwise, and an SRE in all other cases.
 func (s *subject) applyRefused(message string, since time.Time) adminv1.ExplanationItem {
 	responsible, action := adminv1.PartySRE, "Action for an SRE: "+checkRefusal+"."
-	if properties := clustercondition.RefusedProperties(s.condition(clustercondition.Applied).GetMessage()); len(properties) > 0 {
+	if properties := clusterstatus.RefusedProperties(s.condition(clusterstatus.Applied).GetMessage()); len(properties) > 0 {
 		responsible = adminv1.PartyCustomer
 		action = "Action for the customer: choose another value of " + join(properties) + ", or delete the {noun} and create it again."
 	}

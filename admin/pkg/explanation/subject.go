@@ -12,7 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/verdict"
 )
 
@@ -180,7 +180,7 @@ func (s *subject) verdict() verdict.Verdict {
 }
 
 // awaited returns the first progress entry that is not done; nil if all are.
-func (s *subject) awaited() *csv1.LayerProgress { return layerprogress.Awaited(s.progress) }
+func (s *subject) awaited() *csv1.LayerProgress { return clusterstatus.AwaitedLayer(s.progress) }
 
 // activity returns the predicate that states what happens to the subject.
 func (s *subject) activity() string {

@@ -7,19 +7,18 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // The layers of progress, as Cluster Service names them, and the pause, which blocks a resource like a layer.
 const (
-	layerPlacement         = layerprogress.Placement
-	layerMaestro           = layerprogress.Maestro
-	layerManagementCluster = layerprogress.ManagementCluster
-	layerControlPlane      = layerprogress.ControlPlane
-	layerNodePool          = layerprogress.NodePool
-	layerAzure             = layerprogress.Azure
-	layerUpgrade           = layerprogress.Upgrade
+	layerPlacement         = clusterstatus.LayerPlacement
+	layerMaestro           = clusterstatus.LayerMaestro
+	layerManagementCluster = clusterstatus.LayerManagementCluster
+	layerControlPlane      = clusterstatus.LayerControlPlane
+	layerNodePool          = clusterstatus.LayerNodePool
+	layerAzure             = clusterstatus.LayerAzure
+	layerUpgrade           = clusterstatus.LayerUpgrade
 	layerPaused            = "paused"
 )
 
@@ -72,27 +71,27 @@ var keyRotation = wait{
 
 // waits holds the known states by layer and state; unlisted explains all others.
 var waits = map[[2]string]wait{
-	{layerPlacement, layerprogress.StateWaitingForCapacity}: {
+	{layerPlacement, clusterstatus.StateWaitingForCapacity}: {
 		awaits: "a provision shard with free capacity", reporter: "Cluster Service", evidence: shardCapacity, responsible: adminv1.PartySRE,
 		action: "uncordon a shard, raise a capacity, or add a management cluster", command: "hcpctl shard explain {uid}",
 		outcome: "Once a shard has capacity, waiting clusters are placed automatically, the oldest first.",
 	},
-	{layerPlacement, layerprogress.StateWaitingForCluster}: {
+	{layerPlacement, clusterstatus.StateWaitingForCluster}: {
 		awaits: "its cluster to be placed", responsible: adminv1.PartyService, outcome: "It follows its cluster immediately.",
 	},
-	{layerMaestro, layerprogress.StatePublishing}: {
+	{layerMaestro, clusterstatus.StatePublishing}: {
 		awaits: "Cluster Service to send its manifests to Maestro", responsible: adminv1.PartyService, usual: time.Minute,
 		likelyCause: "Cluster Service has the manifests and does not publish them.", overdueAction: "check that Cluster Service is ready, and search its log for publishing errors",
 	},
-	{layerMaestro, layerprogress.StateRetrying}: {
+	{layerMaestro, clusterstatus.StateRetrying}: {
 		awaits: "Maestro to accept its manifests", reporter: "Cluster Service",
 		responsible: adminv1.PartyService, usual: 2 * time.Minute, overdueAction: "restore Maestro, or remove the cause of the rejection", outcome: publishedAgain,
 	},
-	{layerAzure, clustercondition.IdentityNotFound}: {
+	{layerAzure, clusterstatus.IdentityNotFound}: {
 		awaits: "identities that do not exist", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "create the reported identities", outcome: "Cluster Service checks every 30 seconds and creates the control plane automatically once the identities exist.",
 	},
-	{layerAzure, clustercondition.FederatedCredentialLimit}: {
+	{layerAzure, clusterstatus.FederatedCredentialLimit}: {
 		awaits: "a place for its federated credentials on identities of the data plane", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action:  "delete federated credentials of the reported identities that are not needed, or create the cluster with other identities",
 		outcome: "Cluster Service checks every 30 seconds and continues automatically once there is a place.",
@@ -101,175 +100,175 @@ var waits = map[[2]string]wait{
 		awaits: "the role assignments that the identities of its operators need", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "assign the reported roles on the reported scopes", outcome: "Cluster Service checks every 30 seconds and continues automatically once the roles are assigned.",
 	},
-	{layerAzure, layerprogress.StateIdentityDeleted}: {
+	{layerAzure, clusterstatus.StateIdentityDeleted}: {
 		summary:  "Cluster {name} is ready, but identities that its operators use have not existed {since}.",
 		reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "create the reported identities again with the same names, and assign their roles", command: "hcpctl cluster retry {uid} --reason … --ticket …",
 		outcome: "Cluster Service checks at least every 10 minutes, and then changes the control plane to the new client IDs automatically.",
 	},
-	{layerAzure, layerprogress.StateIdentityReadFailing}: {
+	{layerAzure, clusterstatus.StateIdentityReadFailing}: {
 		summary:  "Cluster {name} is ready, but Cluster Service has not been able to read its identities {since}.",
 		reporter: "Cluster Service", responsible: adminv1.PartyService, usual: time.Hour, overdueAction: "find out why Azure rejects the requests, and remove the cause",
 		outcome:        "The control plane keeps the client IDs that were read before. Cluster Service retries at least every 10 minutes.",
 		overdueCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
 	},
-	{layerAzure, layerprogress.StateRenewalFailing}: {
+	{layerAzure, clusterstatus.StateRenewalFailing}: {
 		summary:  "Cluster {name} is ready, but the renewal of its API server's certificate has been failing {since}.",
 		reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 48 * time.Hour, overdueAction: "find out what the key vault or its issuer rejects, and remove the cause",
 		outcome:        "The current certificate stays in use until it expires. Cluster Service retries at least every hour.",
 		overdueCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
 	},
-	{layerManagementCluster, layerprogress.StateWaiting}: {
+	{layerManagementCluster, clusterstatus.StateWaiting}: {
 		awaits: "the agent of {shard}", evidence: agentContact, responsible: adminv1.PartyService, usual: time.Minute, overdueCommand: "hcpctl shard show {shard}",
 		likelyCause: "The agent is down, has lost its MQTT connection, or cannot reach its API server.", overdueAction: "restore the agent of {shard}",
 		outcome: "The agent catches up automatically; no change is lost.",
 	},
-	{layerManagementCluster, layerprogress.StateApplying}: {
+	{layerManagementCluster, clusterstatus.StateApplying}: {
 		awaits: "the objects on {shard} to match the manifests that were sent", responsible: adminv1.PartyService, usual: time.Minute,
 		likelyCause:   "The agent reports that it applied all manifests, but the objects that it read back differ.",
 		overdueAction: "check whether another writer changes the HostedCluster or NodePool on {shard}",
 	},
-	{layerManagementCluster, layerprogress.StateRemoved}: {
+	{layerManagementCluster, clusterstatus.StateRemoved}: {
 		awaits: "the agent of {shard} to apply objects again that another client removed", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "find out what keeps the agent of {shard} from applying them, and who removed them",
 	},
-	{layerManagementCluster, layerprogress.DriftForeignFields}: {
+	{layerManagementCluster, clusterstatus.DriftForeignFields}: {
 		summary: "Fields of {subject} on {shard} have differed from the manifests {since}.", reporter: "The agent of {shard}", responsible: adminv1.PartySRE,
 		action: "find out who set them, and remove them from the object on {shard}; `hcpctl cluster pause` is the way to pause HyperShift", command: mustGather,
 		outcome: "The agent never changes fields that no manifest sets. It sets those of the manifests again within 15 minutes. While spec.pausedUntil is set, HyperShift applies no change.",
 	},
 	// A newer rendering of a resource that has reached its generation is refused. A resource that has not is failed; see applyRefused.
-	{layerManagementCluster, layerprogress.StateRefused}: {
+	{layerManagementCluster, clusterstatus.StateRefused}: {
 		summary: "{shard} has permanently refused the newest manifests of {subject} {since}. It keeps the manifests before.", reporter: "The API server of {shard}", responsible: adminv1.PartySRE,
 		action: checkRefusal, command: mustGather, outcome: waitingDoesNotHelp,
 	},
-	{layerManagementCluster, layerprogress.StateApplyFailing}: {
+	{layerManagementCluster, clusterstatus.StateApplyFailing}: {
 		awaits: "{shard} to accept its manifests", reporter: "The agent", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "remove the cause: the API server of the management cluster rejects the rendered manifests",
 		outcome:       "The agent keeps retrying and recovers automatically.",
 	},
-	{layerManagementCluster, layerprogress.StateRemoving}: {
+	{layerManagementCluster, clusterstatus.StateRemoving}: {
 		awaits: "the HostedCluster on {shard} to drop it", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "find out why the HostedCluster on {shard} does not accept the change",
 	},
-	{layerManagementCluster, layerprogress.StateRemovingRequests}: {
+	{layerManagementCluster, clusterstatus.StateRemovingRequests}: {
 		awaits: "the requests of pending and canceled credentials to be removed from {shard}", responsible: adminv1.PartyService, usual: time.Minute,
 		likelyCause:   "A request that is signed now would outlive the revocation, so the revocation waits until the agent confirms their removal.",
 		overdueAction: checkAgent, outcome: "Then the control plane replaces the signer.",
 	},
-	{layerControlPlane, layerprogress.StateAwaitingRevocation}: {
+	{layerControlPlane, clusterstatus.StateAwaitingRevocation}: {
 		awaits: "the end of a revocation that replaces the signer", responsible: adminv1.PartyService, usual: 10 * time.Minute,
 		overdueAction: "read what the revocation waits for", outcome: "It continues automatically.",
 	},
-	{layerControlPlane, layerprogress.StateAwaitingRestart}: {
+	{layerControlPlane, clusterstatus.StateAwaitingRestart}: {
 		awaits: "Cluster Service to render the HostedCluster with a restart of its control plane, which ends the requests in progress", responsible: adminv1.PartySRE,
 		action: "correct what Cluster Service cannot render; its log has the error", outcome: "The API server already rejects the revoked certificates.",
 	},
-	{layerControlPlane, layerprogress.StateRollingOut}: {
+	{layerControlPlane, clusterstatus.StateRollingOut}: {
 		awaits: "its control plane to roll out its release", evidence: versions, responsible: adminv1.PartyService, usual: time.Hour,
 		overdueAction: checkRollout, command: upgradeStatus, overdueCommand: upgradeStatus,
 	},
-	{layerControlPlane, layerprogress.StateAwaitingSecret}: {
+	{layerControlPlane, clusterstatus.StateAwaitingSecret}: {
 		awaits: "a Secret that only the customer can create", evidence: awaitedSecrets, responsible: adminv1.PartyCustomer,
 		action:  "create the Secret in the cluster, with the client secret of the identity provider",
 		outcome: "The cluster already accepts tokens of the issuer. The sign-in of the component works once the Secret exists.",
 	},
-	{layerControlPlane, layerprogress.StateIssuerRefused}: {
+	{layerControlPlane, clusterstatus.StateIssuerRefused}: {
 		summary:  "The {noun} {name} is configured, but the cluster's control plane has not been permitted to connect to its issuer {since}.",
 		reporter: "The egress proxy of {shard}", responsible: adminv1.PartyCustomer,
 		action:  "use an issuer with a public address at port 443, or correct its DNS records",
 		outcome: "The control plane keeps retrying. It accepts tokens only with keys that it has read before.",
 	},
-	{layerControlPlane, layerprogress.StateIssuerUnreachable}: {
+	{layerControlPlane, clusterstatus.StateIssuerUnreachable}: {
 		summary:  "The {noun} {name} is configured, but the cluster's control plane has not been able to connect to its issuer {since}.",
 		reporter: "The egress proxy of {shard}", responsible: adminv1.PartyCustomer,
 		action:  "check that the name of the issuer resolves and that it accepts connections from the internet at port 443",
 		outcome: "The control plane keeps retrying. It accepts tokens only with keys that it has read before.",
 	},
-	{layerControlPlane, layerprogress.StateWaitingForControlPlane}: {
+	{layerControlPlane, clusterstatus.StateWaitingForControlPlane}: {
 		awaits: "the first start of the cluster's control plane", responsible: adminv1.PartyService, outcome: "It is sent once the cluster is ready.",
 	},
-	{layerControlPlane, layerprogress.StateSigning}: {
+	{layerControlPlane, clusterstatus.StateSigning}: {
 		awaits: "the control plane to sign the certificate", responsible: adminv1.PartyService, usual: time.Minute,
 		overdueAction: "check the CertificateSigningRequest on {shard}: its approval, and HyperShift's signer",
 	},
-	{layerControlPlane, layerprogress.StateWaiting}: {
+	{layerControlPlane, clusterstatus.StateWaiting}: {
 		awaits: "HyperShift's first report about its control plane", responsible: adminv1.PartyService, usual: 5 * time.Minute,
 		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
 	},
-	{layerNodePool, layerprogress.StateWaitingForNodes}: {
+	{layerNodePool, clusterstatus.StateWaitingForNodes}: {
 		awaits: "its nodes", evidence: nodes, responsible: adminv1.PartyAzure, usual: 20 * time.Minute,
 		likelyCause:   "The usual causes are the customer's quota, a subnet without free addresses, and machines that cannot reach the control plane.",
 		overdueAction: "check the machines on {shard}", command: watch,
 	},
-	{layerControlPlane, layerprogress.StateReconciling}: {
+	{layerControlPlane, clusterstatus.StateReconciling}: {
 		awaits: "HyperShift to act on the desired state on {shard}", responsible: adminv1.PartyService, usual: 2 * time.Minute,
 		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
 	},
-	{layerControlPlane, layerprogress.StateReconciliationFailing}: {
+	{layerControlPlane, clusterstatus.StateReconciliationFailing}: {
 		awaits: "HyperShift to apply the desired state on {shard}", reporter: hyperShift, responsible: adminv1.PartyService, usual: 5 * time.Minute,
 		overdueAction: "remove the cause that HyperShift reports", outcome: hyperShiftRetry,
 	},
-	{layerControlPlane, clustercondition.EncryptionKeyInvalid}: {
+	{layerControlPlane, clusterstatus.EncryptionKeyInvalid}: {
 		awaits: "the customer's encryption key to be usable", reporter: hyperShift, responsible: adminv1.PartyCustomer,
 		action:  "check the key, its version and the access policy of the key vault; keep the previous version enabled meanwhile",
 		outcome: "HyperShift keeps retrying, and the update then completes automatically.",
 	},
-	{layerControlPlane, layerprogress.StateEncryptionKeyRotation}: keyRotation,
-	{layerNodePool, layerprogress.StateReconciling}: {
+	{layerControlPlane, clusterstatus.StateEncryptionKeyRotation}: keyRotation,
+	{layerNodePool, clusterstatus.StateReconciling}: {
 		awaits: "HyperShift to act on the desired state on {shard}", responsible: adminv1.PartyService, usual: 2 * time.Minute,
 		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
 	},
-	{layerNodePool, layerprogress.StateAutoscaling}: {
+	{layerNodePool, clusterstatus.StateAutoscaling}: {
 		awaits: "HyperShift to act on the change", evidence: entryMessage, responsible: adminv1.PartyService, usual: 5 * time.Minute, overdueAction: checkOperator,
 	},
-	{layerNodePool, layerprogress.StateAutoRepair}: {
+	{layerNodePool, clusterstatus.StateAutoRepair}: {
 		awaits: "HyperShift to act on the change", evidence: entryMessage, responsible: adminv1.PartyService, usual: 5 * time.Minute, overdueAction: checkOperator,
 	},
-	{layerNodePool, layerprogress.StateUnsupportedVersionSkew}: {
+	{layerNodePool, clusterstatus.StateUnsupportedVersionSkew}: {
 		awaits: "its control plane to run a version that its nodes may follow", reporter: hyperShift, responsible: adminv1.PartySRE,
 		action: "upgrade the control plane first, and find out how the versions diverged",
 	},
-	{layerNodePool, layerprogress.StateInvalidReleaseImage}: {
+	{layerNodePool, clusterstatus.StateInvalidReleaseImage}: {
 		awaits: "a release that HyperShift can use", reporter: hyperShift, responsible: adminv1.PartySRE,
 		action: "find out why {shard} cannot look up the release: the image, the pull secret, or the registry", command: mustGather,
 	},
-	{layerNodePool, layerprogress.StateReplacingNodes}: {
+	{layerNodePool, clusterstatus.StateReplacingNodes}: {
 		awaits: "its nodes to be replaced", reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 2 * time.Hour,
 		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
 	},
-	{layerNodePool, layerprogress.StateScalingDown}: {
+	{layerNodePool, clusterstatus.StateScalingDown}: {
 		awaits: "surplus nodes to be removed", reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 30 * time.Minute,
 		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
 	},
-	{layerNodePool, layerprogress.StateNodesUnhealthy}: {
+	{layerNodePool, clusterstatus.StateNodesUnhealthy}: {
 		awaits: "its nodes to report again", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action:  "check the machines and their network; auto-repair replaces them, unless more than two are unhealthy",
 		outcome: "A node that reports again needs no further action.",
 	},
-	{layerUpgrade, layerprogress.StateAwaitingAcknowledgement}: {
+	{layerUpgrade, clusterstatus.StateAwaitingAcknowledgement}: {
 		awaits: "an acknowledgement of its upgrade", evidence: upgradeGates, responsible: adminv1.PartySRE,
 		action: "acknowledge the gate if the customer agrees, or abort the upgrade", command: "hcpctl upgrade ack {uid} {gate} --reason … --ticket …",
 		outcome: upgradeUnmoved,
 	},
-	{layerUpgrade, layerprogress.StateWaiting}: {
+	{layerUpgrade, clusterstatus.StateWaiting}: {
 		awaits: "a gate of its upgrade", evidence: upgradeGates, responsible: adminv1.PartyService, command: upgradeStatus, outcome: upgradeUnmoved,
 	},
-	{layerUpgrade, layerprogress.StatePaused}: {
+	{layerUpgrade, clusterstatus.StatePaused}: {
 		awaits: "its upgrade to be resumed", evidence: upgradeGates, responsible: adminv1.PartySRE,
 		action: "resume the upgrade, or abort it", command: "hcpctl upgrade resume {uid} --reason … --ticket …",
 		outcome: "Until then no new step starts; started steps continue.",
 	},
-	{layerUpgrade, layerprogress.StateControlPlane}: {
+	{layerUpgrade, clusterstatus.StateControlPlane}: {
 		awaits: "its control plane to roll out the release of its upgrade", evidence: upgradeRollout, responsible: adminv1.PartyService, usual: time.Hour,
 		overdueAction: checkRollout, command: upgradeStatus, overdueCommand: upgradeStatus,
 		outcome: "The cluster stays available meanwhile. A control plane cannot return to its previous release.",
 	},
-	{layerUpgrade, layerprogress.StateNodePools}: {
+	{layerUpgrade, clusterstatus.StateNodePools}: {
 		awaits: "its node pools to follow the upgrade of its control plane", evidence: entryMessage, responsible: adminv1.PartyService, usual: 6 * time.Hour,
 		overdueAction: "find the node pool that makes no progress", command: upgradeStatus,
 	},
-	{layerNodePool, layerprogress.StateUpdatingVersion}: {
+	{layerNodePool, clusterstatus.StateUpdatingVersion}: {
 		awaits: "its nodes to be replaced by nodes of the new version", reporter: hyperShift, evidence: nodes, responsible: adminv1.PartyService, usual: 2 * time.Hour,
 		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
 	},
@@ -428,7 +427,7 @@ func awaitedSecrets(s *subject) []adminv1.Sentence {
 // nodes returns how many nodes exist, and what HyperShift reports about machines and nodes.
 func nodes(s *subject) []adminv1.Sentence {
 	var sentences []adminv1.Sentence
-	if entry := s.awaited(); entry.GetState() == layerprogress.StateWaitingForNodes {
+	if entry := s.awaited(); entry.GetState() == clusterstatus.StateWaitingForNodes {
 		sentences = append(sentences, sentence(adminv1.SentenceReport, entry.GetMessage()))
 	}
 	for _, name := range []string{"AllMachinesReady", "AllNodesHealthy", "Ready"} {

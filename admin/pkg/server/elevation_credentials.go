@@ -14,8 +14,8 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 const (
@@ -218,7 +218,7 @@ func revocationState(v *clusterservicev1.BreakGlassRevocation) (state adminv1.Re
 	// The first layer that has not done its part, or else the last layer.
 	for _, p := range progress {
 		message = fmt.Sprintf("%s (since %s)", p.GetMessage(), p.GetSince().AsTime().Format(time.RFC3339))
-		if state := p.GetState(); state != layerprogress.StatePublished && state != layerprogress.StateApplied {
+		if state := p.GetState(); state != clusterstatus.StatePublished && state != clusterstatus.StateApplied {
 			break
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // showStatus returns the progress of a cluster in each layer, and its conditions. Both are empty for a cluster that has not reached Cluster
@@ -33,7 +33,7 @@ func (s *Server) showStatus(ctx context.Context, rq *request) (any, error) {
 	}
 	shown.Generation, shown.ObservedGeneration = row.GetGeneration(), row.GetStatus().GetObservedGeneration()
 	for _, p := range row.GetStatus().GetProgress() {
-		shown.Layers = append(shown.Layers, adminv1.LayerStatus{Layer: p.GetLayer(), State: p.GetState(), Message: p.GetMessage(), Since: timeOf(p.GetSince()), Done: layerprogress.Done(p)})
+		shown.Layers = append(shown.Layers, adminv1.LayerStatus{Layer: p.GetLayer(), State: p.GetState(), Message: p.GetMessage(), Since: timeOf(p.GetSince()), Done: clusterstatus.LayerDone(p)})
 	}
 	for _, c := range row.GetStatus().GetConditions() {
 		shown.Conditions = append(shown.Conditions, adminv1.ConditionStatus{Type: c.GetType(), Status: c.GetStatus(), Reason: c.GetReason(), Message: c.GetMessage(),

@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // workDrifts lists the kinds of drift below Cluster Service: the layer that differs, whether it is repaired without an engineer, and
@@ -17,14 +17,14 @@ var workDrifts = map[string]struct {
 	autoRepaired bool
 	remedy       string
 }{
-	layerprogress.DriftRefused:       {layerprogress.Maestro, false, "Maestro rejects the manifests. Cluster Service waits for another change: 'hcpctl explain {cluster}'."},
-	layerprogress.DriftUnpublished:   {layerprogress.Maestro, true, "Cluster Service retries every 30 seconds. Check that Maestro is ready."},
-	layerprogress.DriftRemoved:       {layerprogress.ManagementCluster, true, "Another client removed it. The agent applies it again: 'hcpctl explain {cluster}'."},
-	layerprogress.DriftBeingRemoved:  {layerprogress.ManagementCluster, false, "Another client deletes it. The agent applies it again when it is gone: 'hcpctl explain {cluster}'."},
-	layerprogress.DriftReplaced:      {layerprogress.ManagementCluster, false, "The control plane was rebuilt without its data. An SRE must decide: 'hcpctl explain {cluster}'."},
-	layerprogress.DriftApplyRefused:  {layerprogress.ManagementCluster, false, "The management cluster permanently refuses the manifests. A person must act: 'hcpctl explain {cluster}'."},
-	layerprogress.DriftForeignFields: {layerprogress.ManagementCluster, false, "A person must remove the fields that no manifest sets; the agent sets the others again within 15 minutes: 'hcpctl explain {cluster}'."},
-	layerprogress.DriftNotApplied:    {layerprogress.ManagementCluster, true, "The management cluster does not accept the manifests. The agent retries: 'hcpctl explain {cluster}'."},
+	clusterstatus.DriftRefused:       {clusterstatus.LayerMaestro, false, "Maestro rejects the manifests. Cluster Service waits for another change: 'hcpctl explain {cluster}'."},
+	clusterstatus.DriftUnpublished:   {clusterstatus.LayerMaestro, true, "Cluster Service retries every 30 seconds. Check that Maestro is ready."},
+	clusterstatus.DriftRemoved:       {clusterstatus.LayerManagementCluster, true, "Another client removed it. The agent applies it again: 'hcpctl explain {cluster}'."},
+	clusterstatus.DriftBeingRemoved:  {clusterstatus.LayerManagementCluster, false, "Another client deletes it. The agent applies it again when it is gone: 'hcpctl explain {cluster}'."},
+	clusterstatus.DriftReplaced:      {clusterstatus.LayerManagementCluster, false, "The control plane was rebuilt without its data. An SRE must decide: 'hcpctl explain {cluster}'."},
+	clusterstatus.DriftApplyRefused:  {clusterstatus.LayerManagementCluster, false, "The management cluster permanently refuses the manifests. A person must act: 'hcpctl explain {cluster}'."},
+	clusterstatus.DriftForeignFields: {clusterstatus.LayerManagementCluster, false, "A person must remove the fields that no manifest sets; the agent sets the others again within 15 minutes: 'hcpctl explain {cluster}'."},
+	clusterstatus.DriftNotApplied:    {clusterstatus.LayerManagementCluster, true, "The management cluster does not accept the manifests. The agent retries: 'hcpctl explain {cluster}'."},
 }
 
 // addWorkDrift adds the works that differ from Maestro and from the management clusters, and the removals that the agents repaired.
@@ -52,10 +52,10 @@ func (s *Server) addWorkDrift(ctx context.Context, list *adminv1.DriftList) erro
 func workDrift(w *clusterservicev1.Work) adminv1.Drift {
 	known, ok := workDrifts[w.GetDrift()]
 	if !ok {
-		known.layer, known.remedy = layerprogress.ManagementCluster, "This release does not know the difference: 'hcpctl explain {cluster}'."
+		known.layer, known.remedy = clusterstatus.LayerManagementCluster, "This release does not know the difference: 'hcpctl explain {cluster}'."
 	}
 	remedy := strings.ReplaceAll(known.remedy, "{cluster}", w.GetClusterResourceId())
-	if w.GetDrift() == layerprogress.DriftForeignFields {
+	if w.GetDrift() == clusterstatus.DriftForeignFields {
 		remedy = w.GetForeignFields() + " " + remedy
 	}
 	return adminv1.Drift{Layer: known.layer, Difference: w.GetDrift(), Kind: "work", ResourceID: w.GetClusterResourceId(), UID: w.GetId(),

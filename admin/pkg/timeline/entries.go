@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // addOperations adds the operations of the customer in ARM.
@@ -76,9 +76,9 @@ func condition(change *clusterservicev1.ConditionChange) string {
 	if now.GetMessage() != "" {
 		summary += " It says: " + now.GetMessage()
 	}
-	if now.GetType() == clustercondition.Applied && now.GetStatus() == "False" && now.GetReason() == clustercondition.ApplyRefused {
+	if now.GetType() == clusterstatus.Applied && now.GetStatus() == "False" && now.GetReason() == clusterstatus.ApplyRefused {
 		party := "an SRE"
-		if len(clustercondition.RefusedProperties(now.GetMessage())) > 0 {
+		if len(clusterstatus.RefusedProperties(now.GetMessage())) > 0 {
 			party = "the customer"
 		}
 		summary = strings.TrimSuffix(summary, ".") + ". This is permanent: " + party + " must act."

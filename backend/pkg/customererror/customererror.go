@@ -16,10 +16,9 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // The codes of errors that are not ARM codes of an apierror.Kind.
@@ -77,7 +76,7 @@ func awaitedLayer(report *clusterservice.Report) string {
 		entries = report.ExternalAuth.Progress
 	}
 	for _, p := range entries {
-		if !layerprogress.Done(&clusterservicev1.LayerProgress{Layer: p.Layer, State: p.State}) {
+		if !clusterstatus.LayerDone(&clusterservicev1.LayerProgress{Layer: p.Layer, State: p.State}) {
 			return p.Layer
 		}
 	}
@@ -90,16 +89,16 @@ var identityProperty = regexp.MustCompile(`properties\.platform\.operatorsAuthen
 // MissingIdentities returns the error of a cluster whose customer did not create the identities before the deadline, or nil
 // if Cluster Service reports no missing identity.
 func MissingIdentities(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
-	return fromIdentities(report, clustercondition.IdentitiesRead, database.OperationError{Code: CodeIdentityNotFound,
+	return fromIdentities(report, clusterstatus.IdentitiesRead, database.OperationError{Code: CodeIdentityNotFound,
 		Message: "The identity did not exist within " + duration(deadline) + ". Create it, or create the cluster with another identity."})
 }
 
 // FullIdentities returns the error of a cluster whose data plane identities had no place for its federated credentials before
 // the deadline, or nil if Cluster Service reports no full identity.
 func FullIdentities(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
-	return fromIdentities(report, clustercondition.IdentitiesFederated, database.OperationError{Code: CodeFederatedCredentialLimit,
+	return fromIdentities(report, clusterstatus.IdentitiesFederated, database.OperationError{Code: CodeFederatedCredentialLimit,
 		Message: fmt.Sprintf("The identity had no place for the federated credentials of the cluster within %s: Azure allows at most %d for an identity. Delete those that are not needed, or create the cluster with another identity.",
-			duration(deadline), clustercondition.MaxFederatedCredentials)})
+			duration(deadline), clusterstatus.MaxFederatedCredentials)})
 }
 
 // fromIdentities returns one error for each identity whose property is in the message of a condition that is False, or nil.
@@ -129,7 +128,7 @@ func fromIdentities(report *clusterservice.Report, conditionType string, failure
 // Cluster Service reports no unusable key.
 func UnusableKey(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
 	for _, c := range report.Conditions {
-		if c.Type == clustercondition.EncryptionKeyUsable && c.Status == "False" {
+		if c.Type == clusterstatus.EncryptionKeyUsable && c.Status == "False" {
 			return &database.OperationError{Code: CodeEncryptionKeyInvalid, Target: "properties.etcd.dataEncryption.customerManaged.kms.activeKey",
 				Message: "The key could not be used within " + duration(deadline) +
 					". Check that the vault and the version of the key exist, and that the identity of the operator kms may encrypt and decrypt with the key."}
@@ -213,7 +212,7 @@ const (
 // desiredStateRefused returns the error for a permanent refusal, with one target for each refused property.
 func desiredStateRefused(message string) database.OperationError {
 	var details []database.OperationError
-	for _, property := range clustercondition.RefusedProperties(message) {
+	for _, property := range clusterstatus.RefusedProperties(message) {
 		details = append(details, database.OperationError{Code: CodeDesiredStateRefused, Message: refusedPropertyMessage, Target: property})
 	}
 	switch len(details) {
@@ -235,7 +234,7 @@ func FromReport(report *clusterservice.Report) *database.OperationError {
 			}
 			failure := row.failure
 			switch {
-			case condition.Type == clustercondition.Applied && condition.Reason == clustercondition.ApplyRefused:
+			case condition.Type == clusterstatus.Applied && condition.Reason == clusterstatus.ApplyRefused:
 				failure = desiredStateRefused(condition.Message)
 			case failure.Code == "":
 				failure = internalFailure()

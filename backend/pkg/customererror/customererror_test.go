@@ -15,8 +15,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -257,12 +257,12 @@ func FuzzFromReport(f *testing.F) {
 
 func TestUnusableKey(t *testing.T) {
 	const property = "properties.etcd.dataEncryption.customerManaged.kms.activeKey"
-	unusable := hub.Condition{Type: clustercondition.EncryptionKeyUsable, Status: "False", Reason: clustercondition.EncryptionKeyInvalid, Message: "https://vault/keys: 403"}
+	unusable := hub.Condition{Type: clusterstatus.EncryptionKeyUsable, Status: "False", Reason: clusterstatus.EncryptionKeyInvalid, Message: "https://vault/keys: 403"}
 	found := UnusableKey(time.Hour, &clusterservice.Report{Conditions: []hub.Condition{{Type: "Available", Status: "False"}, unusable}})
 	if found == nil || found.Code != "EncryptionKeyInvalid" || found.Target != property || strings.Contains(found.Message, unusable.Message) {
 		t.Errorf("got %+v, want an error at %s without the text of HyperShift", found, property)
 	}
-	for _, other := range []hub.Condition{{Type: unusable.Type, Status: "True"}, {Type: clustercondition.IdentitiesRead, Status: "False"}} {
+	for _, other := range []hub.Condition{{Type: unusable.Type, Status: "True"}, {Type: clusterstatus.IdentitiesRead, Status: "False"}} {
 		if found := UnusableKey(time.Hour, &clusterservice.Report{Conditions: []hub.Condition{other}}); found != nil {
 			t.Errorf("with %v: got %+v", other, found)
 		}
@@ -281,10 +281,10 @@ func TestMissingIdentities(t *testing.T) {
 		condition hub.Condition
 		want      *database.OperationError
 	}{
-		"one":      {"the target is its property", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "False", Message: "Missing: " + one.Target + "."}, &one},
-		"several":  {"each is named", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "False", Message: one.Target + ", " + second.Target + "."}, &database.OperationError{Code: "MultipleErrorsOccurred", Message: "2 errors occurred", Details: []database.OperationError{one, second}}},
-		"internal": {"no other text of Cluster Service is shown", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "False", Message: "spec.platform.subnet: panic"}, nil},
-		"read":     {"the identities exist", hub.Condition{Type: clustercondition.IdentitiesRead, Status: "True", Message: one.Target}, nil},
+		"one":      {"the target is its property", hub.Condition{Type: clusterstatus.IdentitiesRead, Status: "False", Message: "Missing: " + one.Target + "."}, &one},
+		"several":  {"each is named", hub.Condition{Type: clusterstatus.IdentitiesRead, Status: "False", Message: one.Target + ", " + second.Target + "."}, &database.OperationError{Code: "MultipleErrorsOccurred", Message: "2 errors occurred", Details: []database.OperationError{one, second}}},
+		"internal": {"no other text of Cluster Service is shown", hub.Condition{Type: clusterstatus.IdentitiesRead, Status: "False", Message: "spec.platform.subnet: panic"}, nil},
+		"read":     {"the identities exist", hub.Condition{Type: clusterstatus.IdentitiesRead, Status: "True", Message: one.Target}, nil},
 		"other":    {"other conditions say nothing about identities", hub.Condition{Type: "Available", Status: "False", Message: one.Target}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestMissingIdentities(t *testing.T) {
 
 func TestFullIdentities(t *testing.T) {
 	const property = "properties.platform.operatorsAuthentication.userAssignedIdentities.dataPlaneOperators[image-registry]"
-	report := &clusterservice.Report{Conditions: []hub.Condition{{Type: clustercondition.IdentitiesFederated, Status: "False", Message: "/subscriptions/x of " + property + "."}}}
+	report := &clusterservice.Report{Conditions: []hub.Condition{{Type: clusterstatus.IdentitiesFederated, Status: "False", Message: "/subscriptions/x of " + property + "."}}}
 	want := &database.OperationError{Code: "FederatedCredentialLimitExceeded", Target: property,
 		Message: "The identity had no place for the federated credentials of the cluster within 1 hour: Azure allows at most 20 for an identity. Delete those that are not needed, or create the cluster with another identity."}
 	if diff := cmp.Diff(want, FullIdentities(time.Hour, report)); diff != "" {

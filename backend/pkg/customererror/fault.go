@@ -2,8 +2,8 @@ package customererror
 
 import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // Fault names who must change something so that an operation succeeds.
@@ -35,7 +35,7 @@ func FaultOf(failure *database.OperationError) Fault {
 		CodeInvalidConfiguration, apierror.Invalid.ARMCode(), apierror.Conflict.ARMCode():
 		return FaultCustomer
 	case CodeDeadlineExceeded:
-		if failure.Layer == layerprogress.Azure {
+		if failure.Layer == clusterstatus.LayerAzure {
 			return FaultAzure
 		}
 	case codeMultipleErrors:

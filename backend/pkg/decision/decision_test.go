@@ -10,8 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/customererror"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -36,11 +36,11 @@ func TestDecide(t *testing.T) {
 	lost := report(clusterservice.PhaseLost, 1, 1)
 	lost.Conditions = []hub.Condition{{Type: "Applied", Status: "False", Message: "Not yet."}, {Type: "Available", Status: "False", Reason: "ControlPlaneReplaced", Message: "It was rebuilt without its data."}}
 	withoutIdentity := report(clusterservice.PhaseInstalling, 1, 0)
-	withoutIdentity.Conditions = []hub.Condition{{Type: clustercondition.IdentitiesRead, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.serviceManagedIdentity"}}
+	withoutIdentity.Conditions = []hub.Condition{{Type: clusterstatus.IdentitiesRead, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.serviceManagedIdentity"}}
 	fullIdentity := report(clusterservice.PhaseInstalling, 1, 0)
-	fullIdentity.Conditions = []hub.Condition{{Type: clustercondition.IdentitiesFederated, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.dataPlaneOperators[image-registry]"}}
+	fullIdentity.Conditions = []hub.Condition{{Type: clusterstatus.IdentitiesFederated, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.dataPlaneOperators[image-registry]"}}
 	withoutKey := report(clusterservice.PhaseInstalling, 1, 0)
-	withoutKey.Conditions = []hub.Condition{{Type: clustercondition.EncryptionKeyUsable, Status: "False", Reason: clustercondition.EncryptionKeyInvalid}}
+	withoutKey.Conditions = []hub.Condition{{Type: clusterstatus.EncryptionKeyUsable, Status: "False", Reason: clusterstatus.EncryptionKeyInvalid}}
 	awaiting := report(clusterservice.PhaseAwaitingSecret, 1, 1)
 	awaiting.AwaitedSecrets = []string{"a/b"}
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // controlPlaneState returns the state of the control plane layer of a cluster.
@@ -65,7 +65,7 @@ func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 // keyRejected reports whether a cluster has the condition from which the backend names the customer's key.
 func keyRejected(c *csv1.Cluster) bool {
 	return slices.ContainsFunc(c.GetStatus().GetConditions(), func(condition *csv1.Condition) bool {
-		return condition.GetType() == clustercondition.EncryptionKeyUsable && condition.GetStatus() == "False"
+		return condition.GetType() == clusterstatus.EncryptionKeyUsable && condition.GetStatus() == "False"
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // poolRefused matches a node pool whose labels the management cluster permanently refuses.
@@ -15,8 +15,8 @@ func poolRefused(p *csv1.NodePool) bool {
 		return false
 	}
 	return slices.ContainsFunc(p.GetStatus().GetConditions(), func(c *csv1.Condition) bool {
-		return c.GetType() == clustercondition.Applied && c.GetReason() == clustercondition.ApplyRefused &&
-			slices.Equal(clustercondition.RefusedProperties(c.GetMessage()), []string{"properties.labels"})
+		return c.GetType() == clusterstatus.Applied && c.GetReason() == clusterstatus.ApplyRefused &&
+			slices.Equal(clusterstatus.RefusedProperties(c.GetMessage()), []string{"properties.labels"})
 	})
 }
 

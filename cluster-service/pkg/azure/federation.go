@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // subjects are the service accounts of OpenShift that use the data plane identities.
@@ -85,7 +85,7 @@ func (a *attempt) createFederation(ctx context.Context) error {
 	properties := a.cluster.DataPlaneProperties(full)
 	a.outcome.Facts[fleet.AzureIdentitiesFull] = strings.Join(properties, ", ")
 	return fmt.Errorf("the customer must act: the identities of %s already have %d federated credentials, the limit of Azure",
-		strings.Join(properties, ", "), clustercondition.MaxFederatedCredentials)
+		strings.Join(properties, ", "), clusterstatus.MaxFederatedCredentials)
 }
 
 // isFull reports whether an identity has as many federated credentials as Azure allows and none with the given name. Azure
@@ -104,7 +104,7 @@ func isFull(ctx context.Context, credentials FederatedCredentials, identity *arm
 			n++
 		}
 	}
-	return n >= clustercondition.MaxFederatedCredentials, nil
+	return n >= clusterstatus.MaxFederatedCredentials, nil
 }
 
 func (a *attempt) removeFederation(ctx context.Context) error {

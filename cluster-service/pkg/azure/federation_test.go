@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
@@ -35,7 +35,7 @@ func TestFullIdentityIsReported(t *testing.T) {
 	if _, err := identities.Get(t.Context(), "cust-rg", identity, nil); err != nil {
 		t.Fatal(err)
 	}
-	for i := range clustercondition.MaxFederatedCredentials - 1 {
+	for i := range clusterstatus.MaxFederatedCredentials - 1 {
 		if _, err := credentials.CreateOrUpdate(t.Context(), "cust-rg", identity, fmt.Sprintf("other-%d", i), armmsi.FederatedIdentityCredential{
 			Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: to.Ptr(fmt.Sprintf("https://issuer.example/%d", i)), Subject: to.Ptr("s"), Audiences: []*string{to.Ptr("openshift")}}}, nil); err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestFullIdentityIsReported(t *testing.T) {
 	}
 	condition := func() string {
 		for _, c := range cluster.Cluster.Status.GetConditions() {
-			if c.GetType() == clustercondition.IdentitiesFederated {
+			if c.GetType() == clusterstatus.IdentitiesFederated {
 				return c.GetStatus() + " " + c.GetReason() + ": " + c.GetMessage()
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
@@ -46,7 +46,7 @@ func TestClientIDsAreRead(t *testing.T) {
 	const property = "properties.platform.operatorsAuthentication.userAssignedIdentities.controlPlaneOperators[ingress]"
 	condition := func() string {
 		for _, c := range cluster.Cluster.Status.GetConditions() {
-			if c.GetType() == clustercondition.IdentitiesRead {
+			if c.GetType() == clusterstatus.IdentitiesRead {
 				return c.GetStatus() + " " + c.GetReason() + ": " + c.GetMessage()
 			}
 		}

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // azureLayers returns the progress in Azure: an entry for each failing step, or else for the first step that is not done.
@@ -39,7 +38,7 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		}
 		if s.Done {
 			if s.Error != "" {
-				layers = append(layers, layer{LayerAzure, layerprogress.StateRenewalFailing, fmt.Sprintf("Attempt %d to renew %s, which expires at %s, failed: %s",
+				layers = append(layers, layer{LayerAzure, clusterstatus.StateRenewalFailing, fmt.Sprintf("Attempt %d to renew %s, which expires at %s, failed: %s",
 					s.Attempts, describeAzure[s.Kind], s.Expires.UTC().Format(time.RFC3339), s.Error)})
 			}
 			continue
@@ -48,23 +47,23 @@ func (t *ClusterAggregate) azureLayers() []layer {
 		if s.Error != "" {
 			state := "Retrying" + camelCase(string(s.Kind))
 			if s.missingIdentities() != "" {
-				state = clustercondition.IdentityNotFound
+				state = clusterstatus.IdentityNotFound
 			}
 			if s.fullIdentities() != "" && !t.Azure.Deleting {
-				state = clustercondition.FederatedCredentialLimit
+				state = clusterstatus.FederatedCredentialLimit
 			}
 			layers = append(layers, layer{LayerAzure, state, fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
 		}
 	}
 	switch {
 	case len(open) == 0 && t.Azure.Deleting:
-		return []layer{{LayerAzure, layerprogress.StateDeleted, "All Azure resources of the cluster are deleted."}}
+		return []layer{{LayerAzure, clusterstatus.StateDeleted, "All Azure resources of the cluster are deleted."}}
 	case len(open) == 0 && len(layers) == 0:
 		message := fmt.Sprintf("All %d Azure resources of the cluster exist.", there)
 		if forced != "" {
 			message = fmt.Sprintf("%d of %d Azure resources of the cluster exist.%s", there, len(t.Azure.Steps), forced)
 		}
-		return []layer{{LayerAzure, layerprogress.StateReady, message}}
+		return []layer{{LayerAzure, clusterstatus.StateReady, message}}
 	case len(layers) == 0:
 		first := open[0]
 		if i := slices.IndexFunc(open, func(s *AzureStep) bool { return s.Due }); i >= 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 var azureDay = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -222,7 +222,7 @@ func TestCertificateIsRenewedBeforeItExpires(t *testing.T) {
 		t.Errorf("%d tries, at most %v apart", tries, longest)
 	}
 	layers := aggregate.azureLayers()
-	if len(layers) != 1 || layers[0].state != layerprogress.StateRenewalFailing || !strings.Contains(layers[0].message, "renew the API server's certificate, which expires at 2026-05-30T12:00:00Z, failed: Azure answered 403") {
+	if len(layers) != 1 || layers[0].state != clusterstatus.StateRenewalFailing || !strings.Contains(layers[0].message, "renew the API server's certificate, which expires at 2026-05-30T12:00:00Z, failed: Azure answered 403") {
 		t.Errorf("progress is %v", layers)
 	}
 	aggregate.Azure.Record(now, AzureOutcome{Kind: AzureCertificate, Done: true, Expires: now.AddDate(0, 0, 90), Renew: now.AddDate(0, 0, 60),

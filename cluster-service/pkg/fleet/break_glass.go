@@ -12,7 +12,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // Credential is the row of a break-glass credential. A credential is requested once and has no generations.
@@ -407,7 +407,7 @@ func credentialLayers(t *ClusterAggregate, c *Credential, work *Work) []layer {
 	switch c.State() {
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
 		if v := t.Revoking(c.Spec.GetClass()); v != nil {
-			return []layer{{LayerControlPlane, layerprogress.StateAwaitingRevocation, "Waiting for the end of the revocation " + v.UID + " of another elevation, which replaces the signer."}}
+			return []layer{{LayerControlPlane, clusterstatus.StateAwaitingRevocation, "Waiting for the end of the revocation " + v.UID + " of another elevation, which replaces the signer."}}
 		}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
 		return []layer{{LayerControlPlane, "Issued", "The control plane signed the certificate."}}
@@ -415,7 +415,7 @@ func credentialLayers(t *ClusterAggregate, c *Credential, work *Work) []layer {
 		if t.Revoking(c.Spec.GetClass()) == nil {
 			return []layer{{LayerControlPlane, "AwaitingExpiration", "The credential was revoked alone. Waiting for its certificate to expire."}}
 		}
-		return []layer{{LayerControlPlane, layerprogress.StateAwaitingRevocation, "Waiting for the revocation of all credentials of its class."}}
+		return []layer{{LayerControlPlane, clusterstatus.StateAwaitingRevocation, "Waiting for the revocation of all credentials of its class."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED:
 		return []layer{{LayerControlPlane, "Failed", "The control plane refused to sign the certificate; see the conditions."}}
 	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
@@ -426,9 +426,9 @@ func credentialLayers(t *ClusterAggregate, c *Credential, work *Work) []layer {
 		return []layer{{LayerControlPlane, "Expired", "The certificate has expired."}}
 	}
 	if work == nil {
-		return []layer{{LayerControlPlane, layerprogress.StateWaitingForControlPlane, "Waiting for the control plane to become available for the first time."}}
+		return []layer{{LayerControlPlane, clusterstatus.StateWaitingForControlPlane, "Waiting for the control plane to become available for the first time."}}
 	}
-	return []layer{maestroLayer(work), managementClusterLayer(work), {LayerControlPlane, layerprogress.StateSigning, "Waiting for the control plane to sign the certificate."}}
+	return []layer{maestroLayer(work), managementClusterLayer(work), {LayerControlPlane, clusterstatus.StateSigning, "Waiting for the control plane to sign the certificate."}}
 }
 
 func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
@@ -445,15 +445,15 @@ func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
 	}
 	switch replacing := t.replacing(v.Class); {
 	case work == nil && replacing != nil:
-		return []layer{{LayerControlPlane, layerprogress.StateAwaitingRevocation, "Waiting for the end of the revocation " + replacing.UID + " of the class."}}
+		return []layer{{LayerControlPlane, clusterstatus.StateAwaitingRevocation, "Waiting for the end of the revocation " + replacing.UID + " of the class."}}
 	case work == nil && t.requested(v.Class):
-		return []layer{{LayerManagementCluster, layerprogress.StateRemovingRequests, "Waiting for the certificate requests of pending and canceled credentials to be deleted."}}
+		return []layer{{LayerManagementCluster, clusterstatus.StateRemovingRequests, "Waiting for the certificate requests of pending and canceled credentials to be deleted."}}
 	case work == nil:
-		return []layer{{LayerControlPlane, layerprogress.StateWaitingForControlPlane, "Waiting for the control plane to become available for the first time."}}
+		return []layer{{LayerControlPlane, clusterstatus.StateWaitingForControlPlane, "Waiting for the control plane to become available for the first time."}}
 	}
-	step := layer{LayerControlPlane, layerprogress.StateWaiting, "Waiting for the control plane to start the revocation."}
+	step := layer{LayerControlPlane, clusterstatus.StateWaiting, "Waiting for the control plane to start the revocation."}
 	if work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True" {
-		step = layer{LayerControlPlane, layerprogress.StateAwaitingRestart, "The API server refuses the previous signer. Waiting until Cluster Service can render the HostedCluster, to request a restart that ends the requests in progress."}
+		step = layer{LayerControlPlane, clusterstatus.StateAwaitingRestart, "The API server refuses the previous signer. Waiting until Cluster Service can render the HostedCluster, to request a restart that ends the requests in progress."}
 	}
 	for _, name := range feedback.RevocationConditions {
 		c := work.Observed.Condition(name)

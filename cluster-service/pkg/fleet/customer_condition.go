@@ -7,7 +7,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // customerConditions returns the conditions about what the customer owns. Each but LogsDelivered is reported only while it is False.
@@ -18,27 +18,27 @@ func (t *ClusterAggregate) customerConditions(now time.Time, before []*csv1.Cond
 	}
 	generation := t.Cluster.Generation
 	if missing := t.Azure.Step(AzureIdentities).missingIdentities(); missing != "" {
-		add(generation, condition{clustercondition.IdentitiesRead, "False", clustercondition.IdentityNotFound, identitiesMissingSentence + missing + "."})
+		add(generation, condition{clusterstatus.IdentitiesRead, "False", clusterstatus.IdentityNotFound, identitiesMissingSentence + missing + "."})
 	}
 	if full := t.Azure.Step(AzureFederation).fullIdentities(); full != "" {
-		add(generation, condition{clustercondition.IdentitiesFederated, "False", clustercondition.FederatedCredentialLimit, identitiesFullSentence + full + "."})
+		add(generation, condition{clusterstatus.IdentitiesFederated, "False", clusterstatus.FederatedCredentialLimit, identitiesFullSentence + full + "."})
 	}
 	if keyUnusable(t.Cluster.Spec, &hostedCluster.Observed) {
-		add(hostedCluster.Generation, condition{clustercondition.EncryptionKeyUsable, "False", clustercondition.EncryptionKeyInvalid, "HyperShift cannot encrypt with the customer's key."})
+		add(hostedCluster.Generation, condition{clusterstatus.EncryptionKeyUsable, "False", clusterstatus.EncryptionKeyInvalid, "HyperShift cannot encrypt with the customer's key."})
 	}
 	if report := hostedCluster.Observed.Logs; report != nil {
 		add(hostedCluster.Generation, logsDelivered(report))
 	}
-	add(generation, condition{name: clustercondition.InternalRangesAllowed}) // keeps that of reportRanges
+	add(generation, condition{name: clusterstatus.InternalRangesAllowed}) // keeps that of reportRanges
 	return conditions
 }
 
 // reportRanges sets or removes the condition InternalRangesAllowed.
 func (t *ClusterAggregate) reportRanges(now time.Time, renderer Renderer) {
 	s := t.Cluster.Status
-	others := slices.DeleteFunc(slices.Clone(s.Conditions), func(c *csv1.Condition) bool { return c.GetType() == clustercondition.InternalRangesAllowed })
+	others := slices.DeleteFunc(slices.Clone(s.Conditions), func(c *csv1.Condition) bool { return c.GetType() == clusterstatus.InternalRangesAllowed })
 	if text := omittedText(renderer.OmittedRanges(t.Cluster)); text != "" {
-		others = append(others, setConditions(s.Conditions, now, t.Cluster.Generation, condition{clustercondition.InternalRangesAllowed, "False", clustercondition.TooManyRanges, text})...)
+		others = append(others, setConditions(s.Conditions, now, t.Cluster.Generation, condition{clusterstatus.InternalRangesAllowed, "False", clusterstatus.TooManyRanges, text})...)
 	}
 	s.Conditions = others
 }

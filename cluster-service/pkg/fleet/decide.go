@@ -8,7 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // Region holds the settings of the region that the state machine depends on.
@@ -170,7 +170,7 @@ func (r Region) decideCluster(now time.Time, t *ClusterAggregate) {
 		c.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_PENDING
 		message := c.waits()
 		c.Status.Conditions = setConditions(c.Status.Conditions, now, c.Generation, condition{"Placed", "False", "NoCapacity", message})
-		c.Status.Progress = setProgress(c.Status.Progress, now, layer{LayerPlacement, layerprogress.StateWaitingForCapacity, message})
+		c.Status.Progress = setProgress(c.Status.Progress, now, layer{LayerPlacement, clusterstatus.StateWaitingForCapacity, message})
 	default:
 		r.decideWanted(now, t)
 	}
@@ -257,7 +257,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	s.Conditions = setConditions(before, now, work.Generation, append([]condition{
 		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(t.clusterWork(work), armproperty.Cluster)}, observed...)...)
 	s.Conditions = append(s.Conditions, t.customerConditions(now, before, work)...)
-	layers := append([]layer{{LayerPlacement, layerprogress.StatePlaced, "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
+	layers := append([]layer{{LayerPlacement, clusterstatus.StatePlaced, "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
 	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)
 	if !lost.none() {
 		controlPlane = layer{LayerControlPlane, lost.reason, lost.message}
@@ -320,35 +320,35 @@ func maestroLayer(works ...*Work) layer {
 		switch {
 		case w == nil:
 		case w.Refused:
-			return layer{LayerMaestro, layerprogress.StateRefused, w.Error}
+			return layer{LayerMaestro, clusterstatus.StateRefused, w.Error}
 		case w.Error != "":
-			return layer{LayerMaestro, layerprogress.StateRetrying, "Publishing to Maestro failed and is retried: " + w.Error}
+			return layer{LayerMaestro, clusterstatus.StateRetrying, "Publishing to Maestro failed and is retried: " + w.Error}
 		case w.Published < w.Desired || w.Desired == 0:
 			waiting = true
 		}
 	}
 	if waiting {
-		return layer{LayerMaestro, layerprogress.StatePublishing, "Waiting for Maestro to accept the desired state."}
+		return layer{LayerMaestro, clusterstatus.StatePublishing, "Waiting for Maestro to accept the desired state."}
 	}
-	return layer{LayerMaestro, layerprogress.StatePublished, "Maestro accepted the desired state."}
+	return layer{LayerMaestro, clusterstatus.StatePublished, "Maestro accepted the desired state."}
 }
 
 func managementClusterLayer(w *Work) layer {
 	switch {
 	case w.Applied() && len(w.Observed.ForeignFields) > 0:
-		return layer{LayerManagementCluster, layerprogress.DriftForeignFields, w.Observed.ForeignText()}
+		return layer{LayerManagementCluster, clusterstatus.DriftForeignFields, w.Observed.ForeignText()}
 	case w.Applied():
-		return layer{LayerManagementCluster, layerprogress.StateApplied, "The desired state is applied on the management cluster."}
+		return layer{LayerManagementCluster, clusterstatus.StateApplied, "The desired state is applied on the management cluster."}
 	case w.Refusal() != nil:
-		return layer{LayerManagementCluster, layerprogress.StateRefused, w.refusalText()}
+		return layer{LayerManagementCluster, clusterstatus.StateRefused, w.refusalText()}
 	case w.Observed.Applied.Status == "False":
-		return layer{LayerManagementCluster, layerprogress.StateApplyFailing, w.Observed.Applied.Message}
+		return layer{LayerManagementCluster, clusterstatus.StateApplyFailing, w.Observed.Applied.Message}
 	case w.Observed.Missing:
-		return layer{LayerManagementCluster, layerprogress.StateRemoved, "The objects were removed from the management cluster. The agent applies them again."}
+		return layer{LayerManagementCluster, clusterstatus.StateRemoved, "The objects were removed from the management cluster. The agent applies them again."}
 	case w.Observed.Applied.Status == "True":
-		return layer{LayerManagementCluster, layerprogress.StateApplying, "Waiting for the agent of the management cluster to report the applied objects."}
+		return layer{LayerManagementCluster, clusterstatus.StateApplying, "Waiting for the agent of the management cluster to report the applied objects."}
 	}
-	return layer{LayerManagementCluster, layerprogress.StateWaiting, "Waiting for the agent of the management cluster."}
+	return layer{LayerManagementCluster, clusterstatus.StateWaiting, "Waiting for the agent of the management cluster."}
 }
 
 func controlPlaneLayer(seen *feedback.Observed, carried bool, awaited pending, ready, rolledOut bool) layer {
@@ -357,15 +357,15 @@ func controlPlaneLayer(seen *feedback.Observed, carried bool, awaited pending, r
 	case !ready && carried && available.Status == "True" && rolledOut && !awaited.none():
 		return layer{LayerControlPlane, awaited.state, awaited.message}
 	case ready && available.Status == "True":
-		return layer{LayerControlPlane, layerprogress.StateAvailable, available.Message}
+		return layer{LayerControlPlane, clusterstatus.StateAvailable, available.Message}
 	case available.Status == "True" && !rolledOut:
-		return layer{LayerControlPlane, layerprogress.StateRollingOut, "Waiting for the control plane to complete its release."}
+		return layer{LayerControlPlane, clusterstatus.StateRollingOut, "Waiting for the control plane to complete its release."}
 	case available.Status == "":
-		return layer{LayerControlPlane, layerprogress.StateWaiting, "Waiting for the first status of the HostedCluster."}
+		return layer{LayerControlPlane, clusterstatus.StateWaiting, "Waiting for the first status of the HostedCluster."}
 	case available.Reason != "":
 		return layer{LayerControlPlane, available.Reason, available.Message}
 	}
-	return layer{LayerControlPlane, layerprogress.StateWaiting, "Waiting for the control plane to become available."}
+	return layer{LayerControlPlane, clusterstatus.StateWaiting, "Waiting for the control plane to become available."}
 }
 
 // decideClusterDeletion sets the progress of a deletion. plan decides its steps.
@@ -390,17 +390,17 @@ func decideClusterDeletion(now time.Time, t *ClusterAggregate) {
 	case len(namespaces) > 0:
 		at = layer{LayerManagementCluster, "DeletingNamespaces", "Waiting for the deletion of work " + names(namespaces) + deletionTrouble(namespaces) + "."}
 	case t.Azure != nil && len(t.Azure.Steps) > 0:
-		at = layer{LayerManagementCluster, layerprogress.StateDeleted, "All objects on the management cluster are deleted."}
+		at = layer{LayerManagementCluster, clusterstatus.StateDeleted, "All objects on the management cluster are deleted."}
 	default:
 		c.GoneTime = now
 		c.SigningKey = nil
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETED
-		at = layer{LayerManagementCluster, layerprogress.StateDeleted, "All objects on the management cluster are deleted."}
+		at = layer{LayerManagementCluster, clusterstatus.StateDeleted, "All objects on the management cluster are deleted."}
 	}
 	layers := []layer{at}
 	if t.Azure != nil && t.Azure.Deleting {
 		inAzure := t.azureLayers()
-		if layers = append(inAzure, at); at.state == layerprogress.StateDeleted && !c.Gone() {
+		if layers = append(inAzure, at); at.state == clusterstatus.StateDeleted && !c.Gone() {
 			at = inAzure[0]
 		}
 	}
@@ -445,7 +445,7 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 		if t.Cluster != nil && t.Cluster.Shard != "" {
 			message = "Waiting for the HostedCluster of the cluster."
 		}
-		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, layerprogress.StateWaitingForCluster, message})
+		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, clusterstatus.StateWaitingForCluster, message})
 		return
 	}
 	seen := &work.Observed
@@ -481,7 +481,7 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
 		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen), observedCondition(feedback.UpdatingConfig, seen),
 		observedCondition(feedback.VersionSkew, seen))
-	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, layerprogress.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."},
+	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."},
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, awaited, ready, s.ObservedGeneration >= p.Generation))
 }
 
@@ -502,7 +502,7 @@ func decidePoolDeletion(now time.Time, p *NodePool, work *Work) {
 	if work == nil {
 		p.GoneTime = now
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
-		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, layerprogress.StateDeleted, "All objects on the management cluster are deleted."})
+		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, clusterstatus.StateDeleted, "All objects on the management cluster are deleted."})
 		return
 	}
 	s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_DELETING

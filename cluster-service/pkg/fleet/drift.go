@@ -1,6 +1,6 @@
 package fleet
 
-import "github.com/hcpmesh/hcpmesh/internal/layerprogress"
+import "github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 
 // DriftOf returns the drift of a work of the aggregate, as layerprogress names it; empty if there is none, for a work that is on its way, and for
 // works that are being deleted.
@@ -14,21 +14,21 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 	}
 	switch {
 	case w.Refused:
-		return layerprogress.DriftRefused
+		return clusterstatus.DriftRefused
 	case lost == ControlPlaneReplaced:
-		return layerprogress.DriftReplaced
+		return clusterstatus.DriftReplaced
 	case w.Refusal() != nil:
-		return layerprogress.DriftApplyRefused
+		return clusterstatus.DriftApplyRefused
 	case w.Observed.Missing, lost == ControlPlaneRemoved:
-		return layerprogress.DriftRemoved
+		return clusterstatus.DriftRemoved
 	case w.Observed.BeingRemoved(), lost == ControlPlaneBeingRemoved:
-		return layerprogress.DriftBeingRemoved
+		return clusterstatus.DriftBeingRemoved
 	case w.Observed.Applied.Status == "False":
-		return layerprogress.DriftNotApplied
+		return clusterstatus.DriftNotApplied
 	case w.Published < w.Desired && w.Error != "":
-		return layerprogress.DriftUnpublished
+		return clusterstatus.DriftUnpublished
 	case len(w.Observed.ForeignFields) > 0:
-		return layerprogress.DriftForeignFields
+		return clusterstatus.DriftForeignFields
 	}
 	return ""
 }

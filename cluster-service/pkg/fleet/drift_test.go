@@ -7,7 +7,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 func TestDriftOfWorks(t *testing.T) {
@@ -22,18 +22,18 @@ func TestDriftOfWorks(t *testing.T) {
 	}{
 		"Same":          {"all layers agree", func(*fleet.ClusterAggregate, *fleet.Work) {}, ""},
 		"On its way":    {"new content is being published", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Desired++ }, ""},
-		"Unpublished":   {"Maestro is away", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Desired, w.Error = w.Published+1, "unavailable" }, layerprogress.DriftUnpublished},
-		"Refused":       {"Maestro rejects it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Refused = true }, layerprogress.DriftRefused},
-		"Rejected":      {"the management cluster rejects it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = rejected }, layerprogress.DriftNotApplied},
-		"Permanently":   {"the management cluster refuses the desired version", func(_ *fleet.ClusterAggregate, w *fleet.Work) { refuse(w, w.Desired) }, layerprogress.DriftApplyRefused},
-		"Never applied": {"it does not exist because it is refused", func(_ *fleet.ClusterAggregate, w *fleet.Work) { refuse(w, w.Desired); w.Observed.Missing = true }, layerprogress.DriftApplyRefused},
-		"Earlier":       {"the management cluster refused an earlier version", func(_ *fleet.ClusterAggregate, w *fleet.Work) { refuse(w, w.Desired-1) }, layerprogress.DriftNotApplied},
-		"Missing":       {"it does not exist", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = missing() }, layerprogress.DriftRemoved},
-		"Being removed": {"another client deletes it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = deleting }, layerprogress.DriftBeingRemoved},
-		"Replaced":      {"it is another one", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = identified("second") }, layerprogress.DriftReplaced},
+		"Unpublished":   {"Maestro is away", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Desired, w.Error = w.Published+1, "unavailable" }, clusterstatus.DriftUnpublished},
+		"Refused":       {"Maestro rejects it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Refused = true }, clusterstatus.DriftRefused},
+		"Rejected":      {"the management cluster rejects it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = rejected }, clusterstatus.DriftNotApplied},
+		"Permanently":   {"the management cluster refuses the desired version", func(_ *fleet.ClusterAggregate, w *fleet.Work) { refuse(w, w.Desired) }, clusterstatus.DriftApplyRefused},
+		"Never applied": {"it does not exist because it is refused", func(_ *fleet.ClusterAggregate, w *fleet.Work) { refuse(w, w.Desired); w.Observed.Missing = true }, clusterstatus.DriftApplyRefused},
+		"Earlier":       {"the management cluster refused an earlier version", func(_ *fleet.ClusterAggregate, w *fleet.Work) { refuse(w, w.Desired-1) }, clusterstatus.DriftNotApplied},
+		"Missing":       {"it does not exist", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = missing() }, clusterstatus.DriftRemoved},
+		"Being removed": {"another client deletes it", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = deleting }, clusterstatus.DriftBeingRemoved},
+		"Replaced":      {"it is another one", func(_ *fleet.ClusterAggregate, w *fleet.Work) { w.Observed = identified("second") }, clusterstatus.DriftReplaced},
 		"Foreign": {"another client set a field that no manifest sets", func(_ *fleet.ClusterAggregate, w *fleet.Work) {
 			w.Observed.ForeignFields = []maestroapi.ForeignField{{Path: "spec.pausedUntil", Manager: "kubectl-edit", Value: "true"}}
-		}, layerprogress.DriftForeignFields},
+		}, clusterstatus.DriftForeignFields},
 		"Deleting": {"the customer deletes the cluster", func(a *fleet.ClusterAggregate, w *fleet.Work) { w.Observed, a.Cluster.DeleteTime = missing(), start }, ""},
 	}
 	for name, tc := range tests {

@@ -6,8 +6,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -23,9 +22,9 @@ func clusterPending(spec *csv1.ClusterSpec, seen *feedback.Observed) pending {
 	reconciled := seen.Condition(feedback.ReconciliationSucceeded)
 	switch {
 	case !seen.ActedUpon():
-		return pending{layerprogress.StateReconciling, "Waiting for HyperShift to act on the desired state."}
+		return pending{clusterstatus.StateReconciling, "Waiting for HyperShift to act on the desired state."}
 	case reconciled.Status == "False":
-		return pending{layerprogress.StateReconciliationFailing, reconciled.Message}
+		return pending{clusterstatus.StateReconciliationFailing, reconciled.Message}
 	}
 	if key := spec.GetEtcd().GetKmsKey(); key != nil {
 		return keyPending(key, seen)
@@ -40,11 +39,11 @@ func keyPending(key *csv1.KmsKey, seen *feedback.Observed) pending {
 	encrypted := seen.Condition(feedback.DataEncrypted)
 	switch {
 	case keyRefused(key, seen):
-		return pending{clustercondition.EncryptionKeyInvalid, seen.Condition(feedback.ValidKMS).Message}
+		return pending{clusterstatus.EncryptionKeyInvalid, seen.Condition(feedback.ValidKMS).Message}
 	case encrypted.Status == "False":
 		return pending{encrypted.Reason, encrypted.Message + "."}
 	case seen.EncryptionKey != "" && seen.EncryptionKey != key.GetKeyVersion():
-		return pending{layerprogress.StateEncryptionKeyRotation, fmt.Sprintf("Waiting for the rotation from key version %s to %s.", seen.EncryptionKey, key.GetKeyVersion())}
+		return pending{clusterstatus.StateEncryptionKeyRotation, fmt.Sprintf("Waiting for the rotation from key version %s to %s.", seen.EncryptionKey, key.GetKeyVersion())}
 	}
 	return pending{}
 }
@@ -84,16 +83,16 @@ func poolPending(spec *csv1.NodePoolSpec, seen *feedback.Observed) pending {
 	autoscaling, repair := seen.Condition(feedback.AutoscalingEnabled), seen.Condition(feedback.AutorepairEnabled)
 	switch {
 	case !seen.ActedUpon():
-		return pending{layerprogress.StateReconciling, "Waiting for HyperShift to act on the desired state."}
+		return pending{clusterstatus.StateReconciling, "Waiting for HyperShift to act on the desired state."}
 	case skew.Status == "False":
-		return pending{layerprogress.StateUnsupportedVersionSkew, skew.Message}
+		return pending{clusterstatus.StateUnsupportedVersionSkew, skew.Message}
 	case image.Status == "False":
-		return pending{layerprogress.StateInvalidReleaseImage, image.Message}
+		return pending{clusterstatus.StateInvalidReleaseImage, image.Message}
 	case autoscaling.Status != "" && (autoscaling.Status == "True") != autoscales(spec):
-		return pending{layerprogress.StateAutoscaling, "Waiting for HyperShift to switch autoscaling " + onOff(autoscales(spec)) + "."}
+		return pending{clusterstatus.StateAutoscaling, "Waiting for HyperShift to switch autoscaling " + onOff(autoscales(spec)) + "."}
 	// HyperShift reports that the repair is on when the first node has fetched its configuration.
 	case repair.Status != "" && (repair.Status == "True") != spec.GetAutoRepair() && (seen.Replicas > 0 || !spec.GetAutoRepair()):
-		return pending{layerprogress.StateAutoRepair, "Waiting for HyperShift to switch the repair of nodes " + onOff(spec.GetAutoRepair()) + "."}
+		return pending{clusterstatus.StateAutoRepair, "Waiting for HyperShift to switch the repair of nodes " + onOff(spec.GetAutoRepair()) + "."}
 	}
 	return pending{}
 }
@@ -136,19 +135,19 @@ func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready,
 	case !awaited.none():
 		return at(awaited.state, "%s", awaited.message)
 	case seen.Condition(feedback.UpdatingVersion).Status == "True" && len(seen.NodeVersions) > 0:
-		return at(layerprogress.StateUpdatingVersion, "%s; %s", versionsOf(seen.NodeVersions, p.Release.Version), nodes)
+		return at(clusterstatus.StateUpdatingVersion, "%s; %s", versionsOf(seen.NodeVersions, p.Release.Version), nodes)
 	case seen.Condition(feedback.UpdatingVersion).Status == "True":
-		return at(layerprogress.StateUpdatingVersion, "%s", seen.Condition(feedback.UpdatingVersion).Message)
+		return at(clusterstatus.StateUpdatingVersion, "%s", seen.Condition(feedback.UpdatingVersion).Message)
 	case seen.Condition(feedback.UpdatingTemplate).Status == "True" || seen.Condition(feedback.UpdatingConfig).Status == "True":
-		return at(layerprogress.StateReplacingNodes, "Nodes are replaced one by one because their machine template or configuration changed; %s", nodes)
+		return at(clusterstatus.StateReplacingNodes, "Nodes are replaced one by one because their machine template or configuration changed; %s", nodes)
 	case settled && healthy.Status == "False" && !onlyStarting(healthy) && most > 0:
-		return at(layerprogress.StateNodesUnhealthy, "%s %s", nodes, healthy.Message)
+		return at(clusterstatus.StateNodesUnhealthy, "%s %s", nodes, healthy.Message)
 	case ready:
-		return at(layerprogress.StateReady, "%d nodes are ready.", seen.Replicas)
+		return at(clusterstatus.StateReady, "%d nodes are ready.", seen.Replicas)
 	case seen.Replicas > most:
-		return at(layerprogress.StateScalingDown, "%s Surplus nodes are drained before they are removed.", nodes)
+		return at(clusterstatus.StateScalingDown, "%s Surplus nodes are drained before they are removed.", nodes)
 	}
-	return at(layerprogress.StateWaitingForNodes, "%s", nodes)
+	return at(clusterstatus.StateWaitingForNodes, "%s", nodes)
 }
 
 // versionsOf returns how many nodes run the desired version, as text.

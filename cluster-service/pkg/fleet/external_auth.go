@@ -9,8 +9,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // ExternalAuth is the row of an external authentication. It has no work of its own, because it is part of its cluster's
@@ -88,7 +87,7 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 		return
 	case work == nil:
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING
-		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, layerprogress.StateWaitingForCluster, "Waiting for the cluster to be placed."})
+		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, clusterstatus.StateWaitingForCluster, "Waiting for the cluster to be placed."})
 		return
 	}
 	seen := &work.Observed
@@ -120,7 +119,7 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 	problem := issuerProblemOf(a, seen)
 	s.Conditions = setConditions(s.Conditions, now, a.Generation, externalAuthAvailable(s, problem), externalAuthProgressing(s), externalAuthDegraded(s, work, invalid, problem),
 		appliedCondition(work, armproperty.ExternalAuth), validCondition(took, invalid), secretsCondition(s))
-	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, layerprogress.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."},
+	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."},
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid, problem))
 }
 
@@ -165,7 +164,7 @@ func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedba
 	case work.Refused:
 		return condition{"Degraded", "True", "Refused", work.Error}
 	case work.Refusal() != nil:
-		return condition{"Degraded", "True", clustercondition.ApplyRefused, "The service cannot apply the configuration. The control plane keeps the previous one."}
+		return condition{"Degraded", "True", clusterstatus.ApplyRefused, "The service cannot apply the configuration. The control plane keeps the previous one."}
 	}
 	return condition{"Degraded", "True", invalid.Reason, invalid.Message}
 }
@@ -204,15 +203,15 @@ func externalAuthLayer(s *csv1.ExternalAuthStatus, valid feedback.Condition, pro
 		if problem != nil {
 			return layer{LayerControlPlane, problem.reason, problem.message}
 		}
-		return layer{LayerControlPlane, layerprogress.StateConfigured, "The control plane accepts tokens of the issuer."}
+		return layer{LayerControlPlane, clusterstatus.StateConfigured, "The control plane accepts tokens of the issuer."}
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
-		return layer{LayerControlPlane, layerprogress.StateAwaitingSecret, awaitedMessage(s)}
+		return layer{LayerControlPlane, clusterstatus.StateAwaitingSecret, awaitedMessage(s)}
 	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED:
 		if valid.Status == "False" {
 			return layer{LayerControlPlane, "Invalid", valid.Message}
 		}
 	}
-	return layer{LayerControlPlane, layerprogress.StateWaiting, "Waiting for the control plane to apply the configuration."}
+	return layer{LayerControlPlane, clusterstatus.StateWaiting, "Waiting for the control plane to apply the configuration."}
 }
 
 // awaitedSecrets returns the secrets of confidential clients that are missing in the cluster. A client that was not
@@ -237,7 +236,7 @@ func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalA
 	if work == nil || !clusterGoes && work.Applied() && !work.Observed.Paused() {
 		a.GoneTime = now
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED
-		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, layerprogress.StateDeleted, "All objects on the management cluster are deleted."})
+		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, clusterstatus.StateDeleted, "All objects on the management cluster are deleted."})
 		return
 	}
 	s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING
@@ -248,5 +247,5 @@ func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalA
 	case work.Observed.Paused():
 		message = "Waiting for the end of the pause: until then the control plane accepts the issuer."
 	}
-	s.Progress = setProgress(s.Progress, now, maestroLayer(work), layer{LayerManagementCluster, layerprogress.StateRemoving, message})
+	s.Progress = setProgress(s.Progress, now, maestroLayer(work), layer{LayerManagementCluster, clusterstatus.StateRemoving, message})
 }

@@ -7,7 +7,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // TestForeignFieldsAreNamed: a cluster whose HostedCluster has a field that no manifest sets is not shown as ready, and its progress names
@@ -26,14 +26,14 @@ func TestForeignFieldsAreNamed(t *testing.T) {
 		if got := progress[i]; got.GetState() != state || got.GetMessage() != message || a.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY {
 			t.Errorf("%s: %s, %s %q, want %s %q", reason, a.Cluster.Status.GetPhase(), got.GetState(), got.GetMessage(), state, message)
 		}
-		if concern := a.Concern(); (concern.State == layerprogress.DriftForeignFields) != (state == layerprogress.DriftForeignFields) {
+		if concern := a.Concern(); (concern.State == clusterstatus.DriftForeignFields) != (state == clusterstatus.DriftForeignFields) {
 			t.Errorf("%s: the concern is %+v", reason, concern)
 		}
 	}
 	const applied = "The desired state is applied on the management cluster."
 	expect("no foreign field", "Applied", applied)
 	w.Observed.ForeignFields = []maestroapi.ForeignField{{Path: "spec.pausedUntil", Manager: "kubectl-edit", Value: "true"}, {Path: "spec.tolerations", Manager: "argocd"}}
-	expect("two foreign fields", layerprogress.DriftForeignFields, "kubectl-edit set spec.pausedUntil to true, which stops HyperShift. argocd set spec.tolerations.")
+	expect("two foreign fields", clusterstatus.DriftForeignFields, "kubectl-edit set spec.pausedUntil to true, which stops HyperShift. argocd set spec.tolerations.")
 	if text := w.Proto().GetForeignFields(); text == "" {
 		t.Error("the work does not name the fields")
 	}

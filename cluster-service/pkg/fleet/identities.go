@@ -11,7 +11,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // ErrIdentityUnread is the error of a Renderer for content that needs the client ID of an identity that Azure has not
@@ -166,9 +166,9 @@ func (a *Azure) ReadIdentitiesAgain() {
 
 // readAgainLayer returns the progress of a step that has failed to read identities again: they do not exist any more, or cannot be read.
 func (s *AzureStep) readAgainLayer() layer {
-	state := layerprogress.StateIdentityReadFailing
+	state := clusterstatus.StateIdentityReadFailing
 	if s.missingIdentities() != "" {
-		state = layerprogress.StateIdentityDeleted
+		state = clusterstatus.StateIdentityDeleted
 	}
 	return layer{LayerAzure, state, fmt.Sprintf("Attempt %d to read the identities again failed: %s", s.Attempts, s.Error)}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // TestIdentitiesAreReadAgain checks when the identities of a ready cluster are read again, and that replaced identities make
@@ -67,7 +67,7 @@ func TestIdentitiesAreReadAgain(t *testing.T) {
 
 	// A failure changes nothing but the progress, and the interval of the attempts grows.
 	record(azureFirstRetry, "Azure returned 503")
-	if layers := aggregate.azureLayers(); len(layers) != 1 || layers[0].state != layerprogress.StateIdentityReadFailing || len(undone()) > 0 {
+	if layers := aggregate.azureLayers(); len(layers) != 1 || layers[0].state != clusterstatus.StateIdentityReadFailing || len(undone()) > 0 {
 		t.Errorf("after a failure the progress is %v, and %v are due", layers, undone())
 	}
 	for range 12 {
@@ -75,14 +75,14 @@ func TestIdentitiesAreReadAgain(t *testing.T) {
 		aggregate.Azure.Record(now, AzureOutcome{Kind: AzureIdentities, Input: input, Requests: step.Requests, Error: "x"})
 	}
 	record(azureLastIdentities, "it does not exist", map[string]string{AzureIdentitiesMissing: "properties.x"})
-	if layers := aggregate.azureLayers(); len(layers) != 1 || layers[0].state != layerprogress.StateIdentityDeleted || !r.azureReady(aggregate) {
+	if layers := aggregate.azureLayers(); len(layers) != 1 || layers[0].state != clusterstatus.StateIdentityDeleted || !r.azureReady(aggregate) {
 		t.Errorf("without an identity the progress is %v", layers)
 	}
 	// A retry reads them at once. Until then, the progress does not change.
 	if n := aggregate.RetryAzure(now, ada); n != 1 {
 		t.Errorf("a retry retries %d steps", n)
 	}
-	if next, layers := aggregate.Azure.Next(now, nil), aggregate.azureLayers(); next != step || layers[0].state != layerprogress.StateIdentityDeleted {
+	if next, layers := aggregate.Azure.Next(now, nil), aggregate.azureLayers(); next != step || layers[0].state != clusterstatus.StateIdentityDeleted {
 		t.Errorf("after a retry the next step is %v and the progress %v", next, layers)
 	}
 

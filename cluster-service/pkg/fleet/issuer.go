@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
 )
 
 // issuerTarget returns the target, host:port, of connections to an issuer; empty if the URL has none.
@@ -35,9 +35,9 @@ func issuerProblemOf(a *ExternalAuth, seen *feedback.Observed) *issuerFailure {
 	if i < 0 {
 		return nil
 	}
-	outcome, reason := seen.EgressFailures[i].Outcome, layerprogress.StateIssuerUnreachable
+	outcome, reason := seen.EgressFailures[i].Outcome, clusterstatus.StateIssuerUnreachable
 	if outcome.Refused() {
-		reason = layerprogress.StateIssuerRefused
+		reason = clusterstatus.StateIssuerRefused
 	}
 	return &issuerFailure{reason, "The control plane cannot read the keys of the issuer at " + target + ": " + issuerCause(outcome) + "."}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 )
 
@@ -13,20 +13,20 @@ import (
 // customer can end.
 func logsDelivered(report *hostedreport.LogReport) condition {
 	if len(report.Failures) == 0 {
-		return condition{clustercondition.LogsDelivered, "True", "AsExpected", ""}
+		return condition{clusterstatus.LogsDelivered, "True", "AsExpected", ""}
 	}
-	reason := clustercondition.LogDeliveryDelayed
+	reason := clusterstatus.LogDeliveryDelayed
 	var sentences []string
 	for _, f := range report.Failures {
 		sentences = append(sentences, undelivered(f))
 		switch {
 		case f.Reason == hostedreport.LogSettingInvalid || f.Reason == hostedreport.LogDestinationUnsupported:
-			reason = clustercondition.LogSettingUnusable
-		case f.Fault == hostedreport.LogFaultCustomer && reason == clustercondition.LogDeliveryDelayed:
-			reason = clustercondition.LogDestinationUnavailable
+			reason = clusterstatus.LogSettingUnusable
+		case f.Fault == hostedreport.LogFaultCustomer && reason == clusterstatus.LogDeliveryDelayed:
+			reason = clusterstatus.LogDestinationUnavailable
 		}
 	}
-	return condition{clustercondition.LogsDelivered, "False", reason, strings.Join(sentences, " ")}
+	return condition{clusterstatus.LogsDelivered, "False", reason, strings.Join(sentences, " ")}
 }
 
 // undelivered returns a sentence for the customer about a failure.

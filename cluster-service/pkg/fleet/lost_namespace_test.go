@@ -13,7 +13,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 const controlPlaneNamespace = "ocm-x-p"
@@ -74,7 +74,7 @@ func TestReplacedNamespaceIsNeverHealthy(t *testing.T) {
 
 	report(t, aggregate, inNamespace(terminating("n-1")))
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneBeingRemoved)
-	drift(layerprogress.DriftBeingRemoved)
+	drift(clusterstatus.DriftBeingRemoved)
 	history(&csv1.ObjectRemoval{Reason: maestroapi.RemovedBeingDeleted, RemoveTime: lost})
 	if err := aggregate.AcceptControlPlane(start, "", actor); !errors.Is(err, fleet.ErrControlPlaneMissing) {
 		t.Errorf("accepting a control plane that is being removed: %v", err)
@@ -82,7 +82,7 @@ func TestReplacedNamespaceIsNeverHealthy(t *testing.T) {
 
 	report(t, aggregate, inNamespace(noNamespace))
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneRemoved)
-	drift(layerprogress.DriftRemoved)
+	drift(clusterstatus.DriftRemoved)
 	history(&csv1.ObjectRemoval{Reason: maestroapi.RemovedDeleted, RemoveTime: lost})
 	if err := aggregate.AcceptControlPlane(start, "", actor); !errors.Is(err, fleet.ErrControlPlaneMissing) {
 		t.Errorf("accepting a control plane that does not exist: %v", err)
@@ -90,7 +90,7 @@ func TestReplacedNamespaceIsNeverHealthy(t *testing.T) {
 
 	report(t, aggregate, inNamespace(successor("n-2")))
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneReplaced)
-	drift(layerprogress.DriftReplaced)
+	drift(clusterstatus.DriftReplaced)
 	history(&csv1.ObjectRemoval{Reason: maestroapi.RemovedDeleted, RemoveTime: lost, AppliedAgainTime: timestamppb.New(start.Add(time.Minute))})
 	if got := aggregate.Cluster.Status.GetControlPlane().GetLostTime(); !got.AsTime().Equal(lost.AsTime()) {
 		t.Errorf("lost at %v, want %v", got, lost)

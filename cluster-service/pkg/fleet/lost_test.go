@@ -14,7 +14,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // identified returns an available HostedCluster with a UID.
@@ -185,7 +185,7 @@ func TestDeletedNamespaceMeansLostControlPlane(t *testing.T) {
 	namespace.Observed.Removals = []feedback.Removal{{Kind: "Namespace", Name: "ocm-x", UID: "n", Reason: maestroapi.RemovedBeingDeleted, Time: start}}
 	settle(t, aggregate, nil)
 	checkLost(t, aggregate.Cluster.Status, fleet.ControlPlaneBeingRemoved)
-	if drift := aggregate.DriftOf(aggregate.Work(fleet.HostedCluster, "")); drift != layerprogress.DriftBeingRemoved {
+	if drift := aggregate.DriftOf(aggregate.Work(fleet.HostedCluster, "")); drift != clusterstatus.DriftBeingRemoved {
 		t.Errorf("drift %q", drift)
 	}
 	namespace.Observed.Removals[0].AppliedAgain = start.Add(time.Minute)

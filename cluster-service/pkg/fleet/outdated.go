@@ -1,6 +1,6 @@
 package fleet
 
-import "github.com/hcpmesh/hcpmesh/internal/clustercondition"
+import "github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 
 // rendered returns the works whose content follows from the desired state. The content of the other works is fixed when
 // they are created.
@@ -34,7 +34,7 @@ func Outdated(t *ClusterAggregate, renderer Renderer) (bool, error) {
 		}
 	}
 	// The same content may leave out other ranges.
-	return omittedText(renderer.OmittedRanges(t.Cluster)) != t.condition(clustercondition.InternalRangesAllowed).GetMessage(), nil
+	return omittedText(renderer.OmittedRanges(t.Cluster)) != t.condition(clusterstatus.InternalRangesAllowed).GetMessage(), nil
 }
 
 // Applied reports whether the management cluster has the desired content of all rendered works.

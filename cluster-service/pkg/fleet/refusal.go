@@ -5,7 +5,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render/armproperty"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // Refusal returns why the API server of the management cluster permanently refuses the desired content of the work; nil if it does not, or
@@ -48,7 +48,7 @@ func refusedCondition(w *Work, resource armproperty.Resource) condition {
 			properties = append(properties, property)
 		}
 	}
-	return condition{clustercondition.Applied, "False", clustercondition.ApplyRefused, clustercondition.RefusedMessage(properties, w.refusalText())}
+	return condition{clusterstatus.Applied, "False", clusterstatus.ApplyRefused, clusterstatus.RefusedMessage(properties, w.refusalText())}
 }
 
 // clusterWork returns the work that determines whether a cluster is applied: that of its namespaces while it is refused, because the

@@ -11,7 +11,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // refuse reports that the management cluster permanently refuses a version of a work whose desired content Maestro acknowledged as
@@ -29,7 +29,7 @@ func refuse(w *fleet.Work, version int64, fields ...string) {
 // refusedBy returns the condition Applied if it states a permanent refusal.
 func refusedBy(conditions []*csv1.Condition) *csv1.Condition {
 	i := slices.IndexFunc(conditions, func(c *csv1.Condition) bool {
-		return c.GetType() == clustercondition.Applied && c.GetStatus() == "False" && c.GetReason() == clustercondition.ApplyRefused
+		return c.GetType() == clusterstatus.Applied && c.GetStatus() == "False" && c.GetReason() == clusterstatus.ApplyRefused
 	})
 	if i < 0 {
 		return nil
@@ -149,7 +149,7 @@ func TestRefusedChangeFails(t *testing.T) {
 					t.Errorf("the %s has no reason: %v", noun, conditions)
 				}
 				if want == failed {
-					properties = append(properties, clustercondition.RefusedProperties(c.GetMessage())...)
+					properties = append(properties, clusterstatus.RefusedProperties(c.GetMessage())...)
 				}
 			}
 			cluster, pool := aggregate.Cluster.Status, aggregate.Pools[0].Status

@@ -8,18 +8,18 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // The layers of progress, outermost first.
 const (
-	LayerPlacement         = layerprogress.Placement
-	LayerMaestro           = layerprogress.Maestro
-	LayerAzure             = layerprogress.Azure
-	LayerManagementCluster = layerprogress.ManagementCluster
-	LayerControlPlane      = layerprogress.ControlPlane
-	LayerNodePool          = layerprogress.NodePool
-	LayerUpgrade           = layerprogress.Upgrade
+	LayerPlacement         = clusterstatus.LayerPlacement
+	LayerMaestro           = clusterstatus.LayerMaestro
+	LayerAzure             = clusterstatus.LayerAzure
+	LayerManagementCluster = clusterstatus.LayerManagementCluster
+	LayerControlPlane      = clusterstatus.LayerControlPlane
+	LayerNodePool          = clusterstatus.LayerNodePool
+	LayerUpgrade           = clusterstatus.LayerUpgrade
 )
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

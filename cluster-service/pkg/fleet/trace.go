@@ -4,7 +4,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // TraceOf returns the reference of the trace of the request that a work belongs to while the request is in progress; empty if the trace is not
@@ -85,7 +85,7 @@ func awaitedSince(progress []*csv1.LayerProgress) (awaited *csv1.LayerProgress, 
 		if at := p.GetSince().AsTime(); at.After(since) {
 			since = at
 		}
-		if !layerprogress.Done(p) {
+		if !clusterstatus.LayerDone(p) {
 			return p, since
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -471,20 +471,20 @@ func upgradeLayer(t *ClusterAggregate) []layer {
 		return nil
 	}
 	u := active[0]
-	state, message := layerprogress.StateWaiting, u.Status.GetMessage()
+	state, message := clusterstatus.StateWaiting, u.Status.GetMessage()
 	switch moves := u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE; {
 	case moves && u.Spec.GetClusterGeneration() > 0:
 		return nil
 	case moves:
-		state = layerprogress.StateControlPlane
+		state = clusterstatus.StateControlPlane
 	case u.Status.GetPaused():
-		state = layerprogress.StatePaused
+		state = clusterstatus.StatePaused
 	case u.State() == csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
-		state = layerprogress.StateNodePools
+		state = clusterstatus.StateNodePools
 	case slices.ContainsFunc(u.Status.GetGates(), func(g *csv1.UpgradeGate) bool {
 		return g.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && g.GetCanBeAcknowledged() && g.GetMessage() == message
 	}):
-		state = layerprogress.StateAwaitingAcknowledgement
+		state = clusterstatus.StateAwaitingAcknowledgement
 	}
 	return []layer{{LayerUpgrade, state, "Upgrade " + u.UID + " to " + u.Spec.GetVersion() + ": " + message}}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
@@ -434,7 +434,7 @@ func TestOmittedRangesAreReported(t *testing.T) {
 		t.Helper()
 		got := ""
 		for _, c := range aggregate.Cluster.Status.Conditions {
-			if c.GetType() == clustercondition.InternalRangesAllowed {
+			if c.GetType() == clusterstatus.InternalRangesAllowed {
 				got = c.GetStatus() + " " + c.GetReason() + ": " + c.GetMessage()
 			}
 		}

@@ -7,13 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/layerprogress"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 )
 
 // WorkDrift is a work that differs from the layers below Cluster Service.
 type WorkDrift struct {
 	*fleet.Work
-	// Drift is one of the kinds of package layerprogress.
+	// Drift is one of the kinds of package clusterstatus.
 	Drift string
 	// ResourceID is the ARM resource ID of the cluster.
 	ResourceID string
@@ -43,7 +43,7 @@ func scanWorkDrift(row pgx.CollectableRow) (WorkDrift, error) {
 // PermanentlyRefusedWorks returns the number of works that Maestro or a management cluster refuses until a person acts. It uses the index of
 // works that differ from the layers below.
 func (s *Store) PermanentlyRefusedWorks(ctx context.Context) (count int, err error) {
-	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM works WHERE drift <> '' AND drift IN ($1, $2)", layerprogress.DriftRefused, layerprogress.DriftApplyRefused).Scan(&count)
+	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM works WHERE drift <> '' AND drift IN ($1, $2)", clusterstatus.DriftRefused, clusterstatus.DriftApplyRefused).Scan(&count)
 	if err != nil {
 		return 0, fmt.Errorf("counting refused works: %w", err)
 	}

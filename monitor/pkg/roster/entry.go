@@ -6,7 +6,7 @@ import (
 	"time"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
@@ -50,19 +50,19 @@ func entryOf(c *clusterservicev1.Cluster, known *Entry, addresses []netip.Addr, 
 	for _, condition := range s.GetConditions() {
 		part := judge.Part{Status: condition.GetStatus(), Since: condition.GetLastTransitionTime().AsTime()}
 		switch condition.GetType() {
-		case clustercondition.EncryptionKeyUsable:
+		case clusterstatus.EncryptionKeyUsable:
 			if condition.GetStatus() == "False" {
 				entry.Cluster.KeyInvalidSince, entry.Cluster.KeyMessage = part.Since, condition.GetMessage()
 			}
-		case clustercondition.APIServerAvailable:
+		case clusterstatus.APIServerAvailable:
 			entry.Cluster.APIServer = part
-		case clustercondition.EtcdAvailable:
+		case clusterstatus.EtcdAvailable:
 			entry.Cluster.Etcd = part
-		case clustercondition.DataPlaneConnectionAvailable:
+		case clusterstatus.DataPlaneConnectionAvailable:
 			entry.Cluster.DataPlane = part
-		case clustercondition.Degraded:
+		case clusterstatus.Degraded:
 			entry.Cluster.Degraded = judge.Condition{Part: part, Message: condition.GetMessage()}
-		case clustercondition.VersionSucceeding:
+		case clusterstatus.VersionSucceeding:
 			entry.Cluster.Operators = judge.Condition{Part: part, Message: condition.GetMessage()}
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/internal/clustercondition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/verdict"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 )
@@ -33,9 +33,9 @@ func poolOf(p *clusterservicev1.NodePool) pool {
 		report := judge.Condition{Part: judge.Part{Status: c.GetStatus(), Since: since(c, p.GetCreateTime().AsTime())}, Pool: p.GetSpec().GetName(), Message: c.GetMessage()}
 		switch {
 		case c.GetStatus() != conditionFalse || decided == verdict.Ready:
-		case c.GetType() == clustercondition.AllMachinesReady:
+		case c.GetType() == clusterstatus.AllMachinesReady:
 			known.nodes.Machines = report
-		case c.GetType() == clustercondition.AllNodesHealthy:
+		case c.GetType() == clusterstatus.AllNodesHealthy:
 			known.nodes.Healthy = report
 		}
 	}

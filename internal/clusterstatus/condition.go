@@ -1,5 +1,6 @@
-// Package clustercondition names the conditions of clusters that Cluster Service reports and other services interpret.
-package clustercondition
+// Package clusterstatus has the names with which Cluster Service reports the status of a cluster, for the services that interpret them: conditions,
+// layers of progress with their states, and drifts of works.
+package clusterstatus
 
 import (
 	"regexp"

@@ -1,23 +1,23 @@
-package layerprogress
+package clusterstatus
 
 // The states of the layers that admin explains by name. Cluster Service also reports the reasons of HyperShift's conditions as states.
 const (
-	// States of the layer Placement.
+	// States of LayerPlacement.
 	StatePlaced             = "Placed"
 	StateWaitingForCapacity = "WaitingForCapacity"
 	StateWaitingForCluster  = "WaitingForCluster"
 
-	// States of the layer Maestro.
+	// States of LayerMaestro.
 	StatePublishing = "Publishing"
 	StateRetrying   = "Retrying"
 	StatePublished  = "Published"
 
-	// States of the layer Azure.
+	// States of LayerAzure.
 	StateIdentityDeleted     = "IdentityDeleted"
 	StateIdentityReadFailing = "IdentityReadFailing"
 	StateRenewalFailing      = "RenewalFailing"
 
-	// States of the layer ManagementCluster.
+	// States of LayerLayerManagementCluster.
 	StateApplying         = "Applying"
 	StateApplied          = "Applied"
 	StateApplyFailing     = "ApplyFailing"
@@ -25,7 +25,7 @@ const (
 	StateRemovingRequests = "RemovingRequests"
 	StateDeleted          = "Deleted"
 
-	// States of the layer ControlPlane.
+	// States of LayerLayerControlPlane.
 	StateRollingOut             = "RollingOut"
 	StateAvailable              = "Available"
 	StateConfigured             = "Configured"
@@ -40,7 +40,7 @@ const (
 	StateReconciliationFailing = "ReconciliationFailing"
 	StateEncryptionKeyRotation = "EncryptionKeyRotation"
 
-	// States of the layer NodePool.
+	// States of LayerLayerNodePool.
 	StateUnsupportedVersionSkew = "UnsupportedVersionSkew"
 	StateInvalidReleaseImage    = "InvalidReleaseImage"
 	StateAutoscaling            = "Autoscaling"
@@ -51,7 +51,7 @@ const (
 	StateScalingDown            = "ScalingDown"
 	StateWaitingForNodes        = "WaitingForNodes"
 
-	// States of the layer Upgrade.
+	// States of LayerUpgrade.
 	StateAwaitingAcknowledgement = "AwaitingAcknowledgement"
 	StatePaused                  = "Paused"
 	StateControlPlane            = "ControlPlane"
