@@ -1,6 +1,6 @@
-// Package publicaddress distinguishes addresses of the public internet from all others. Programs that connect to hosts that customers
-// name check each address with it when they connect, because the owner of a name chooses its addresses and can change them at any
-// time.
+// Package publicaddress distinguishes addresses of the public internet from all others, and brings names of hosts to one form, so that lists of
+// names can be compared byte by byte. Programs that connect to hosts that customers name check each address with it when they connect, because
+// the owner of a name chooses its addresses and can change them at any time.
 package publicaddress
 
 import "net/netip"

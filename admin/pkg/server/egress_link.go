@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/hostname"
+	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 )
 
 func (s *Server) listEgressLinks(ctx context.Context, _ *request) (any, error) {
@@ -67,7 +67,7 @@ func canonicalHosts(asked []string) ([]string, error) {
 	hosts := []string{}
 	var invalid []apierror.Violation
 	for i, host := range asked {
-		canonical, err := hostname.Canonical(host)
+		canonical, err := publicaddress.CanonicalName(host)
 		if err != nil {
 			invalid = append(invalid, apierror.Violation{Field: fmt.Sprintf("hosts[%d]", i), Message: "Invalid value: " + err.Error()})
 			continue

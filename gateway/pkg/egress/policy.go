@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hcpmesh/hcpmesh/internal/hostname"
+	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 )
 
 // Protocol is how a client names the host to which it connects.
@@ -69,7 +69,7 @@ type Policy struct {
 func NewPolicy(hosts []string, ports []uint16) (*Policy, error) {
 	p := &Policy{ports: slices.Clone(ports)}
 	for _, host := range hosts {
-		canonical, err := hostname.Canonical(host)
+		canonical, err := publicaddress.CanonicalName(host)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", host, err)
 		}
@@ -90,7 +90,7 @@ func (p *Policy) Decide(link Link, r Request) (host string, reason Reason) {
 	case r.Host == "":
 		return "", MissingName
 	}
-	host, err := hostname.Canonical(r.Host)
+	host, err := publicaddress.CanonicalName(r.Host)
 	if err != nil {
 		return "", InvalidName
 	}

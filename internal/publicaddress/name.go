@@ -1,6 +1,4 @@
-// Package hostname brings the names of hosts on the internet to one form, so that lists of names can be compared byte by byte. Addresses are
-// not names.
-package hostname
+package publicaddress
 
 import (
 	"errors"
@@ -12,18 +10,18 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// MaxLength is the length of the longest name in its canonical form, in bytes.
-const MaxLength = 253
+// MaxNameLength is the length of the longest name in its canonical form, in bytes.
+const MaxNameLength = 253
 
-// Canonical returns a name in lower case, without the trailing dot of an absolute name, and with internationalized labels in ASCII form
+// CanonicalName returns a name in lower case, without the trailing dot of an absolute name, and with internationalized labels in ASCII form
 // (IDNA 2008). A name has at least two labels of letters, digits and hyphens, and no wildcard. Addresses are refused in all forms that a
 // resolver accepts, for example "127.1" and "0x7f.1". An error does not contain the name, which may have any content.
-func Canonical(name string) (string, error) {
+func CanonicalName(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", errors.New("the name is empty")
-	case len(name) > 4*MaxLength: // before any work; a name in Unicode can be longer than its ASCII form
-		return "", fmt.Errorf("the name has more than %d bytes", MaxLength)
+	case len(name) > 4*MaxNameLength: // before any work; a name in Unicode can be longer than its ASCII form
+		return "", fmt.Errorf("the name has more than %d bytes", MaxNameLength)
 	case !utf8.ValidString(name):
 		return "", errors.New("the name is not UTF-8")
 	}
@@ -47,8 +45,8 @@ func Canonical(name string) (string, error) {
 		}
 	}
 	switch last := labels[len(labels)-1]; {
-	case len(ascii) > MaxLength:
-		return "", fmt.Errorf("the name has more than %d bytes", MaxLength)
+	case len(ascii) > MaxNameLength:
+		return "", fmt.Errorf("the name has more than %d bytes", MaxNameLength)
 	case len(labels) < 2:
 		return "", errors.New("the name has one label only")
 	case isNumber(last):

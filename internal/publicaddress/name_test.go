@@ -1,4 +1,4 @@
-package hostname
+package publicaddress
 
 import (
 	"net/netip"
@@ -20,7 +20,7 @@ func TestCanonical(t *testing.T) {
 		// Addresses.
 		"127.0.0.1": "", "127.1": "", "0x7f.1": "", "0177.0.0.1": "", "1.2.3.4.": "", "::1": "", "[::1]": "", "[::1]:443": "", "::ffff:10.0.0.1": "", "fe80::1%eth0": "", "１２７.0.0.1": "", "1.2.3.٤": "", "example.123": "",
 	} {
-		got, err := Canonical(name)
+		got, err := CanonicalName(name)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%q is %q, %v, want %q", name, got, err, want)
 		}
@@ -33,16 +33,16 @@ func FuzzCanonical(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		canonical, err := Canonical(name)
+		canonical, err := CanonicalName(name)
 		if err != nil {
 			return
 		}
-		if again, err := Canonical(canonical); err != nil || again != canonical {
+		if again, err := CanonicalName(canonical); err != nil || again != canonical {
 			t.Errorf("%q is %q, whose canonical form is %q, %v", name, canonical, again, err)
 		}
 		if strings.ContainsFunc(canonical, func(r rune) bool {
 			return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.')
-		}) || len(canonical) > MaxLength || !strings.Contains(canonical, ".") {
+		}) || len(canonical) > MaxNameLength || !strings.Contains(canonical, ".") {
 			t.Errorf("%q is %q, which is no canonical name", name, canonical)
 		}
 		if _, err := netip.ParseAddr(canonical); err == nil {
