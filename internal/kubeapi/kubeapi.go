@@ -1,7 +1,7 @@
 // Package kubeapi defines how the Kubernetes programs of a management cluster are started on one machine: the flags of
 // its kube-apiserver and its controllers, and the certificates of all its servers and clients. The local region
-// runs the programs under its supervisor and tests with package kubeapitest, both with these flags. The package calls
-// no Kubernetes API.
+// runs the programs under its supervisor and tests with package kubeapitest, both with these flags. Of the API of
+// Kubernetes, the package only reads whether a server is ready.
 package kubeapi
 
 import (

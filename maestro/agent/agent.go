@@ -26,7 +26,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
-	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
@@ -191,7 +191,7 @@ func (a *Agent) Ready(ctx context.Context) error { return a.uplink.link.Ready(ct
 
 // ClusterReady returns nil if the controllers run, the management cluster's API server is ready and the agent has its rights, or why not.
 func (a *Agent) ClusterReady(ctx context.Context) error {
-	if err := kubehealth.Check(ctx, a.health, a.server); err != nil {
+	if err := kubeapi.CheckReady(ctx, a.health, a.server); err != nil {
 		return fmt.Errorf("management cluster: %w", err)
 	}
 	if !a.clusterReady.Load() {

@@ -22,7 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
-	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/stubkubelet"
@@ -113,7 +113,7 @@ func newHealth(restConfig *rest.Config) (*health, error) {
 // Ready returns nil if the runtime reconciles and the management cluster's API server is ready, or why not.
 func (r *Runtime) Ready(ctx context.Context) error {
 	if h := r.health.Load(); h != nil {
-		if err := kubehealth.Check(ctx, h.client, h.server); err != nil {
+		if err := kubeapi.CheckReady(ctx, h.client, h.server); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
-	"github.com/hcpmesh/hcpmesh/internal/kubehealth"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 )
 
 // Probes are the settings of the probes of running servers. Kubernetes has the same ones for the pod of an API server.
@@ -62,7 +62,7 @@ func (s *server) watch(ctx context.Context) error {
 			client = next
 		}
 		failures++
-		var responds *kubehealth.NotReadyError
+		var responds *kubeapi.NotReadyError
 		var presents *tls.CertificateVerificationError
 		if errors.As(err, &responds) || errors.As(err, &presents) {
 			silent = 0
@@ -93,7 +93,7 @@ func (s *server) check(ctx context.Context, client *http.Client, probes Probes) 
 	defer cancel()
 	timer := probes.Clock.AfterFunc(probes.Timeout, cancel)
 	defer timer.Stop()
-	err := kubehealth.Check(probe, client, "https://127.0.0.1:"+strconv.Itoa(int(s.port.Load())))
+	err := kubeapi.CheckReady(probe, client, "https://127.0.0.1:"+strconv.Itoa(int(s.port.Load())))
 	if err != nil && probe.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("the API server does not respond within %s", probes.Timeout)
 	}

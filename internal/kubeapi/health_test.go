@@ -1,4 +1,4 @@
-package kubehealth
+package kubeapi
 
 import (
 	"context"
@@ -21,12 +21,12 @@ func TestCheck(t *testing.T) {
 		_, _ = w.Write([]byte(body))
 	}))
 	defer server.Close()
-	if err := Check(t.Context(), server.Client(), server.URL+"/"); err != nil {
+	if err := CheckReady(t.Context(), server.Client(), server.URL+"/"); err != nil {
 		t.Errorf("a ready server: %v", err)
 	}
 	status, body = http.StatusInternalServerError, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]etcd-readiness failed: reason withheld\nreadyz check failed\n"
 	var notReady *NotReadyError
-	if err := Check(t.Context(), server.Client(), server.URL); !errors.As(err, &notReady) {
+	if err := CheckReady(t.Context(), server.Client(), server.URL); !errors.As(err, &notReady) {
 		t.Fatalf("a server without etcd: %v", err)
 	}
 	if diff := cmp.Diff([]string{"etcd", "etcd-readiness"}, notReady.Checks); diff != "" {
@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 	}
 	url := server.URL
 	server.Close()
-	if err := Check(t.Context(), http.DefaultClient, url); err == nil || errors.As(err, &notReady) {
+	if err := CheckReady(t.Context(), http.DefaultClient, url); err == nil || errors.As(err, &notReady) {
 		t.Errorf("a server that is away: %v", err)
 	}
 }
@@ -47,7 +47,7 @@ func TestHungServerIsNotReady(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var notReady *NotReadyError
-	if err := Check(ctx, server.Client(), server.URL); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &notReady) {
+	if err := CheckReady(ctx, server.Client(), server.URL); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &notReady) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,5 +1,4 @@
-// Package kubehealth asks Kubernetes API servers whether they are ready.
-package kubehealth
+package kubeapi
 
 import (
 	"context"
@@ -9,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxBody bounds the response of a health endpoint in bytes.
-const maxBody = 64 << 10
+// maxHealthBody bounds the response of a health endpoint in bytes.
+const maxHealthBody = 64 << 10
 
 // NotReadyError is the error of an API server that responds and reports that it is not ready.
 type NotReadyError struct {
@@ -35,9 +34,9 @@ func (e *unreachedError) Error() string { return "the API server cannot be reach
 
 func (e *unreachedError) Unwrap() error { return e.cause }
 
-// Check returns nil if the API server at the URL reports that it is ready, which includes that it reaches its etcd. The error is a
+// CheckReady returns nil if the API server at the URL reports that it is ready, which includes that it reaches its etcd. The error is a
 // NotReadyError if it reports that it is not; after any other error it did not respond. The caller sets the deadline in the context.
-func Check(ctx context.Context, client *http.Client, server string) error {
+func CheckReady(ctx context.Context, client *http.Client, server string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(server, "/")+"/readyz?verbose", nil)
 	if err != nil {
 		return err
@@ -50,7 +49,7 @@ func Check(ctx context.Context, client *http.Client, server string) error {
 		return &unreachedError{err}
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxHealthBody))
 	if response.StatusCode == http.StatusOK && err == nil {
 		return nil
 	}
