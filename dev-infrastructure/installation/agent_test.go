@@ -19,7 +19,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -156,7 +155,7 @@ func (m *maestro) applyBundle(consumer string, keys *seal.PublicKeys) map[string
 	m.t.Helper()
 	const value = "the value of the secret"
 	secret := object("v1", "Secret", worksSpace, workName, map[string]any{"data": map[string]any{"key": base64.StdEncoding.EncodeToString([]byte(value))}})
-	if err := sealedsecret.Seal(secret, consumer, keys); err != nil {
+	if err := seal.SealSecret(secret, consumer, keys); err != nil {
 		m.t.Fatal(err)
 	}
 	bundle := newBundle(consumer, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, valuePath,

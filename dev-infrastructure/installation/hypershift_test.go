@@ -21,7 +21,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
@@ -65,7 +64,7 @@ func (m *maestro) runHostedCluster(consumer string, keys *seal.PublicKeys) {
 	signing := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	secret := func(name, kind, key string, value []byte) map[string]any {
 		made := object("v1", "Secret", namespace, name, map[string]any{"type": kind, "data": map[string]any{key: base64.StdEncoding.EncodeToString(value)}})
-		if err := sealedsecret.Seal(made, consumer, keys); err != nil {
+		if err := seal.SealSecret(made, consumer, keys); err != nil {
 			m.t.Fatal(err)
 		}
 		return made

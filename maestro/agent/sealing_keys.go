@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // sealingKeys exports how many Secrets of works each key has sealed. It is a prometheus.Collector that reads the works at each scrape.
@@ -39,12 +39,12 @@ func (s *sealingKeys) Collect(metrics chan<- prometheus.Metric) {
 
 // sealingKeyOf returns the ID of the key that sealed the values of a manifest, or "" if no key did. Few manifests are decoded.
 func sealingKeyOf(manifest []byte) string {
-	if !bytes.Contains(manifest, []byte(sealedsecret.Annotation)) {
+	if !bytes.Contains(manifest, []byte(seal.SecretAnnotation)) {
 		return ""
 	}
 	var object metav1.PartialObjectMetadata
 	if err := json.Unmarshal(manifest, &object); err != nil || object.Kind != "Secret" {
 		return ""
 	}
-	return object.Annotations[sealedsecret.Annotation]
+	return object.Annotations[seal.SecretAnnotation]
 }

@@ -11,7 +11,6 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke/auth"
 
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
 
 // secretOpener opens sealed Secrets before they are applied. The controller that applies works passes each object to its validator
@@ -37,9 +36,9 @@ func (o secretOpener) Validate(ctx context.Context, executor *workv1.ManifestWor
 
 func (o secretOpener) open(object *unstructured.Unstructured) error {
 	if o.keys != nil {
-		return sealedsecret.Open(object.Object, o.consumer, o.keys)
+		return seal.OpenSecret(object.Object, o.consumer, o.keys)
 	}
-	if _, sealed := object.GetAnnotations()[sealedsecret.Annotation]; sealed {
+	if _, sealed := object.GetAnnotations()[seal.SecretAnnotation]; sealed {
 		return errors.New("the Secret is sealed, and the agent has no keys")
 	}
 	return nil

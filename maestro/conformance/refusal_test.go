@@ -21,7 +21,6 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 )
@@ -194,7 +193,7 @@ func TestRefusedSecretIsReportedWithoutValues(t *testing.T) {
 	b, secret := newSecret(consumer, workv1.UpdateStrategyTypeServerSideApply)
 	label := unique("denied")
 	secret["metadata"].(map[string]any)["labels"] = map[string]any{"test": label}
-	if err := sealedsecret.Seal(secret, consumer, sealer); err != nil {
+	if err := seal.SealSecret(secret, consumer, sealer); err != nil {
 		t.Fatal(err)
 	}
 	r.deny(label)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
@@ -47,7 +46,7 @@ func TestSealedSecrets(t *testing.T) {
 
 	for _, strategy := range []workv1.UpdateStrategyType{workv1.UpdateStrategyTypeServerSideApply, workv1.UpdateStrategyTypeUpdate, workv1.UpdateStrategyTypeCreateOnly} {
 		b, secret := newSecret(consumer, strategy)
-		if err := sealedsecret.Seal(secret, consumer, sealer); err != nil {
+		if err := seal.SealSecret(secret, consumer, sealer); err != nil {
 			t.Fatal(err)
 		}
 		cs.must("create", b)
@@ -60,7 +59,7 @@ func TestSealedSecrets(t *testing.T) {
 		if value, _ := base64.StdEncoding.DecodeString(data["key"].(string)); string(value) != canary {
 			t.Errorf("%s: the value in the management cluster is not the one that was sealed", strategy)
 		}
-		if _, still := got.GetAnnotations()[sealedsecret.Annotation]; still {
+		if _, still := got.GetAnnotations()[seal.SecretAnnotation]; still {
 			t.Errorf("%s: the applied Secret is still marked as sealed", strategy)
 		}
 		requireNoCanary(t, r, s, cs.status(b.ID))
@@ -72,8 +71,8 @@ func TestSealedSecrets(t *testing.T) {
 		change func(secret map[string]any) error
 		why    string
 	}{
-		"in clear":            {func(map[string]any) error { return nil }, sealedsecret.ErrClear.Error()},
-		"for another cluster": {func(secret map[string]any) error { return sealedsecret.Seal(secret, "another", sealer) }, seal.ErrInvalid.Error()},
+		"in clear":            {func(map[string]any) error { return nil }, seal.ErrClearSecret.Error()},
+		"for another cluster": {func(secret map[string]any) error { return seal.SealSecret(secret, "another", sealer) }, seal.ErrInvalid.Error()},
 	} {
 		b, secret := newSecret(consumer, workv1.UpdateStrategyTypeServerSideApply)
 		if err := c.change(secret); err != nil {

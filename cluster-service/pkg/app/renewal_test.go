@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // pullSecretsHeld counts the clusters with a pull secret that the agent of their management cluster can open.
@@ -35,7 +35,7 @@ func (r *region) pullSecretsHeld(pullSecret string) int {
 			if json.Unmarshal(manifest, &secret) != nil || secret["kind"] != "Secret" {
 				continue
 			}
-			if err := sealedsecret.Open(secret, resource.Consumer, pair.private); err != nil {
+			if err := seal.OpenSecret(secret, resource.Consumer, pair.private); err != nil {
 				r.t.Fatal(err)
 			}
 			if data, _ := secret["data"].(map[string]any); data[".dockerconfigjson"] == wanted {

@@ -20,7 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/release"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // Names of the Secrets in a HostedCluster's namespace that it refers to.
@@ -308,7 +308,7 @@ func (r *Renderer) secrets(c *fleet.Cluster) ([]*unstructured.Unstructured, erro
 		return nil, err
 	}
 	for _, secret := range secrets {
-		if err := sealedsecret.Seal(secret.Object, c.Shard, shardKey); err != nil {
+		if err := seal.SealSecret(secret.Object, c.Shard, shardKey); err != nil {
 			return nil, fmt.Errorf("seal Secret %s of cluster %s: %w", secret.GetName(), c.ID(), err)
 		}
 	}

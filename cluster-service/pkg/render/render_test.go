@@ -24,7 +24,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -238,7 +237,7 @@ func opened(t *testing.T, manifest json.RawMessage) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sealedsecret.Open(object, "mgmt-1", keys); err != nil {
+	if err := seal.OpenSecret(object, "mgmt-1", keys); err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(object)

@@ -1,4 +1,4 @@
-package sealedsecret_test
+package seal_test
 
 import (
 	"encoding/base64"
@@ -9,11 +9,10 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/sealedsecret"
 )
 
-// pair returns new keys.
-func pair(t testing.TB) (*seal.PublicKeys, *seal.PrivateKeys) {
+// shardKeys returns new keys.
+func shardKeys(t testing.TB) (*seal.PublicKeys, *seal.PrivateKeys) {
 	t.Helper()
 	public, private, err := seal.NewPair()
 	if err != nil {
@@ -27,28 +26,28 @@ func secret() map[string]any {
 		"data": map[string]any{"a": base64.StdEncoding.EncodeToString([]byte("canary")), "b": base64.StdEncoding.EncodeToString([]byte("other"))}}
 }
 
-func TestSealAndOpen(t *testing.T) {
-	public, private := pair(t)
+func TestSealAndOpenSecret(t *testing.T) {
+	public, private := shardKeys(t)
 	object := secret()
-	if err := sealedsecret.Seal(object, "mgmt-1", public); err != nil {
+	if err := seal.SealSecret(object, "mgmt-1", public); err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(text), secret()["data"].(map[string]any)["a"].(string)) || !strings.Contains(string(text), `"`+sealedsecret.Annotation+`":"`+public.ID()+`"`) {
+	if strings.Contains(string(text), secret()["data"].(map[string]any)["a"].(string)) || !strings.Contains(string(text), `"`+seal.SecretAnnotation+`":"`+public.ID()+`"`) {
 		t.Errorf("the sealed Secret is %s", text)
 	}
-	if err := sealedsecret.Open(object, "mgmt-1", private); err != nil || !reflect.DeepEqual(object, secret()) {
+	if err := seal.OpenSecret(object, "mgmt-1", private); err != nil || !reflect.DeepEqual(object, secret()) {
 		t.Errorf("opened %v, %v", object, err)
 	}
 }
 
-// TestOpenRefusesOtherPlaces moves sealed values to places for which they were not sealed.
-func TestOpenRefusesOtherPlaces(t *testing.T) {
-	public, private := pair(t)
-	_, foreign := pair(t)
+// TestOpenSecretRefusesOtherPlaces moves sealed values to places for which they were not sealed.
+func TestOpenSecretRefusesOtherPlaces(t *testing.T) {
+	public, private := shardKeys(t)
+	_, foreign := shardKeys(t)
 	for name, c := range map[string]struct {
 		cluster string
 		keys    *seal.PrivateKeys
@@ -62,64 +61,64 @@ func TestOpenRefusesOtherPlaces(t *testing.T) {
 		"a value in clear":           {"mgmt-1", private, func(_, data map[string]any) { data["a"] = base64.StdEncoding.EncodeToString([]byte("clear")) }},
 	} {
 		object := secret()
-		if err := sealedsecret.Seal(object, "mgmt-1", public); err != nil {
+		if err := seal.SealSecret(object, "mgmt-1", public); err != nil {
 			t.Fatal(err)
 		}
 		c.change(object, object["data"].(map[string]any))
 		before, _ := json.Marshal(object)
-		err := sealedsecret.Open(object, c.cluster, c.keys)
+		err := seal.OpenSecret(object, c.cluster, c.keys)
 		if after, _ := json.Marshal(object); !errors.Is(err, seal.ErrInvalid) || string(after) != string(before) {
 			t.Errorf("%s: %v, want %v and an unchanged Secret", name, err, seal.ErrInvalid)
 		}
 	}
 }
 
-func TestOpenRefusesClearValues(t *testing.T) {
-	_, private := pair(t)
-	if err := sealedsecret.Open(secret(), "mgmt-1", private); !errors.Is(err, sealedsecret.ErrClear) {
+func TestOpenSecretRefusesClearValues(t *testing.T) {
+	_, private := shardKeys(t)
+	if err := seal.OpenSecret(secret(), "mgmt-1", private); !errors.Is(err, seal.ErrClearSecret) {
 		t.Errorf("data in clear: %v", err)
 	}
-	if err := sealedsecret.Open(map[string]any{"stringData": map[string]any{"a": "clear"}}, "mgmt-1", private); !errors.Is(err, sealedsecret.ErrClear) {
+	if err := seal.OpenSecret(map[string]any{"stringData": map[string]any{"a": "clear"}}, "mgmt-1", private); !errors.Is(err, seal.ErrClearSecret) {
 		t.Errorf("stringData in clear: %v", err)
 	}
-	if err := sealedsecret.Open(map[string]any{"metadata": map[string]any{"name": "empty"}}, "mgmt-1", private); err != nil {
+	if err := seal.OpenSecret(map[string]any{"metadata": map[string]any{"name": "empty"}}, "mgmt-1", private); err != nil {
 		t.Errorf("a Secret without values: %v", err)
 	}
 }
 
-func TestSealRefusesWhatItCannotSeal(t *testing.T) {
-	public, _ := pair(t)
+func TestSealSecretRefusesWhatItCannotSeal(t *testing.T) {
+	public, _ := shardKeys(t)
 	bad := secret()
 	bad["stringData"] = map[string]any{"a": "canary"}
 	text := secret()
 	text["data"].(map[string]any)["a"] = "canary, not base64"
 	for field, object := range map[string]map[string]any{"stringData": bad, "data[a]": text} {
-		if err := sealedsecret.Seal(object, "mgmt-1", public); err == nil || !strings.Contains(err.Error(), field) || strings.Contains(err.Error(), "canary") {
+		if err := seal.SealSecret(object, "mgmt-1", public); err == nil || !strings.Contains(err.Error(), field) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 }
 
-// BenchmarkSeal compares with sealing for a key that both sides share.
-func BenchmarkSeal(b *testing.B) {
-	public, private := pair(b)
+// BenchmarkSealSecret compares with sealing for a key that both sides share.
+func BenchmarkSealSecret(b *testing.B) {
+	public, private := shardKeys(b)
 	b.Run("seal", func(b *testing.B) {
 		for b.Loop() {
-			if err := sealedsecret.Seal(secret(), "mgmt-1", public); err != nil {
+			if err := seal.SealSecret(secret(), "mgmt-1", public); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	object := secret()
-	if err := sealedsecret.Seal(object, "mgmt-1", public); err != nil {
+	if err := seal.SealSecret(object, "mgmt-1", public); err != nil {
 		b.Fatal(err)
 	}
 	data := object["data"]
 	b.Run("open", func(b *testing.B) {
 		for b.Loop() {
 			object["data"] = data
-			object["metadata"].(map[string]any)["annotations"] = map[string]any{sealedsecret.Annotation: "1"}
-			if err := sealedsecret.Open(object, "mgmt-1", private); err != nil {
+			object["metadata"].(map[string]any)["annotations"] = map[string]any{seal.SecretAnnotation: "1"}
+			if err := seal.OpenSecret(object, "mgmt-1", private); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -1,29 +1,22 @@
-// Package sealedsecret encrypts the values of Kubernetes Secrets in the works of a management cluster. Cluster Service seals
-// them with the public key of the management cluster, and the cluster's agent opens them when it applies the Secret. Maestro, its
-// database, the MQTT broker and the clients of Maestro's APIs have only the sealed values.
-//
-// A sealed Secret has the annotation of this package, and each value of its data is sealed. A value is bound to the management
-// cluster, the namespace and the name of the Secret, and its key: it cannot be opened elsewhere.
-package sealedsecret
+package seal
 
 import (
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-// Annotation marks a sealed Secret. Its value is the ID of the key that sealed it.
-const Annotation = "maestro.hcpmesh.io/sealed-with-key"
+// SecretAnnotation marks a sealed Secret. Its value is the ID of the key that sealed it.
+const SecretAnnotation = "maestro.hcpmesh.io/sealed-with-key"
 
-// ErrClear is returned for a Secret whose values are not sealed.
-var ErrClear = errors.New("the values of the Secret are not sealed for the management cluster")
+// ErrClearSecret is returned for a Secret whose values are not sealed.
+var ErrClearSecret = errors.New("the values of the Secret are not sealed for the management cluster")
 
-// Seal seals the values of a Secret, given as unstructured content, for a management cluster. A Secret without values stays as it
-// is.
-func Seal(secret map[string]any, cluster string, keys *seal.PublicKeys) error {
+// SealSecret seals the values of a Secret in a work, given as unstructured content, with the public key of the management cluster. The cluster's
+// agent opens them when it applies the Secret. Maestro, its database, the MQTT broker and the clients of Maestro's APIs have only the sealed values.
+// A value is bound to the management cluster, the namespace and the name of the Secret, and its key. A Secret without values stays as it is.
+func SealSecret(secret map[string]any, cluster string, keys *PublicKeys) error {
 	if _, exists := secret["stringData"]; exists {
 		return errors.New("stringData: a Secret is sealed only with data")
 	}
@@ -33,11 +26,11 @@ func Seal(secret map[string]any, cluster string, keys *seal.PublicKeys) error {
 	}
 	sealed := make(map[string]any, len(data))
 	for key, value := range data {
-		content, err := decode(key, value)
+		content, err := decodeValue(key, value)
 		if err != nil {
 			return err
 		}
-		text, err := keys.Seal(purpose(secret, cluster, key), content)
+		text, err := keys.Seal(secretPurpose(secret, cluster, key), content)
 		if err != nil {
 			return fmt.Errorf("data[%s]: seal the value: %w", key, err)
 		}
@@ -52,39 +45,39 @@ func Seal(secret map[string]any, cluster string, keys *seal.PublicKeys) error {
 		annotations = map[string]any{}
 		metadata["annotations"] = annotations
 	}
-	annotations[Annotation] = keys.ID()
+	annotations[SecretAnnotation] = keys.ID()
 	secret["data"] = sealed
 	return nil
 }
 
-// Open opens the values of a sealed Secret, given as unstructured content, and removes the annotation. It returns ErrClear for a
-// Secret with values that are not sealed, and an error with seal.ErrInvalid for values that were not sealed for this Secret of
+// OpenSecret opens the values of a sealed Secret, given as unstructured content, and removes the annotation. It returns ErrClearSecret for a
+// Secret with values that are not sealed, and an error with ErrInvalid for values that were not sealed for this Secret of
 // the management cluster. The Secret does not change if there is an error.
-func Open(secret map[string]any, cluster string, keys *seal.PrivateKeys) error {
+func OpenSecret(secret map[string]any, cluster string, keys *PrivateKeys) error {
 	data, _ := secret["data"].(map[string]any)
 	clear, _ := secret["stringData"].(map[string]any)
 	metadata, _ := secret["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	id, isSealed := annotations[Annotation]
+	id, isSealed := annotations[SecretAnnotation]
 	switch {
 	case len(clear) > 0, len(data) > 0 && !isSealed:
-		return ErrClear
+		return ErrClearSecret
 	case len(data) == 0:
 		return nil
 	}
 	opened := make(map[string]any, len(data))
 	for key, value := range data {
-		text, err := decode(key, value)
+		text, err := decodeValue(key, value)
 		if err != nil {
 			return err
 		}
-		content, err := keys.Open(purpose(secret, cluster, key), text)
+		content, err := keys.Open(secretPurpose(secret, cluster, key), text)
 		if err != nil {
 			return fmt.Errorf("data[%s], sealed with key %v: %w", key, id, err)
 		}
 		opened[key] = base64.StdEncoding.EncodeToString(content)
 	}
-	delete(annotations, Annotation)
+	delete(annotations, SecretAnnotation)
 	if len(annotations) == 0 {
 		delete(metadata, "annotations")
 	}
@@ -92,7 +85,7 @@ func Open(secret map[string]any, cluster string, keys *seal.PrivateKeys) error {
 	return nil
 }
 
-func decode(key string, value any) ([]byte, error) {
+func decodeValue(key string, value any) ([]byte, error) {
 	text, _ := value.(string)
 	content, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || text == "" {
@@ -101,8 +94,8 @@ func decode(key string, value any) ([]byte, error) {
 	return content, nil
 }
 
-// purpose binds a value to its place. None of the parts can contain a slash.
-func purpose(secret map[string]any, cluster, key string) string {
+// secretPurpose binds a value to its place. None of the parts can contain a slash.
+func secretPurpose(secret map[string]any, cluster, key string) string {
 	metadata, _ := secret["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
 	name, _ := metadata["name"].(string)
