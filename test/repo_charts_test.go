@@ -35,8 +35,7 @@ import (
 	hypershiftapp "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/provisioncommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
@@ -78,12 +77,12 @@ func programs() map[string]func(*flag.FlagSet) func() error {
 		},
 		"maestro-server": func(set *flag.FlagSet) func() error { o := &maestroapp.Options{}; o.AddFlags(set); return o.Validate },
 		"migrate": func(set *flag.FlagSet) func() error {
-			o := &migratecommand.Options{}
+			o := &postgrescommand.MigrateOptions{}
 			o.AddFlags(set)
 			return func() error { return o.Validate(set) }
 		},
 		"provision": func(set *flag.FlagSet) func() error {
-			o := &provisioncommand.Options{}
+			o := &postgrescommand.ProvisionOptions{}
 			o.AddFlags(set)
 			return func() error { return o.Validate(set) }
 		},
@@ -152,7 +151,7 @@ func TestProgramsAcceptTheFlagsOfCharts(t *testing.T) {
 				continue
 			}
 			name, args := w.Program(), pod.Spec.Containers[0].Args
-			if args[0] == migratecommand.Name || args[0] == provisioncommand.Name {
+			if args[0] == postgrescommand.MigrateName || args[0] == postgrescommand.ProvisionName {
 				name, args = args[0], args[1:]
 			}
 			define, ok := programs()[name]

@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
@@ -156,7 +156,7 @@ func (r *Region) provisionDatabases(ctx context.Context, server *postgresProcess
 
 // migrate runs the command migrate of a program of a service and appends its output to the log.
 func (r *Region) migrate(ctx context.Context, database *serviceDatabase, program string, log io.Writer) error {
-	command := exec.Command(program, migratecommand.Name,
+	command := exec.Command(program, postgrescommand.MigrateName,
 		"--database-url-file="+r.ownerURLFile(database.Name),
 		"--database-authentication="+postgres.WithCertificate,
 		"--identity-dir="+r.identityDir(database.Owner.Certificate),

@@ -15,8 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/provisioncommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 )
 
@@ -73,8 +72,8 @@ func (s *administered) exec(t *testing.T, statement string) {
 }
 
 // provision runs the command with the flags of a region.
-func (s *administered) provision(ctx context.Context, flags ...func(*provisioncommand.Options)) error {
-	o := provisioncommand.Options{Database: postgres.Settings{Authentication: postgres.WithPassword}, Name: "fleet", Owner: "fleet_owner", Runtime: "fleet"}
+func (s *administered) provision(ctx context.Context, flags ...func(*postgrescommand.ProvisionOptions)) error {
+	o := postgrescommand.ProvisionOptions{Database: postgres.Settings{Authentication: postgres.WithPassword}, Name: "fleet", Owner: "fleet_owner", Runtime: "fleet"}
 	for _, set := range flags {
 		set(&o)
 	}
@@ -88,12 +87,12 @@ func (s *administered) provision(ctx context.Context, flags ...func(*provisionco
 		return err
 	}
 	o.Database.URLFile = file.Name()
-	return provisioncommand.Run(ctx, "test", &o, slog.New(slog.NewTextHandler(&s.log, nil)))
+	return postgrescommand.Provision(ctx, "test", &o, slog.New(slog.NewTextHandler(&s.log, nil)))
 }
 
 // check checks that the owner can migrate the database, the service can use it, and nobody else can connect to it. Then it checks that
 // another provisioning changes nothing: its sessions are read-only.
-func (s *administered) check(t *testing.T, flags ...func(*provisioncommand.Options)) {
+func (s *administered) check(t *testing.T, flags ...func(*postgrescommand.ProvisionOptions)) {
 	t.Helper()
 	s.exec(t, "ALTER ROLE fleet_owner PASSWORD '"+rolePassword+"'; ALTER ROLE fleet PASSWORD '"+rolePassword+"'")
 	role := func(name string) *pgxpool.Pool {
@@ -103,8 +102,8 @@ func (s *administered) check(t *testing.T, flags ...func(*provisioncommand.Optio
 	if err := os.WriteFile(file, []byte(s.URL("fleet", postgresserver.Role{Name: "fleet_owner", Password: rolePassword})), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := migratecommand.Options{Database: postgres.Settings{URLFile: file, Authentication: postgres.WithPassword}, GrantTo: "fleet"}
-	if err := migratecommand.Run(t.Context(), "test", &o, migrations("0001_a.sql"), quiet); err != nil {
+	o := postgrescommand.MigrateOptions{Database: postgres.Settings{URLFile: file, Authentication: postgres.WithPassword}, GrantTo: "fleet"}
+	if err := postgrescommand.Migrate(t.Context(), "test", &o, migrations("0001_a.sql"), quiet); err != nil {
 		t.Fatal(err)
 	}
 	service := role("fleet")
@@ -223,7 +222,7 @@ func testProvisionRefuses(t *testing.T, s *administered) {
 	// The last case, which differs from run to run, has left its objects.
 	s.exec(t, "DROP DATABASE IF EXISTS fleet")
 	s.exec(t, "DROP ROLE IF EXISTS fleet_owner, fleet")
-	own := func(o *provisioncommand.Options) { o.Runtime = "administrator" }
+	own := func(o *postgrescommand.ProvisionOptions) { o.Runtime = "administrator" }
 	if err := s.provision(t.Context(), own); err == nil || !strings.Contains(err.Error(), "provisioning the role administrator: it is the role of the administrator") {
 		t.Error(err)
 	}
@@ -237,7 +236,9 @@ const (
 // testProvisionMaps checks the security labels as far as a server without Azure's module can: it refuses the statement. Labels that a
 // superuser writes into the catalogue stand for those of an earlier call.
 func testProvisionMaps(t *testing.T, s *administered) {
-	identities := func(o *provisioncommand.Options) { o.OwnerObjectID, o.RuntimeObject = ownerObject, runtimeObject }
+	identities := func(o *postgrescommand.ProvisionOptions) {
+		o.OwnerObjectID, o.RuntimeObject = ownerObject, runtimeObject
+	}
 	if err := s.provision(t.Context(), identities); postgres.Code(err) != "22023" || !strings.Contains(err.Error(), "provisioning the role fleet_owner: the server accepts no identities of Entra ID") {
 		t.Errorf("without the module: %v", err)
 	}
@@ -254,7 +255,7 @@ func testProvisionMaps(t *testing.T, s *administered) {
 	}
 	s.check(t, identities)
 	s.exec(t, "ALTER ROLE administrator RESET ALL")
-	another := func(o *provisioncommand.Options) {
+	another := func(o *postgrescommand.ProvisionOptions) {
 		o.OwnerObjectID, o.RuntimeObject = ownerObject, "11111111-1111-1111-1111-111111111111"
 	}
 	if err := s.provision(t.Context(), another); postgres.Code(err) != "22023" || !strings.Contains(err.Error(), "provisioning the role fleet: ") {
@@ -307,7 +308,7 @@ func TestProvisionOptions(t *testing.T) {
 		"an administrator in two flags": {append(identities, "--database-url-file=x"), "--database-url and --database-url-file: set one of them"},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			var o provisioncommand.Options
+			var o postgrescommand.ProvisionOptions
 			flags := flag.NewFlagSet("test", flag.ContinueOnError)
 			o.AddFlags(flags)
 			if err := flags.Parse(append(append([]string{administrator, "--database-authentication=entra"}, names...), c.flags...)); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -196,11 +196,11 @@ func TestCommandMigratesConcurrently(t *testing.T) {
 	if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := migratecommand.Options{Database: postgres.Settings{URLFile: file, Authentication: postgres.WithPassword}, GrantTo: postgrestest.Runtime}
+	o := postgrescommand.MigrateOptions{Database: postgres.Settings{URLFile: file, Authentication: postgres.WithPassword}, GrantTo: postgrestest.Runtime}
 	var replicas sync.WaitGroup
 	for range 3 {
 		replicas.Go(func() {
-			if err := migratecommand.Run(t.Context(), "test", &o, migrations("0001_a.sql", "0002_b.sql"), quiet); err != nil {
+			if err := postgrescommand.Migrate(t.Context(), "test", &o, migrations("0001_a.sql", "0002_b.sql"), quiet); err != nil {
 				t.Error(err)
 			}
 		})

@@ -31,7 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
@@ -278,8 +278,8 @@ func TestServiceUsesTokens(t *testing.T) {
 
 	t.Setenv("AZURE_CLIENT_ID", ownerIdentity.client)
 	t.Setenv("AZURE_FEDERATED_TOKEN_FILE", filepath.Join(dir, owner))
-	o := migratecommand.Options{Database: a.settings(owner), GrantTo: service}
-	if err := migratecommand.Run(t.Context(), "cluster-service migrate", &o, store.Migrations(), log); err != nil {
+	o := postgrescommand.MigrateOptions{Database: a.settings(owner), GrantTo: service}
+	if err := postgrescommand.Migrate(t.Context(), "cluster-service migrate", &o, store.Migrations(), log); err != nil {
 		t.Fatal(a.failed(err))
 	}
 	if got := a.tokens(); got != 1 {

@@ -5,20 +5,14 @@ import (
 	"flag"
 	"os"
 
-	"github.com/hcpmesh/hcpmesh/internal/postgres/migratecommand"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/provisioncommand"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 // Main is the program maestro-server. It reads the arguments of the process.
 func Main() {
-	if len(os.Args) > 1 && os.Args[1] == provisioncommand.Name {
-		provisioncommand.Main("maestro-server", os.Args[2:])
-	}
-	if len(os.Args) > 1 && os.Args[1] == migratecommand.Name {
-		migratecommand.Main("maestro-server", store.Migrations(), os.Args[2:])
-	}
+	postgrescommand.Main("maestro-server", store.Migrations(), os.Args[1:])
 	var options Options
 	flags := flag.NewFlagSet("maestro-server", flag.ExitOnError)
 	options.AddFlags(flags)

@@ -1,6 +1,4 @@
-// Package provisioncommand implements the command `provision` of programs with a database. It runs as the administrator of the server,
-// creates the database and its roles, and maps the roles to managed identities. It runs before the command `migrate`.
-package provisioncommand
+package postgrescommand
 
 import (
 	"context"
@@ -13,14 +11,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// Name is the first argument of a program that selects the command.
-const Name = "provision"
+// ProvisionName is the first argument of a program that selects the command.
+const ProvisionName = "provision"
 
-// connections are those of the pool. Provision uses sessions of its own.
-const connections = 1
+// provisionConnections are those of the pool. Provision uses sessions of its own.
+const provisionConnections = 1
 
-// Options are the flags of the command.
-type Options struct {
+// ProvisionOptions are the flags of the command.
+type ProvisionOptions struct {
 	// Database is the maintenance database of the server, with the role of the administrator.
 	Database               postgres.Settings
 	Name                   string
@@ -30,7 +28,7 @@ type Options struct {
 }
 
 // AddFlags registers the options with flags.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+func (o *ProvisionOptions) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	flags.StringVar(&o.Name, "database-name", "", "`name` of the database to create")
 	flags.StringVar(&o.Owner, "owner", "", "`role` that owns the database and migrates it")
@@ -41,12 +39,12 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate checks the options. An error names the invalid flag.
-func (o *Options) Validate(flags *flag.FlagSet) error {
+func (o *ProvisionOptions) Validate(flags *flag.FlagSet) error {
 	if err := o.Database.Validate(); err != nil {
 		return err
 	}
 	if o.Database.Authentication == postgres.WithCertificate {
-		return fmt.Errorf("--database-authentication: the command %s does not support %s", Name, postgres.WithCertificate)
+		return fmt.Errorf("--database-authentication: the command %s does not support %s", ProvisionName, postgres.WithCertificate)
 	}
 	for _, required := range []string{"database-name", "owner", "runtime"} {
 		if value := flags.Lookup(required).Value.String(); !postgres.ValidName(value) {
@@ -71,25 +69,25 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 	return nil
 }
 
-// Main runs the command with the arguments after its name and does not return.
-func Main(program string, arguments []string) {
-	var o Options
-	name := program + " " + Name
+// runProvision runs the command with the arguments after its name and does not return.
+func runProvision(program string, arguments []string) {
+	var o ProvisionOptions
+	name := program + " " + ProvisionName
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
 	o.AddFlags(flags)
 	process.Parse(flags, arguments, func() error { return o.Validate(flags) })
 	process.Run(name, process.Options{LogLevel: o.LogLevel}, func(ctx context.Context, p *process.Process) error {
-		return Run(ctx, name, &o, p.Log)
+		return Provision(ctx, name, &o, p.Log)
 	})
 }
 
-// Run creates what is missing. It waits while the server is unavailable.
-func Run(ctx context.Context, application string, o *Options, log *slog.Logger) error {
+// Provision creates what is missing. It waits while the server is unavailable.
+func Provision(ctx context.Context, application string, o *ProvisionOptions, log *slog.Logger) error {
 	databaseURL, authentication, err := o.Database.Read(nil)
 	if err != nil {
 		return err
 	}
-	pool, err := postgres.Open(ctx, postgres.Options{URL: databaseURL, Application: application, MaxConnections: connections, Authentication: authentication})
+	pool, err := postgres.Open(ctx, postgres.Options{URL: databaseURL, Application: application, MaxConnections: provisionConnections, Authentication: authentication})
 	if err != nil {
 		return err
 	}

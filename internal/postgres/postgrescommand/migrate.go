@@ -1,6 +1,4 @@
-// Package migratecommand implements the command `migrate` of programs with a database. It runs with the role that owns the database,
-// applies the migrations, and grants the rights of the program's own role. So the program itself needs no right to change tables.
-package migratecommand
+package postgrescommand
 
 import (
 	"context"
@@ -14,14 +12,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// Name is the first argument of a program that selects the command.
-const Name = "migrate"
+// MigrateName is the first argument of a program that selects the command.
+const MigrateName = "migrate"
 
-// connections are one that holds the lock of the migrations and one that applies them.
-const connections = 2
+// migrateConnections are one that holds the lock of the migrations and one that applies them.
+const migrateConnections = 2
 
-// Options are the flags of the command.
-type Options struct {
+// MigrateOptions are the flags of the command.
+type MigrateOptions struct {
 	Database    postgres.Settings
 	IdentityDir string
 	GrantTo     string
@@ -29,7 +27,7 @@ type Options struct {
 }
 
 // AddFlags registers the options with flags.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+func (o *MigrateOptions) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, for --database-authentication=certificate")
 	flags.StringVar(&o.GrantTo, "grant-to", "", "`role` of the program, which gets the right to read and change rows; empty grants nothing")
@@ -37,7 +35,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate checks the options. An error names the invalid flag.
-func (o *Options) Validate(flags *flag.FlagSet) error {
+func (o *MigrateOptions) Validate(flags *flag.FlagSet) error {
 	if o.Database.Authentication == postgres.WithCertificate {
 		if err := process.Required(flags, "identity-dir"); err != nil {
 			return err
@@ -46,20 +44,20 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 	return o.Database.Validate()
 }
 
-// Main runs the command with the arguments after its name and does not return. Migrations are the files of the program.
-func Main(program string, migrations fs.FS, arguments []string) {
-	var o Options
-	name := program + " " + Name
+// runMigrate runs the command with the arguments after its name and does not return. Migrations are the files of the program.
+func runMigrate(program string, migrations fs.FS, arguments []string) {
+	var o MigrateOptions
+	name := program + " " + MigrateName
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
 	o.AddFlags(flags)
 	process.Parse(flags, arguments, func() error { return o.Validate(flags) })
 	process.Run(name, process.Options{LogLevel: o.LogLevel}, func(ctx context.Context, p *process.Process) error {
-		return Run(ctx, name, &o, migrations, p.Log)
+		return Migrate(ctx, name, &o, migrations, p.Log)
 	})
 }
 
-// Run applies the migrations and grants the rights. It waits while the database is unavailable.
-func Run(ctx context.Context, application string, o *Options, migrations fs.FS, log *slog.Logger) error {
+// Migrate applies the migrations and grants the rights. It waits while the database is unavailable.
+func Migrate(ctx context.Context, application string, o *MigrateOptions, migrations fs.FS, log *slog.Logger) error {
 	var identity *mesh.Identity
 	if o.IdentityDir != "" {
 		var err error
@@ -71,7 +69,7 @@ func Run(ctx context.Context, application string, o *Options, migrations fs.FS, 
 	if err != nil {
 		return err
 	}
-	pool, err := postgres.Open(ctx, postgres.Options{URL: databaseURL, Application: application, MaxConnections: connections, Authentication: authentication})
+	pool, err := postgres.Open(ctx, postgres.Options{URL: databaseURL, Application: application, MaxConnections: migrateConnections, Authentication: authentication})
 	if err != nil {
 		return err
 	}
