@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // TestClusterReadyAsksTheAPIServer checks that an agent whose controllers once ran reports an API server that is hung, and one
@@ -24,7 +24,7 @@ func TestClusterReadyAsksTheAPIServer(t *testing.T) {
 		_, _ = w.Write([]byte(body))
 	}))
 	defer server.Close()
-	proxy := faultproxy.Start(t, server.Listener.Addr().String())
+	proxy := netfault.StartProxy(t, server.Listener.Addr().String())
 	a, err := New(Options{Consumer: "mgmt-1", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{}, Cluster: &rest.Config{Host: "http://" + proxy.Address}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -20,7 +20,7 @@ import (
 // ends.
 func TestHungBrokerIsNotReady(t *testing.T) {
 	r := maestrotest.New(t, "", slog.New(slog.DiscardHandler))
-	proxy := faultproxy.Start(t, r.BrokerAddress)
+	proxy := netfault.StartProxy(t, r.BrokerAddress)
 	link := mqttlink.New(mqttlink.Options{
 		Address: proxy.Address, TLS: r.MQTT(string(mesh.MaestroServer)), ClientID: "test",
 		Receive: func(context.Context, string, *cloudevents.Event) {}, Up: func(context.Context) {},

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // Two replicas share the consumers. When one stops the other takes over, and statuses reach the subscribers of both.
@@ -139,7 +139,7 @@ func TestServerSurvivesDatabaseOutages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := faultproxy.Start(t, database.Host)
+	proxy := netfault.StartProxy(t, database.Host)
 	database.Host = proxy.Address
 	r.Database = database.String()
 	proxy.Disconnect()

@@ -23,8 +23,8 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
@@ -68,7 +68,7 @@ func New(t testing.TB, database string, log *slog.Logger) *Region {
 		r.Issue(string(peer), peer, string(peer))
 	}
 	// A test may start another broker at the address.
-	r.StartBroker(closedport.Reserve(t))
+	r.StartBroker(netfault.ReserveAddress(t))
 	t.Cleanup(func() { _ = r.Broker.Close() })
 	return r
 }

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // listen serves one connection after another with serve until the test ends, and returns the address.
@@ -139,14 +139,14 @@ func TestQuestionsDistinguishFaults(t *testing.T) {
 		"disk full":             {of(service(t, 503, `{"notReady":{"store":"write /data/wal: no space left on device"}}`)), adminv1.ComponentDiskFull, "no space left", nil},
 		"hung":                  {of("http://" + hungService), adminv1.ComponentUnresponsive, "no response", serviceAsked},
 		"hung, only ready":      {Target{Ready: "http://" + onlyReady}, adminv1.ComponentUnresponsive, "no response", onlyReadyAsked},
-		"stopped":               {of("http://" + closedport.Address(t)), adminv1.ComponentUnreachable, "no connection", nil},
+		"stopped":               {of("http://" + netfault.ClosedAddress(t)), adminv1.ComponentUnreachable, "no connection", nil},
 		"PostgreSQL with TLS":   {Target{PostgreSQL: postgresWithTLS}, adminv1.ComponentReady, "", nil},
 		"PostgreSQL ends":       {Target{PostgreSQL: postgres("S")}, adminv1.ComponentNotReady, "TLS", nil},
 		"PostgreSQL resets":     {Target{PostgreSQL: postgresResets}, adminv1.ComponentNotReady, "TLS", nil},
 		"PostgreSQL":            {Target{PostgreSQL: postgres("N")}, adminv1.ComponentReady, "", nil},
 		"PostgreSQL rejects":    {Target{PostgreSQL: postgres("E")}, adminv1.ComponentNotReady, "rejects", nil},
 		"PostgreSQL hung":       {Target{PostgreSQL: hungPostgres}, adminv1.ComponentUnresponsive, "no response", postgresAsked},
-		"PostgreSQL is stopped": {Target{PostgreSQL: closedport.Address(t)}, adminv1.ComponentUnreachable, "no connection", nil},
+		"PostgreSQL is stopped": {Target{PostgreSQL: netfault.ClosedAddress(t)}, adminv1.ComponentUnreachable, "no connection", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestHostedAPIServerNeedsNoCredentials(t *testing.T) {
 	if err := HostedAPIServer(t.Context(), server.URL); err != nil {
 		t.Errorf("a response with status 401 proves that it works: %v", err)
 	}
-	if state, _ := Classify(HostedAPIServer(t.Context(), "https://"+closedport.Address(t))); state != adminv1.ComponentUnreachable {
+	if state, _ := Classify(HostedAPIServer(t.Context(), "https://"+netfault.ClosedAddress(t))); state != adminv1.ComponentUnreachable {
 		t.Errorf("%s", state)
 	}
 }

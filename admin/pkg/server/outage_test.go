@@ -24,7 +24,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // The faults of a dependency.
@@ -100,7 +100,7 @@ func (o *outage) target(t *testing.T, layer, shard string) layers.Target {
 	t.Cleanup(answer.Close)
 	base := answer.URL
 	if layer == o.layer && shard != "mgmt-2" && o.fault == refuses {
-		base = "http://" + closedport.Address(t)
+		base = "http://" + netfault.ClosedAddress(t)
 	}
 	return layers.Target{Name: strings.TrimPrefix(shard+"-component-"+layer, "-"), Layer: layer, ProvisionShard: shard, Ready: base + "/readyz", Alive: base + "/healthz"}
 }

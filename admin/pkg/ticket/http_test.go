@@ -14,7 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/ticket"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 var question = ticket.Question{Ticket: "INC-42", Engineer: "oncall@example.com", ObjectID: "o", Class: "recover", Resource: "/subscriptions/s"}
@@ -132,7 +132,7 @@ func TestOpenTickets(t *testing.T) {
 
 // TestValidatorIsAway checks that a validator that does not respond is named, and that the token is not.
 func TestValidatorIsAway(t *testing.T) {
-	address := closedport.Address(t)
+	address := netfault.ClosedAddress(t)
 	validator, file := connect(t, "https://"+address, nil)
 	_, err := validator.Validate(t.Context(), question)
 	if apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), address) || strings.Contains(err.Error(), "secret") {

@@ -32,8 +32,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // record stores the log output.
@@ -81,7 +81,7 @@ func TestProcess(t *testing.T) {
 		}
 	}
 	database := mustParse(t, r.url)
-	databaseProxy, maestroProxy := faultproxy.Start(t, database.Host), faultproxy.Start(t, r.maestro.Address)
+	databaseProxy, maestroProxy := netfault.StartProxy(t, database.Host), netfault.StartProxy(t, r.maestro.Address)
 	database.Host = databaseProxy.Address
 	databaseProxy.Disconnect()
 
@@ -157,7 +157,7 @@ func TestProcess(t *testing.T) {
 		}
 		return nil
 	})
-	for dependency, proxy := range map[string]*faultproxy.Proxy{"maestro": maestroProxy, "postgresql": databaseProxy} {
+	for dependency, proxy := range map[string]*netfault.Proxy{"maestro": maestroProxy, "postgresql": databaseProxy} {
 		proxy.Hang()
 		eventually.Soon(t, "readiness names the hung "+dependency, func() error {
 			readiness := p.CheckReadiness(ctx)

@@ -38,8 +38,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // statedDifferences are the fields of HostedControlPlanes and their namespaces in which the operator and the runtime differ, with the reason.
@@ -424,7 +424,7 @@ func (m *managementCluster) startOperator(t *testing.T, program string, images *
 	if err := os.WriteFile(authority, images.authority, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	proxy := "http://" + closedport.Address(t)
+	proxy := "http://" + netfault.ClosedAddress(t)
 	command := exec.Command(program, "run", "--namespace="+namespace, "--control-plane-operator-image="+images.image("hypershift", images.operator))
 	command.Dir = dir
 	command.Env = []string{"HOME=" + dir, "KUBECONFIG=" + m.Kubeconfig(), "SSL_CERT_FILE=" + authority, "SSL_CERT_DIR=" + dir, "HTTPS_PROXY=" + proxy, "HTTP_PROXY=" + proxy,

@@ -11,14 +11,14 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // TestReadyAsksTheAPIServer checks that a runtime that reconciled before reports a hung API server.
 func TestReadyAsksTheAPIServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	proxy := faultproxy.Start(t, server.Listener.Addr().String())
+	proxy := netfault.StartProxy(t, server.Listener.Addr().String())
 	runtime := New(Options{}, slog.New(slog.DiscardHandler))
 	if err := runtime.Ready(t.Context()); err == nil {
 		t.Error("ready before it runs")

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 func TestPortRange(t *testing.T) {
@@ -50,7 +50,7 @@ func TestPortIsAwaited(t *testing.T) {
 }
 
 func TestPortInUseIsNotFree(t *testing.T) {
-	_, port, err := net.SplitHostPort(closedport.Address(t))
+	_, port, err := net.SplitHostPort(netfault.ClosedAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

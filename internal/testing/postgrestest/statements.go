@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // Statements counts the statements that clients execute. Its methods are safe for concurrent use.
@@ -30,7 +30,7 @@ func CountStatements(t testing.TB, databaseURL string) (*Statements, string) {
 		t.Fatal(err)
 	}
 	s := &Statements{counts: map[string]int{}}
-	u.Host = faultproxy.StartObserved(t, u.Host, func() io.Writer {
+	u.Host = netfault.StartObservedProxy(t, u.Host, func() io.Writer {
 		return &messages{statements: s, header: startupHeader, prepared: map[string]string{}, bound: map[string]string{}}
 	}).Address
 	return s, u.String()

@@ -28,11 +28,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // shared is the management cluster of all tests.
@@ -356,7 +355,7 @@ func TestEndOfConnections(t *testing.T) {
 // TestRefusals connects to what does not exist.
 func TestRefusals(t *testing.T) {
 	r := newRegion(t, 1, nil)
-	r.clusters.Store("closed", closedport.Address(t))
+	r.clusters.Store("closed", netfault.ClosedAddress(t))
 	r.start()
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -447,7 +446,7 @@ func TestSilentTunnelIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t, 1, nil)
 	r.serve(clusterID, echo)
-	network := faultproxy.Start(t, strings.TrimPrefix(r.front.URL, "https://"))
+	network := netfault.StartProxy(t, strings.TrimPrefix(r.front.URL, "https://"))
 	r.address = network.Address
 	r.start()
 	conn := r.dial(clusterID)

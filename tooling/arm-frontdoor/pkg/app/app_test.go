@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // TestHungFrontendIsNotReady checks a frontend whose kernel accepts connections and that does not respond.
@@ -17,7 +16,7 @@ func TestHungFrontendIsNotReady(t *testing.T) {
 	// The frontend can reject the request: it responds.
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	proxy := faultproxy.Start(t, server.Listener.Addr().String())
+	proxy := netfault.StartProxy(t, server.Listener.Addr().String())
 	check := responds(proxy.Address, server.Client().Transport.(*http.Transport).TLSClientConfig)
 	if err := check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -28,7 +27,7 @@ func TestHungFrontendIsNotReady(t *testing.T) {
 	if err := check(ctx); err == nil || !strings.Contains(err.Error(), "does not respond") {
 		t.Errorf("with a hung frontend: %v", err)
 	}
-	if err := responds(closedport.Address(t), nil)(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+	if err := responds(netfault.ClosedAddress(t), nil)(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("without a frontend: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // newPrometheus returns the URL of a server with the API of Prometheus that has a series of the shard mgmt-1 for each query, with the value 1 at the end.
@@ -136,7 +136,7 @@ func TestDashboardErrors(t *testing.T) {
 		"no folder":              {append(flags, "render", "region"), exitUsage, "into"},
 		"too many dots":          {append(flags, "render", "region", into, "--dots=99"), exitUsage, "--dots"},
 		"no URL":                 {[]string{"show", "region", "--prometheus=localhost:9090"}, exitUsage, "--prometheus"},
-		"server away":            {[]string{"show", "region", "--prometheus=http://" + closedport.Address(t)}, exitUnavailable, "Prometheus"},
+		"server away":            {[]string{"show", "region", "--prometheus=http://" + netfault.ClosedAddress(t)}, exitUnavailable, "Prometheus"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

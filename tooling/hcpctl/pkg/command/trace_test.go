@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 	"github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/spans"
 )
 
@@ -105,7 +105,7 @@ func TestTraceFailures(t *testing.T) {
 			t.Errorf("%s: %v", identifier, err)
 		}
 	}
-	if _, _, err := traceCommand(t, "op", "--store", "http://"+closedport.Address(t)); ExitCode(err) != exitUnavailable {
+	if _, _, err := traceCommand(t, "op", "--store", "http://"+netfault.ClosedAddress(t)); ExitCode(err) != exitUnavailable {
 		t.Errorf("an unreachable store: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // replica is a process that uses a copy of the keyset and exports metrics.
@@ -209,7 +209,7 @@ func TestUnsafeRotationsAreRefused(t *testing.T) {
 		}, "does not use"},
 		"a replica is of another service": {func(_ *testing.T, _ *deployment, r *Rotation) { r.Kind.Flag = "unknown-key-file" }, "exports no keys of --unknown-key-file"},
 		"a replica is away": {func(t *testing.T, _ *deployment, r *Rotation) {
-			r.Replicas["frontend"] = append(r.Replicas["frontend"], "http://"+closedport.Address(t))
+			r.Replicas["frontend"] = append(r.Replicas["frontend"], "http://"+netfault.ClosedAddress(t))
 		}, "reading the metrics"},
 		"no replica is named": {func(_ *testing.T, _ *deployment, r *Rotation) { r.Replicas = nil }, "--replica"},
 		"a rotation by hand is in progress": {func(t *testing.T, d *deployment, _ *Rotation) {

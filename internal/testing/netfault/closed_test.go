@@ -1,4 +1,4 @@
-package closedport_test
+package netfault_test
 
 import (
 	"errors"
@@ -6,12 +6,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/closedport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 // TestAddressRefuses connects to an address, and tries to listen there.
 func TestAddressRefuses(t *testing.T) {
-	address := closedport.Address(t)
+	address := netfault.ClosedAddress(t)
 	if _, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("connecting: %v", err)
 	}

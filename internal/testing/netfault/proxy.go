@@ -1,6 +1,6 @@
-// Package faultproxy is a TCP proxy with which tests interrupt the connections to a server that they cannot stop, for example because
-// it runs in the test's process or other tests use it.
-package faultproxy
+// Package netfault has servers that tests cannot reach: a TCP proxy that interrupts the connections to a server that a test cannot stop, for example
+// because it runs in the test's process or other tests use it, and addresses that refuse connections.
+package netfault
 
 import (
 	"io"
@@ -25,14 +25,14 @@ type Proxy struct {
 	connections  map[net.Conn]bool
 }
 
-// Start returns a proxy to the server at target, host:port. It stops with the test.
-func Start(t testing.TB, target string) *Proxy {
+// StartProxy returns a proxy to the server at target, host:port. It stops with the test.
+func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	return StartObserved(t, target, func() io.Writer { return io.Discard })
+	return StartObservedProxy(t, target, func() io.Writer { return io.Discard })
 }
 
-// StartObserved is Start for a proxy that calls observe for each connection, and writes what the client sends to its result before it forwards it.
-func StartObserved(t testing.TB, target string, observe func() io.Writer) *Proxy {
+// StartObservedProxy is StartProxy for a proxy that calls observe for each connection, and writes what the client sends to its result before it forwards it.
+func StartObservedProxy(t testing.TB, target string, observe func() io.Writer) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,6 +1,4 @@
-// Package closedport has addresses that refuse connections. The address of a closed listener does not: another listener, of the same test or of
-// another process, may get its port.
-package closedport
+package netfault
 
 import (
 	"fmt"
@@ -10,9 +8,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 )
 
-// Address returns host:port on loopback, which refuses connections until the test ends. The port is bound to a socket that does not listen, so that nobody
+// ClosedAddress returns host:port on loopback, which refuses connections until the test ends. The address of a closed listener does not: another
+// listener, of the same test or of another process, may get its port. The port is bound to a socket that does not listen, so that nobody
 // else gets it.
-func Address(t testing.TB) string {
+func ClosedAddress(t testing.TB) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
@@ -30,9 +29,9 @@ func Address(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
 
-// Reserve returns host:port on loopback for a server that a test stops and starts again at the same address. The address refuses connections while
+// ReserveAddress returns host:port on loopback for a server that a test stops and starts again at the same address. The address refuses connections while
 // no server listens.
-func Reserve(t testing.TB) string {
+func ReserveAddress(t testing.TB) string {
 	t.Helper()
 	port, err := reservedport.Reserve()
 	if err != nil {

@@ -1,4 +1,4 @@
-package faultproxy_test
+package netfault_test
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/faultproxy"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
@@ -59,7 +59,7 @@ func ask(t *testing.T, connection net.Conn, deadline time.Time) error {
 }
 
 func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
-	proxy := faultproxy.Start(t, echo(t))
+	proxy := netfault.StartProxy(t, echo(t))
 	old, err := net.Dial("tcp", proxy.Address)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
 }
 
 func TestStoppedServerClosesConnections(t *testing.T) {
-	proxy := faultproxy.Start(t, echo(t))
+	proxy := netfault.StartProxy(t, echo(t))
 	// Each client connects again until the test closes stop, so that some connections are incomplete when the proxy disconnects.
 	var clients sync.WaitGroup
 	stop := make(chan struct{})
