@@ -14,7 +14,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/lifetime"
 )
 
 // renew replaces the certificate of Cluster Service with one that is valid for a lifetime.
@@ -93,7 +92,7 @@ func testLongSessionIsReplaced(t *testing.T, s *secured) {
 	}
 
 	var soon *pgx.Conn
-	lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+	eventually.WithinLifetime(t, func(lifetime time.Duration) (err error) {
 		s.renew(lifetime)
 		soon, err = postgres.Connect(t.Context(), pool)
 		return err
@@ -134,7 +133,7 @@ func testOldSessionsAreEnded(t *testing.T, s *secured) {
 		defer pool.Close()
 		var own *pgx.Conn
 		var current time.Duration
-		lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+		eventually.WithinLifetime(t, func(lifetime time.Duration) (err error) {
 			current = lifetime
 			s.renew(lifetime)
 			own, err = postgres.Connect(t.Context(), pool)

@@ -17,7 +17,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/lifetime"
 )
 
 // TestRequestsEndWithCertificate sends requests over one connection until the client's certificate has ended. The API server verifies the
@@ -50,7 +49,7 @@ func TestRequestsEndWithCertificate(t *testing.T) {
 		return response.StatusCode, reused, err
 	}
 	var pair tls.Certificate
-	lifetime.Shortest(t, func(lifetime time.Duration) error {
+	eventually.WithinLifetime(t, func(lifetime time.Duration) error {
 		if err := signer.IssueFor(lifetime, certificate, key, template); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/lifetime"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -20,7 +19,7 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	b := start(t, broker.Options{})
 	lasting := b.mustConnect("mgmt-1")
 	var ending *client
-	lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+	eventually.WithinLifetime(t, func(lifetime time.Duration) (err error) {
 		ending, err = b.connectWith(b.issueUntil(time.Now().Add(lifetime), mesh.MaestroAgent, "mgmt-2"), "mgmt-2", nil)
 		return err
 	})
@@ -42,7 +41,7 @@ func TestConnectionOfClientThatDoesNotReadEnds(t *testing.T) {
 	b := start(t, broker.Options{})
 	server := b.mustConnect("maestro-server")
 	var ending net.Conn
-	lifetime.Shortest(t, func(lifetime time.Duration) (err error) {
+	eventually.WithinLifetime(t, func(lifetime time.Duration) (err error) {
 		certificate := b.issueUntil(time.Now().Add(lifetime), mesh.MaestroAgent, "mgmt-2")
 		if ending, err = b.dial(certificate); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package lifetime_test
+package eventually_test
 
 import (
 	"errors"
@@ -7,14 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/lifetime"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // TestLifetimeGrowsUntilUseSucceeds uses certificates on a machine that needs five seconds to use one.
 func TestLifetimeGrowsUntilUseSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tried []time.Duration
-		lifetime.Shortest(t, func(lifetime time.Duration) error {
+		eventually.WithinLifetime(t, func(lifetime time.Duration) error {
 			tried = append(tried, lifetime)
 			time.Sleep(5 * time.Second)
 			if lifetime < 5*time.Second {
@@ -49,5 +49,5 @@ func TestErrorWithinLifetimeFailsTheTest(t *testing.T) {
 			t.Error("the test did not fail")
 		}
 	}()
-	lifetime.Shortest(f, func(time.Duration) error { return errors.New("refused") })
+	eventually.WithinLifetime(f, func(time.Duration) error { return errors.New("refused") })
 }
