@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
@@ -54,7 +53,7 @@ func (r *settings) regionGroup() string {
 func (r *settings) seed(pipelines string) emulator.Seed {
 	seed := emulator.Seed{Vault: r.regionGroup() + "/providers/Microsoft.KeyVault/vaults/" + r.text("keyVaults", "clusters"),
 		Issuers: []string{r.text("clusterService", "config", "azureResources", "certificateIssuer")},
-		Roles:   []rbac.Role{{ID: customerrole.ID, Name: customerrole.Name, Actions: customerrole.Actions()}}}
+		Roles:   []rbac.Role{{ID: rbac.CustomerRoleID, Name: rbac.CustomerRoleName, Actions: rbac.CustomerRoleActions()}}}
 	for _, role := range []string{arm.OwnerRole, arm.VaultAdministratorRole, arm.BlobDataContributorRole} {
 		seed.Assignments = append(seed.Assignments, arm.SeedAssignment{PrincipalID: pipelines, Role: role, Scope: "/"})
 	}

@@ -17,13 +17,13 @@ import (
 	"sync/atomic"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
-	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
@@ -202,7 +202,7 @@ func (e *Entra) registering(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		segments := strings.Split(strings.Trim(strings.ToLower(request.URL.Path), "/"), "/")
 		if azure := e.azure.Load(); azure != nil && request.Method == http.MethodPost && len(segments) == 5 && segments[0] == "subscriptions" && segments[4] == "register" {
-			if err := azure.assign(request.Context(), customerrole.ID, "/subscriptions/"+segments[1]); err != nil {
+			if err := azure.assign(request.Context(), rbac.CustomerRoleID, "/subscriptions/"+segments[1]); err != nil {
 				e.services.log().ErrorContext(request.Context(), "assigning Cluster Service its role failed", logkey.Error, err)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
-	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"sigs.k8s.io/yaml"
 )
 
@@ -92,11 +92,11 @@ func (r *Region) writeAzureSeed(context.Context) error {
 	}
 	seed := map[string]any{
 		"roles": []any{
-			map[string]any{"id": customerrole.ID, "name": customerrole.Name, "actions": customerrole.Actions()},
+			map[string]any{"id": rbac.CustomerRoleID, "name": rbac.CustomerRoleName, "actions": rbac.CustomerRoleActions()},
 			customerlog.ForwarderRole(),
 		},
 		"assignments": []any{
-			assign(serviceObjectID, customerrole.ID, "/"),
+			assign(serviceObjectID, rbac.CustomerRoleID, "/"),
 			assign(serviceObjectID, dnsZoneContributorRole, group),
 			assign(serviceObjectID, certificatesOfficerRole, vault),
 			assign(serviceObjectID, blobDataContributorRole, account),

@@ -20,9 +20,9 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
-	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 )
 
 // The audiences of the emulated services of Azure.
@@ -122,7 +122,7 @@ func TestTokensHaveOnlyTheirRights(t *testing.T) {
 			}
 		}
 		compareRights(t, map[string][]string{
-			clusterServiceName: {customerrole.Name + " at /", "DNS Zone Contributor at " + own, "Key Vault Certificates Officer at " + own + "/providers/Microsoft.KeyVault/vaults/region",
+			clusterServiceName: {rbac.CustomerRoleName + " at /", "DNS Zone Contributor at " + own, "Key Vault Certificates Officer at " + own + "/providers/Microsoft.KeyVault/vaults/region",
 				"Storage Blob Data Contributor at " + own + "/providers/Microsoft.Storage/storageAccounts/oidc"},
 			managementaccess.Forwarder: {customerlog.ForwarderRole().Name + " at /"},
 			customerName:               {"Owner at /subscriptions/" + customersSubscription, "Storage Blob Data Contributor at /subscriptions/" + customersSubscription},

@@ -25,7 +25,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/internal/customerrole"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
@@ -61,8 +60,8 @@ func (r *region) withAzure(options emulator.Options) *region {
 // serviceRights returns the roles that the infrastructure of a region and the registrations of customers assign to Cluster Service. Without
 // them, the caller of the emulator may do everything, because tests are the customer too.
 func serviceRights() emulator.Seed {
-	seed := emulator.Seed{Roles: []rbac.Role{{ID: customerrole.ID, Name: customerrole.Name, Actions: customerrole.Actions()}}}
-	for role, scope := range map[string]string{customerrole.ID: "/subscriptions/" + customerSubscription, azurearm.DNSZoneContributorRole: emulatortest.Group,
+	seed := emulator.Seed{Roles: []rbac.Role{{ID: rbac.CustomerRoleID, Name: rbac.CustomerRoleName, Actions: rbac.CustomerRoleActions()}}}
+	for role, scope := range map[string]string{rbac.CustomerRoleID: "/subscriptions/" + customerSubscription, azurearm.DNSZoneContributorRole: emulatortest.Group,
 		azurearm.CertificatesOfficerRole: emulatortest.Vault, azurearm.BlobDataContributorRole: emulatortest.Account} {
 		seed.Assignments = append(seed.Assignments, azurearm.SeedAssignment{PrincipalID: entratest.ObjectID, Role: role, Scope: scope})
 	}

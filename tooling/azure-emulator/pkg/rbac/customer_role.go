@@ -1,16 +1,15 @@
-// Package customerrole has the role that Cluster Service needs in the subscriptions of customers. In Azure, it gets the role when a
-// customer registers the resource provider; the emulators of Azure assign it in the same way.
-package customerrole
+package rbac
 
-// ID and Name are those of the role definition.
+// CustomerRoleID and CustomerRoleName are those of the definition of the role that Cluster Service needs in the subscriptions of customers. In Azure, it
+// gets the role when a customer registers the resource provider; the emulators of Azure assign it in the same way.
 const (
-	ID   = "3d1f6a52-90c4-4b7e-8a35-6e2f0d9b7c18"
-	Name = "Cluster Service in customers' subscriptions"
+	CustomerRoleID   = "3d1f6a52-90c4-4b7e-8a35-6e2f0d9b7c18"
+	CustomerRoleName = "Cluster Service in customers' subscriptions"
 )
 
-// Actions returns what Cluster Service does in the subscriptions of customers: managed resource groups with a DNS zone, the security
+// CustomerRoleActions returns what Cluster Service does in the subscriptions of customers: managed resource groups with a DNS zone, the security
 // groups of subnets, and the credentials and roles of the identities of clusters.
-func Actions() []string {
+func CustomerRoleActions() []string {
 	const identities = "Microsoft.ManagedIdentity/userAssignedIdentities/"
 	return []string{
 		"Microsoft.Resources/subscriptions/resourceGroups/read", "Microsoft.Resources/subscriptions/resourceGroups/write", "Microsoft.Resources/subscriptions/resourceGroups/delete",
