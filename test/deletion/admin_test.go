@@ -27,7 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -108,7 +108,7 @@ func (r *region) startAdmin() {
 			r.t.Fatal(err)
 		}
 	}
-	all := func(partition.Group) bool { return true }
+	all := func(controller.Group) bool { return true }
 	executor := adminoperation.New(db, r.clusterService(mesh.Backend), nil, r.intents.Verifier, all, adminoperation.Options{Audit: audittest.New(r.t, "backend", 0)}, prometheus.NewRegistry(), logger())
 	r.Run("backend", func(ctx context.Context) error {
 		var group sync.WaitGroup

@@ -26,9 +26,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -52,14 +51,14 @@ type Options struct {
 	Audit audit.Recorder
 }
 
-// Executor executes admin operations. It is a changefeed.Handler.
+// Executor executes admin operations. It is a controller.Handler.
 type Executor struct {
 	db  *database.DB
 	rpc clusterservicev1.ClusterServiceClient
 	// reconciler compares the desired state with the fleet.
 	reconciler Reconciler
 	intents    IntentVerifier
-	owns       func(partition.Group) bool
+	owns       func(controller.Group) bool
 	options    Options
 	log        *slog.Logger
 	finished   *prometheus.CounterVec
@@ -74,7 +73,7 @@ type Reconciler interface {
 }
 
 // New returns an Executor.
-func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler Reconciler, intents IntentVerifier, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
+func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler Reconciler, intents IntentVerifier, owns func(controller.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
 	if options.RetryTimeout == 0 {
 		options.RetryTimeout = 10 * time.Minute
 	}
@@ -111,7 +110,7 @@ func (e *Executor) HandleChange(ctx context.Context, change database.Change) {
 
 // Resync queues every operation that is not terminal.
 func (e *Executor) Resync(ctx context.Context, _ bool) error {
-	if !e.owns(partition.Of(database.AdminPartition)) {
+	if !e.owns(controller.GroupOf(database.AdminPartition)) {
 		return nil
 	}
 	filter := database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, ActiveOnly: true}
@@ -132,11 +131,11 @@ func (e *Executor) Resync(ctx context.Context, _ bool) error {
 
 // Run executes operations until ctx ends.
 func (e *Executor) Run(ctx context.Context) {
-	worker.Run(ctx, e.queue, workers, e.process)
+	controller.RunWorkers(ctx, e.queue, workers, e.process)
 }
 
 func (e *Executor) process(ctx context.Context, key database.Key) {
-	if ctx.Err() != nil || !e.owns(partition.Of(key.SubscriptionID)) {
+	if ctx.Err() != nil || !e.owns(controller.GroupOf(key.SubscriptionID)) {
 		e.queue.Forget(key)
 		return
 	}

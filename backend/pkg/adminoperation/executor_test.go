@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -135,7 +135,7 @@ func (h *environment) run(t testing.TB, options adminoperation.Options) (stop fu
 // runWith is run with a verifier of intents.
 func (h *environment) runWith(t testing.TB, intents adminoperation.IntentVerifier, options adminoperation.Options) (stop func()) {
 	t.Helper()
-	all := func(partition.Group) bool { return true }
+	all := func(controller.Group) bool { return true }
 	if options.Audit == nil {
 		options.Audit = h.trail
 	}

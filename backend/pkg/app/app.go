@@ -1,8 +1,8 @@
 // Package app wires the backend, which brings every accepted operation to a terminal state. Operations come from Cosmos
-// DB's change feed (package changefeed), reports from Cluster Service's watch. Both arrive in package eventqueue, and
+// DB's change feed (package controller), reports from Cluster Service's watch. Both arrive in package eventqueue, and
 // package lifecycle processes them. Package cascade deletes the clusters of deleted subscriptions, package reconcile
 // repairs drift, package notification notifies callers, and package adminoperation executes the actions of SREs.
-// Replicas share the subscriptions by leases (package partition).
+// Replicas share the subscriptions by leases.
 //
 // The process keeps no state that it cannot restore. It may be killed at any time; the next process or another replica
 // continues.
@@ -22,11 +22,10 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/cascade"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/changefeed"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/resourcecount"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
@@ -102,21 +101,21 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 		options.traces = tracing.Off()
 	}
 	queue := eventqueue.New()
-	owner := partition.NewOwner(options.Replica, options.LeaseDuration, p.Log)
+	owner := controller.NewOwner(options.Replica, options.LeaseDuration, p.Log)
 	clusterService, rpc := clusterservice.NewClient(connection), clusterservicev1.NewClusterServiceClient(connection)
 	finder := eventqueue.NewOperationFinder(db, owner.Owns, queue, p.Log)
-	controller := lifecycle.New(db, clusterService, queue, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
-	reconciler := reconcile.New(db, rpc, controller, owner.Owns, options.Reconcile, p.Metrics, p.Log)
+	lifecycles := lifecycle.New(db, clusterService, queue, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
+	reconciler := reconcile.New(db, rpc, lifecycles, owner.Owns, options.Reconcile, p.Metrics, p.Log)
 	follower := eventqueue.NewReportFollower(clusterService, owner, queue, finder.MarkStale, reconciler, p.Log)
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
 	resources := resourcecount.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
 	adminOperations := adminoperation.New(db, rpc, reconciler, intents, owner.Owns, adminoperation.Options{Audit: options.Records}, p.Metrics, p.Log)
-	feed := changefeed.New(db, owner.Owns, database.FeedOptions{BusyInterval: options.FeedBusy, IdleInterval: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
+	feed := controller.NewDispatcher(db, owner.Owns, database.FeedOptions{BusyInterval: options.FeedBusy, IdleInterval: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
 		finder, deletions, notifications, resources, adminOperations)
 	owner.Subscribe(
-		func(g partition.Group) { follower.GroupAcquired(g); feed.GroupAcquired(g) },
-		func(g partition.Group) { follower.GroupLost(g); resources.GroupLost(g); reconciler.GroupLost(g) },
+		func(g controller.Group) { follower.GroupAcquired(g); feed.GroupAcquired(g) },
+		func(g controller.Group) { follower.GroupLost(g); resources.GroupLost(g); reconciler.GroupLost(g) },
 	)
 	registerMetrics(p.Metrics, queue, owner)
 
@@ -129,7 +128,7 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	wg.Go(func() { deletions.Run(ctx) })
 	wg.Go(func() { notifications.Run(ctx) })
 	wg.Go(func() { adminOperations.Run(ctx) })
-	wg.Go(func() { controller.Run(ctx, max(options.Workers, 1)) })
+	wg.Go(func() { lifecycles.Run(ctx, max(options.Workers, 1)) })
 	// The leases are released last, so that no other replica starts before this one has written everything.
 	leasing, release := context.WithCancel(context.WithoutCancel(ctx))
 	leased := make(chan struct{})
@@ -161,7 +160,7 @@ func prepareDatabase(ctx context.Context, p *process.Process, db *database.DB) e
 	}
 }
 
-func registerMetrics(registry prometheus.Registerer, queue *eventqueue.Queue, owner *partition.Owner) {
+func registerMetrics(registry prometheus.Registerer, queue *eventqueue.Queue, owner *controller.Owner) {
 	gauge := func(options prometheus.GaugeOpts, value func() int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value()) }))
 	}

@@ -22,8 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -47,10 +46,10 @@ const (
 	maxBackoff = 10 * time.Second
 )
 
-// Controller deletes the clusters of Deleted subscriptions in the owned groups. It is a changefeed.Handler.
+// Controller deletes the clusters of Deleted subscriptions in the owned groups. It is a controller.Handler.
 type Controller struct {
 	db   *database.DB
-	owns func(partition.Group) bool
+	owns func(controller.Group) bool
 	// maxDeletions bounds the running deletions in all subscriptions of this replica together.
 	maxDeletions int
 	log          *slog.Logger
@@ -75,7 +74,7 @@ type progress struct {
 }
 
 // New returns a Controller that keeps at most maxDeletions deletions running.
-func New(db *database.DB, owns func(partition.Group) bool, maxDeletions int, metrics prometheus.Registerer, log *slog.Logger) *Controller {
+func New(db *database.DB, owns func(controller.Group) bool, maxDeletions int, metrics prometheus.Registerer, log *slog.Logger) *Controller {
 	c := &Controller{
 		db: db, owns: owns, maxDeletions: maxDeletions, log: log,
 		started: prometheus.NewCounter(prometheus.CounterOpts{
@@ -146,7 +145,7 @@ func (c *Controller) requeueIfHalfDone(subscription string, p *progress) {
 // Resync queues every Deleted subscription that may have clusters left.
 func (c *Controller) Resync(ctx context.Context, _ bool) error {
 	err := c.db.SubscriptionsToEmpty(ctx, func(item *database.Item[database.SubscriptionDocument]) error {
-		if c.owns(partition.Of(item.Key.SubscriptionID)) {
+		if c.owns(controller.GroupOf(item.Key.SubscriptionID)) {
 			c.queue.Add(item.Key.SubscriptionID)
 		}
 		return nil
@@ -159,13 +158,13 @@ func (c *Controller) Resync(ctx context.Context, _ bool) error {
 
 // Run processes subscriptions until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	worker.Run(ctx, c.queue, workers, c.process)
+	controller.RunWorkers(ctx, c.queue, workers, c.process)
 }
 
 func (c *Controller) process(ctx context.Context, subscription string) {
 	ctx, cancel := context.WithTimeout(ctx, processTimeout)
 	defer cancel()
-	if ctx.Err() != nil || !c.owns(partition.Of(subscription)) {
+	if ctx.Err() != nil || !c.owns(controller.GroupOf(subscription)) {
 		c.forget(subscription)
 		return
 	}

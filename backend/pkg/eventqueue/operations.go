@@ -6,21 +6,21 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// OperationFinder finds operations. It is a changefeed.Handler.
+// OperationFinder finds operations. It is a controller.Handler.
 type OperationFinder struct {
 	db    *database.DB
-	owns  func(partition.Group) bool
+	owns  func(controller.Group) bool
 	queue *Queue
 	log   *slog.Logger
 }
 
 // NewOperationFinder returns an OperationFinder.
-func NewOperationFinder(db *database.DB, owns func(partition.Group) bool, queue *Queue, log *slog.Logger) *OperationFinder {
+func NewOperationFinder(db *database.DB, owns func(controller.Group) bool, queue *Queue, log *slog.Logger) *OperationFinder {
 	return &OperationFinder{db: db, owns: owns, queue: queue, log: log}
 }
 
@@ -62,7 +62,7 @@ func (f *OperationFinder) MarkStale(ctx context.Context) error {
 func (f *OperationFinder) each(ctx context.Context, do func(Resource)) error {
 	found := 0
 	err := f.db.ActiveOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
-		if f.owns(partition.Of(operation.Key.SubscriptionID)) {
+		if f.owns(controller.GroupOf(operation.Key.SubscriptionID)) {
 			found++
 			f.enqueue(operation)
 			do(ResourceOf(operation.Value.ResourceID))

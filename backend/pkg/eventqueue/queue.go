@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -54,12 +54,12 @@ func (r Resource) Kind() database.Kind {
 }
 
 // Group returns the group of the resource's subscription.
-func (r Resource) Group() partition.Group {
+func (r Resource) Group() controller.Group {
 	key, err := database.ResourceKey(string(r))
 	if err != nil {
 		return 0
 	}
-	return partition.Of(key.SubscriptionID)
+	return controller.GroupOf(key.SubscriptionID)
 }
 
 // The pauses before a resource is processed again after an error.
@@ -262,7 +262,7 @@ func (q *Queue) removeIfIdle(r Resource, e *entry) {
 }
 
 // DropGroup removes all resources of a group that this replica has lost.
-func (q *Queue) DropGroup(group partition.Group) {
+func (q *Queue) DropGroup(group controller.Group) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.DeleteFunc(q.entries, func(r Resource, _ *entry) bool { return r.Group() == group })
@@ -295,10 +295,10 @@ func (q *Queue) ResetRevision(revision int64) {
 
 // HandledRevisions returns the revision up to which everything is handled: behind for the groups with open reports,
 // others for all other groups.
-func (q *Queue) HandledRevisions() (behind map[partition.Group]int64, others int64) {
+func (q *Queue) HandledRevisions() (behind map[controller.Group]int64, others int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	behind = map[partition.Group]int64{}
+	behind = map[controller.Group]int64{}
 	for r, e := range q.entries {
 		up := e.unhandled - 1
 		switch {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -30,7 +30,7 @@ const (
 // ReportFollower follows the watch for the groups of this replica.
 type ReportFollower struct {
 	clusterService *clusterservice.Client
-	owner          *partition.Owner
+	owner          *controller.Owner
 	queue          *Queue
 	log            *slog.Logger
 	markStale      func(ctx context.Context) error
@@ -41,7 +41,7 @@ type ReportFollower struct {
 
 	mu sync.Mutex
 	// joined maps the groups that the stream serves to the revision that was received for them before the stream began.
-	joined map[partition.Group]int64
+	joined map[controller.Group]int64
 	// broken is set after a stream has failed, until the next one receives something.
 	broken bool
 }
@@ -49,22 +49,22 @@ type ReportFollower struct {
 // Reconciler compares the desired state with the fleet. *reconcile.Reconciler implements it.
 type Reconciler interface {
 	// RequestComparison requests a comparison of groups. ComparisonPending reports whether one is pending.
-	RequestComparison(groups []partition.Group)
-	ComparisonPending(group partition.Group) bool
+	RequestComparison(groups []controller.Group)
+	ComparisonPending(group controller.Group) bool
 }
 
 // NewReportFollower returns a ReportFollower. markStale is called after the fleet was listed, and marks all active operations as stale: a
 // resource that is not in the list was lost, or deleted long ago. The reconciler compares resources without an
 // operation; until then the groups have no handled revision.
-func NewReportFollower(clusterService *clusterservice.Client, owner *partition.Owner, queue *Queue, markStale func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *ReportFollower {
+func NewReportFollower(clusterService *clusterservice.Client, owner *controller.Owner, queue *Queue, markStale func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *ReportFollower {
 	return &ReportFollower{
 		clusterService: clusterService, owner: owner, queue: queue, log: log, markStale: markStale, reconciler: reconciler,
-		acquired: make(chan struct{}, 1), joined: map[partition.Group]int64{},
+		acquired: make(chan struct{}, 1), joined: map[controller.Group]int64{},
 	}
 }
 
 // GroupAcquired starts following a group.
-func (f *ReportFollower) GroupAcquired(partition.Group) {
+func (f *ReportFollower) GroupAcquired(controller.Group) {
 	select {
 	case f.acquired <- struct{}{}:
 	default:
@@ -72,7 +72,7 @@ func (f *ReportFollower) GroupAcquired(partition.Group) {
 }
 
 // GroupLost stops following a group.
-func (f *ReportFollower) GroupLost(group partition.Group) {
+func (f *ReportFollower) GroupLost(group controller.Group) {
 	f.mu.Lock()
 	delete(f.joined, group)
 	f.mu.Unlock()
@@ -206,7 +206,7 @@ func (f *ReportFollower) joinGroups() (after int64, ok bool) {
 	return after, ok
 }
 
-func (f *ReportFollower) isJoined(group partition.Group) bool {
+func (f *ReportFollower) isJoined(group controller.Group) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, joined := f.joined[group]
@@ -251,7 +251,7 @@ func (f *ReportFollower) relist(ctx context.Context) error {
 		return err
 	}
 	f.mu.Lock()
-	var groups []partition.Group
+	var groups []controller.Group
 	for group := range f.joined {
 		groups = append(groups, group)
 		f.joined[group] = revision

@@ -16,10 +16,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/decision"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -40,7 +39,7 @@ type Controller struct {
 	db             *database.DB
 	clusterService *clusterservice.Client
 	queue          *eventqueue.Queue
-	owns           func(partition.Group) bool
+	owns           func(controller.Group) bool
 	timing         decision.Timing
 	log            *slog.Logger
 	metrics        *Metrics
@@ -65,7 +64,7 @@ type reconciler interface {
 }
 
 // New returns a Controller for the resources of owned groups.
-func New(db *database.DB, clusterService *clusterservice.Client, queue *eventqueue.Queue, owns func(partition.Group) bool, timing decision.Timing, metrics *Metrics, traces *tracing.Tracing, log *slog.Logger) *Controller {
+func New(db *database.DB, clusterService *clusterservice.Client, queue *eventqueue.Queue, owns func(controller.Group) bool, timing decision.Timing, metrics *Metrics, traces *tracing.Tracing, log *slog.Logger) *Controller {
 	c := &Controller{
 		db: db, clusterService: clusterService, queue: queue, owns: owns, timing: timing.WithDefaults(), log: log, metrics: metrics, traces: traces,
 		cascades: map[eventqueue.Resource]cascadeState{}, deletions: map[eventqueue.Resource]deletionState{},
@@ -80,7 +79,7 @@ func New(db *database.DB, clusterService *clusterservice.Client, queue *eventque
 
 // Run processes up to workers resources at a time until ctx ends.
 func (c *Controller) Run(ctx context.Context, workers int) {
-	worker.Run(ctx, c.queue, workers, c.process)
+	controller.RunWorkers(ctx, c.queue, workers, c.process)
 }
 
 func (c *Controller) process(ctx context.Context, r eventqueue.Resource) {

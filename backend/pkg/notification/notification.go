@@ -22,8 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/worker"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -65,10 +64,10 @@ func (o *Options) pause(attempt int) time.Duration {
 	return pause
 }
 
-// Sender sends the notifications of the owned groups. It is a changefeed.Handler.
+// Sender sends the notifications of the owned groups. It is a controller.Handler.
 type Sender struct {
 	db      *database.DB
-	owns    func(partition.Group) bool
+	owns    func(controller.Group) bool
 	options Options
 	client  *http.Client
 	log     *slog.Logger
@@ -77,7 +76,7 @@ type Sender struct {
 }
 
 // New returns a Sender.
-func New(db *database.DB, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Sender {
+func New(db *database.DB, owns func(controller.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Sender {
 	options.complete()
 	s := &Sender{
 		db: db, owns: owns, options: options, client: options.Policy.Client(), log: log,
@@ -106,7 +105,7 @@ func (s *Sender) HandleChange(ctx context.Context, change database.Change) {
 // Resync queues all ended operations with an open notification.
 func (s *Sender) Resync(ctx context.Context, _ bool) error {
 	err := s.db.UnnotifiedOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
-		if s.owns(partition.Of(operation.Key.SubscriptionID)) {
+		if s.owns(controller.GroupOf(operation.Key.SubscriptionID)) {
 			s.enqueue(operation)
 		}
 		return nil
@@ -140,11 +139,11 @@ func due(operation *database.OperationDocument, now time.Time) (after time.Durat
 // Run sends notifications until ctx ends.
 func (s *Sender) Run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
-	worker.Run(ctx, s.queue, workers, s.process)
+	controller.RunWorkers(ctx, s.queue, workers, s.process)
 }
 
 func (s *Sender) process(ctx context.Context, key database.Key) {
-	if ctx.Err() != nil || !s.owns(partition.Of(key.SubscriptionID)) {
+	if ctx.Err() != nil || !s.owns(controller.GroupOf(key.SubscriptionID)) {
 		return
 	}
 	err := database.Retry(ctx, func(ctx context.Context) error { return s.attempt(ctx, key) })

@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -61,8 +61,8 @@ func (o Options) complete() Options {
 type Reconciler struct {
 	db           *database.DB
 	rpc          clusterservicev1.ClusterServiceClient
-	controller   *lifecycle.Controller
-	owns         func(partition.Group) bool
+	lifecycles   *lifecycle.Controller
+	owns         func(controller.Group) bool
 	options      Options
 	log          *slog.Logger
 	findings     *prometheus.GaugeVec
@@ -72,15 +72,15 @@ type Reconciler struct {
 	requested chan struct{}
 	mu        sync.Mutex
 	// pending maps the groups that wait for a comparison to the number of the newest request.
-	pending     map[partition.Group]int
+	pending     map[controller.Group]int
 	lastRequest int
 }
 
 // New returns a Reconciler.
-func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, controller *lifecycle.Controller, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Reconciler {
+func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, lifecycles *lifecycle.Controller, owns func(controller.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Reconciler {
 	r := &Reconciler{
-		db: db, rpc: rpc, controller: controller, owns: owns, options: options.complete(), log: log,
-		requested: make(chan struct{}, 1), pending: map[partition.Group]int{},
+		db: db, rpc: rpc, lifecycles: lifecycles, owns: owns, options: options.complete(), log: log,
+		requested: make(chan struct{}, 1), pending: map[controller.Group]int{},
 		findings: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "backend_reconciliation_findings", Help: "Unresolved drift that needs an operator, by type, as of the last comparison.",
 		}, []string{"type"}),
@@ -99,7 +99,7 @@ func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, controller 
 }
 
 // RequestComparison requests a comparison of groups for which the fleet may have lost state.
-func (r *Reconciler) RequestComparison(groups []partition.Group) {
+func (r *Reconciler) RequestComparison(groups []controller.Group) {
 	r.mu.Lock()
 	r.lastRequest++
 	for _, g := range groups {
@@ -119,14 +119,14 @@ func (r *Reconciler) wake() {
 }
 
 // ComparisonPending reports whether a group waits for a comparison.
-func (r *Reconciler) ComparisonPending(group partition.Group) bool {
+func (r *Reconciler) ComparisonPending(group controller.Group) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pending[group] > 0
 }
 
 // GroupLost removes a group. Its next owner requests the comparison again.
-func (r *Reconciler) GroupLost(group partition.Group) {
+func (r *Reconciler) GroupLost(group controller.Group) {
 	r.mu.Lock()
 	delete(r.pending, group)
 	r.pendingGauge.Set(float64(len(r.pending)))
@@ -174,10 +174,10 @@ func (r *Reconciler) untilNext() time.Duration {
 	return backoff.Jitter(r.options.Interval)
 }
 
-func (r *Reconciler) pendingRequests() map[partition.Group]int {
+func (r *Reconciler) pendingRequests() map[controller.Group]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	requests := make(map[partition.Group]int, len(r.pending))
+	requests := make(map[controller.Group]int, len(r.pending))
 	for g, number := range r.pending {
 		requests[g] = number
 	}
@@ -185,7 +185,7 @@ func (r *Reconciler) pendingRequests() map[partition.Group]int {
 }
 
 // clearPending removes the requests that a comparison has served, but not later ones.
-func (r *Reconciler) clearPending(requests map[partition.Group]int) {
+func (r *Reconciler) clearPending(requests map[controller.Group]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for g, number := range requests {
@@ -200,7 +200,7 @@ func (r *Reconciler) clearPending(requests map[partition.Group]int) {
 // replicas do the same at the same time. Afterwards this replica compares its own groups again, so that the metric of
 // findings has what the SRE has resolved or found.
 func (r *Reconciler) ReconcileAll(ctx context.Context) (Result, error) {
-	result, err := r.run(ctx, func(partition.Group) bool { return true }, true)
+	result, err := r.run(ctx, func(controller.Group) bool { return true }, true)
 	if err == nil {
 		r.wake()
 	}
@@ -208,7 +208,7 @@ func (r *Reconciler) ReconcileAll(ctx context.Context) (Result, error) {
 }
 
 // run compares the subscriptions of some groups and repairs drift if enabled is set.
-func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, enabled bool) (Result, error) {
+func (r *Reconciler) run(ctx context.Context, owns func(controller.Group) bool, enabled bool) (Result, error) {
 	started := time.Now()
 	m := &repair{r: r, enabled: enabled, work: make(chan []reconciliation.Drift, r.options.Workers), result: Result{Findings: map[Finding]int{}}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -235,7 +235,7 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, e
 		}
 	}
 	counts, err := reconciliation.Compare(ctx, r.db, reconciliation.FleetInventory{Client: r.rpc}, reconciliation.Options{
-		Include: func(subscription string) bool { return owns(partition.Of(subscription)) }, PageSize: r.options.PageSize,
+		Include: func(subscription string) bool { return owns(controller.GroupOf(subscription)) }, PageSize: r.options.PageSize,
 	}, func(drift reconciliation.Drift) error {
 		// One worker repairs the drift of one cluster, in order, because a node pool needs its cluster.
 		if len(drifts) > 0 && (drifts[0].Cluster() != drift.Cluster() || len(drifts) == maxClusterDrifts) {

@@ -90,7 +90,7 @@ func (m *repair) repairOne(ctx context.Context, drift reconciliation.Drift) (und
 		m.report(ctx, ReportOnly, drift, nil)
 		return true, nil
 	}
-	result, err := m.r.controller.Resend(ctx, drift.Kind, drift.Key, drift.UID, drift.ClusterUID)
+	result, err := m.r.lifecycles.Resend(ctx, drift.Kind, drift.Key, drift.UID, drift.ClusterUID)
 	switch result {
 	case lifecycle.Applied:
 		m.count(func(r *Result) { r.Applied++ })
@@ -129,7 +129,7 @@ func (m *repair) repairOrphan(ctx context.Context, drift reconciliation.Drift) (
 	if err := reconciliation.DeleteFromFleet(callCtx, m.r.rpc, drift.Kind, drift.Key.ResourceID, drift.UID, drift.ClusterUID); err != nil {
 		return false, fmt.Errorf("deleting a deleted resource again: %w", err)
 	}
-	m.r.controller.CountDeleted(drift.Kind)
+	m.r.lifecycles.CountDeleted(drift.Kind)
 	m.count(func(r *Result) { r.Deleted++ })
 	m.r.log.WarnContext(ctx, "sent a lost deletion to Cluster Service again", logkey.ResourceID, drift.Key.ResourceID, logkey.UID, drift.UID, logkey.Reason, proof)
 	return false, nil

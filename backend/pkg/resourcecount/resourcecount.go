@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/controller"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -45,22 +45,22 @@ func (g *group) set(id string, now *class) {
 	}
 }
 
-// Collector counts resources. It is a changefeed.Handler and a prometheus.Collector.
+// Collector counts resources. It is a controller.Handler and a prometheus.Collector.
 type Collector struct {
 	db    *database.DB
-	owns  func(partition.Group) bool
+	owns  func(controller.Group) bool
 	gauge *prometheus.Desc
 
 	mu     sync.Mutex
-	groups map[partition.Group]*group
+	groups map[controller.Group]*group
 	// changed holds the changes since a listing began, which are newer than the listing; nil if none runs.
-	changed map[partition.Group]map[string]*class
+	changed map[controller.Group]map[string]*class
 }
 
 // New returns a Collector and registers it.
-func New(db *database.DB, owns func(partition.Group) bool, metrics prometheus.Registerer) *Collector {
+func New(db *database.DB, owns func(controller.Group) bool, metrics prometheus.Registerer) *Collector {
 	c := &Collector{
-		db: db, owns: owns, groups: map[partition.Group]*group{},
+		db: db, owns: owns, groups: map[controller.Group]*group{},
 		gauge: prometheus.NewDesc("backend_resources", "Resources in the groups of this replica, by kind and provisioning state.",
 			[]string{"kind", "provisioning_state"}, nil),
 	}
@@ -90,7 +90,7 @@ func (c *Collector) HandleChange(_ context.Context, change database.Change) {
 	if !ok {
 		return
 	}
-	g, id := partition.Of(change.Key.SubscriptionID), strings.ToLower(change.Key.ResourceID)
+	g, id := controller.GroupOf(change.Key.SubscriptionID), strings.ToLower(change.Key.ResourceID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.groups[g] == nil {
@@ -113,12 +113,12 @@ func (c *Collector) Resync(ctx context.Context, refresh bool) error {
 		return nil
 	}
 	c.mu.Lock()
-	c.changed = map[partition.Group]map[string]*class{}
+	c.changed = map[controller.Group]map[string]*class{}
 	c.mu.Unlock()
-	listed := map[partition.Group]*group{}
+	listed := map[controller.Group]*group{}
 	err := c.db.ProvisioningStates(ctx, func(change database.Change) error {
 		now, ok := classOf(change)
-		if g := partition.Of(change.Key.SubscriptionID); ok && c.owns(g) {
+		if g := controller.GroupOf(change.Key.SubscriptionID); ok && c.owns(g) {
 			if listed[g] == nil {
 				listed[g] = newGroup()
 			}
@@ -155,7 +155,7 @@ func (c *Collector) Resync(ctx context.Context, refresh bool) error {
 }
 
 // GroupLost removes a group.
-func (c *Collector) GroupLost(g partition.Group) {
+func (c *Collector) GroupLost(g controller.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.groups, g)

@@ -1,5 +1,4 @@
-// Package worker processes the keys of a queue with a fixed number of goroutines.
-package worker
+package controller
 
 import (
 	"context"
@@ -16,9 +15,9 @@ type Queue[K any] interface {
 	ShutDown()
 }
 
-// Run calls process for the keys of a queue, in up to count goroutines, until ctx ends. Then it shuts the queue down, and
+// RunWorkers calls process for the keys of a queue, in up to count goroutines, until ctx ends. Then it shuts the queue down, and
 // returns when process was called for the remaining keys, with the ended ctx.
-func Run[K any](ctx context.Context, queue Queue[K], count int, process func(context.Context, K)) {
+func RunWorkers[K any](ctx context.Context, queue Queue[K], count int, process func(context.Context, K)) {
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
 	for range count {

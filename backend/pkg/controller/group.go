@@ -1,6 +1,7 @@
-// Package partition defines the groups in which the backend's replicas share their work: every subscription belongs to one of a
-// fixed number of groups. Package internal/partition leases the groups to the replicas.
-package partition
+// Package controller has what the controllers of the backend share. Replicas share the work in groups of subscriptions, which package
+// internal/partition leases to them. A Dispatcher passes the documents in the groups of this replica to Handlers: every written document, from the
+// change feed, and all existing ones, by resyncs. RunWorkers processes the keys of a queue. The package does not depend on kinds of documents.
+package controller
 
 import (
 	"log/slog"
@@ -19,8 +20,8 @@ type Group = partition.Group
 // Owner holds the groups of this replica, and for each the handled revision of Cluster Service.
 type Owner = partition.Owner
 
-// Of returns the group of a subscription.
-func Of(subscriptionID string) Group { return partition.Of(subscriptionID, Groups) }
+// GroupOf returns the group of a subscription.
+func GroupOf(subscriptionID string) Group { return partition.Of(subscriptionID, Groups) }
 
 // NewOwner returns an Owner for the named replica. duration is how long after its owner's last heartbeat another
 // replica acquires a group; 0 means the default of package database.

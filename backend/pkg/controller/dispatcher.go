@@ -1,7 +1,4 @@
-// Package changefeed dispatches documents in the groups of this replica to handlers: every written document, from the
-// change feed, and all existing ones, by resyncs. Handlers resync when the replica starts or acquires a group, and
-// periodically in case a change was missed. The package does not depend on kinds of documents.
-package changefeed
+package controller
 
 import (
 	"context"
@@ -10,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -38,7 +34,7 @@ type Handler interface {
 // Dispatcher dispatches changes to handlers.
 type Dispatcher struct {
 	db       *database.DB
-	owns     func(partition.Group) bool
+	owns     func(Group) bool
 	feed     database.FeedOptions
 	interval time.Duration
 	log      *slog.Logger
@@ -48,17 +44,17 @@ type Dispatcher struct {
 	dispatching sync.Mutex
 }
 
-// New returns a Dispatcher that resyncs the handlers every interval; 0 means 10 minutes.
-func New(db *database.DB, owns func(partition.Group) bool, feed database.FeedOptions, resync time.Duration, log *slog.Logger, seekers ...Handler) *Dispatcher {
+// NewDispatcher returns a Dispatcher that resyncs the handlers every interval; 0 means 10 minutes.
+func NewDispatcher(db *database.DB, owns func(Group) bool, feed database.FeedOptions, resync time.Duration, log *slog.Logger, handlers ...Handler) *Dispatcher {
 	if resync == 0 {
 		resync = 10 * time.Minute
 	}
-	return &Dispatcher{db: db, owns: owns, feed: feed, interval: resync, log: log, handlers: seekers, acquired: make(chan struct{}, 1)}
+	return &Dispatcher{db: db, owns: owns, feed: feed, interval: resync, log: log, handlers: handlers, acquired: make(chan struct{}, 1)}
 }
 
 // GroupAcquired requests a resync of all handlers for an acquired group. The feed must already run, or start from an
 // earlier time, so that no change is missed.
-func (d *Dispatcher) GroupAcquired(partition.Group) {
+func (d *Dispatcher) GroupAcquired(Group) {
 	select {
 	case d.acquired <- struct{}{}:
 	default:
@@ -80,7 +76,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, changes []database.Change) er
 	d.dispatching.Lock()
 	defer d.dispatching.Unlock()
 	for _, change := range changes {
-		if !d.owns(partition.Of(change.Key.SubscriptionID)) {
+		if !d.owns(GroupOf(change.Key.SubscriptionID)) {
 			continue
 		}
 		for _, handler := range d.handlers {

@@ -1,4 +1,4 @@
-package changefeed
+package controller
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func TestFailedResyncIsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				failing, healthy := &recorder{fail: tc.fail}, &recorder{}
-				f := New(nil, nil, database.FeedOptions{}, time.Hour, slog.New(slog.DiscardHandler), failing, healthy)
+				f := NewDispatcher(nil, nil, database.FeedOptions{}, time.Hour, slog.New(slog.DiscardHandler), failing, healthy)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				f.GroupAcquired(0)
@@ -79,7 +79,7 @@ func TestRepeatedResyncKeepsRefresh(t *testing.T) {
 			cancel()
 			return nil
 		}}
-		f = New(nil, nil, database.FeedOptions{}, time.Hour, slog.New(slog.DiscardHandler), failing)
+		f = NewDispatcher(nil, nil, database.FeedOptions{}, time.Hour, slog.New(slog.DiscardHandler), failing)
 		f.RunResync(ctx)
 		if !slices.Equal(failing.resyncs, []bool{true, true}) {
 			t.Errorf("resyncs %v", failing.resyncs)
@@ -91,7 +91,7 @@ func TestRepeatedResyncKeepsRefresh(t *testing.T) {
 func TestResyncsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recorder{fail: func(int) error { return errUnavailable }}
-		f := New(nil, nil, database.FeedOptions{}, 24*time.Hour, slog.New(slog.DiscardHandler), s)
+		f := NewDispatcher(nil, nil, database.FeedOptions{}, 24*time.Hour, slog.New(slog.DiscardHandler), s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		f.GroupAcquired(0)
