@@ -24,7 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 // ListFile is the file with the list of images, in the folder of a build.
@@ -254,12 +254,12 @@ func (b *build) manifest(image definition.Image, state Revision, layer content.L
 }
 
 // programs returns the programs of an image with their digests.
-func (b *build) programs(image definition.Image) ([]rebuild.Program, error) {
-	var programs []rebuild.Program
+func (b *build) programs(image definition.Image) ([]supplychain.Program, error) {
+	var programs []supplychain.Program
 	for _, p := range image.Programs {
-		program := rebuild.Program{Name: p.Name, Package: p.Package, Path: b.compiler.Path(p)}
+		program := supplychain.Program{Name: p.Name, Package: p.Package, Path: b.compiler.Path(p)}
 		var err error
-		if program.SHA256, err = rebuild.Digest(program.Path); err != nil {
+		if program.SHA256, err = supplychain.Digest(program.Path); err != nil {
 			return nil, err
 		}
 		programs = append(programs, program)

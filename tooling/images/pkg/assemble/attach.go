@@ -12,9 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/provenance"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/sbom"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 // emptyType is the media type of the empty configuration of a manifest that attaches a document.
@@ -22,18 +20,18 @@ const emptyType types.MediaType = "application/vnd.oci.empty.v1+json"
 
 // attach stores the bills of materials and the provenance of an image, and returns the manifests that refer to the image. Sources with
 // changes that were not committed have no provenance, because it names a commit.
-func (b *build) attach(image definition.Image, state Revision, subject v1.Descriptor, programs []rebuild.Program) ([]v1.Descriptor, error) {
+func (b *build) attach(image definition.Image, state Revision, subject v1.Descriptor, programs []supplychain.Program) ([]v1.Descriptor, error) {
 	var manifests []v1.Descriptor
 	for _, program := range programs {
-		bill, err := sbom.Of(sbom.Subject{Name: program.Name, Path: program.Path, SHA256: program.SHA256, Version: state.Version()})
+		bill, err := supplychain.BillOf(supplychain.Subject{Name: program.Name, Path: program.Path, SHA256: program.SHA256, Version: state.Version()})
 		if err != nil {
 			return nil, err
 		}
 		var text bytes.Buffer
-		if err := sbom.Write(&text, bill); err != nil {
+		if err := supplychain.WriteBill(&text, bill); err != nil {
 			return nil, err
 		}
-		manifest, err := b.document(sbom.MediaType, subject, program.Name, text.Bytes())
+		manifest, err := b.document(supplychain.BillMediaType, subject, program.Name, text.Bytes())
 		if err != nil {
 			return nil, err
 		}
@@ -42,11 +40,11 @@ func (b *build) attach(image definition.Image, state Revision, subject v1.Descri
 	if state.Uncommitted {
 		return manifests, nil
 	}
-	statement, err := provenance.OfImage(state.Commit, provenance.Artifact{Name: image.Repository, SHA256: subject.Digest.Hex}, programs)
+	statement, err := supplychain.ProvenanceOfImage(state.Commit, supplychain.Artifact{Name: image.Repository, SHA256: subject.Digest.Hex}, programs)
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := b.document(provenance.MediaType, subject, image.Name, statement)
+	manifest, err := b.document(supplychain.ProvenanceMediaType, subject, image.Name, statement)
 	return append(manifests, manifest), err
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 // The platform of the images. All node pools of the service and management clusters have it.
@@ -102,14 +102,14 @@ func (b *Compiler) Zones(ctx context.Context) ([]byte, error) {
 
 // flags returns the flags of go build. Programs have no symbol table; panics and profiles do not need it.
 func flags(linker string) []string {
-	return append(rebuild.Flags(), strings.TrimSpace("-ldflags=-s -w "+linker))
+	return append(supplychain.BuildFlags(), strings.TrimSpace("-ldflags=-s -w "+linker))
 }
 
 // run runs a command of go and returns its output.
 func (b *Compiler) run(ctx context.Context, dir string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = dir
-	command.Env = slices.Concat(os.Environ(), rebuild.Environment(), []string{"GOOS=" + OS, "GOARCH=" + Architecture, "GOAMD64=v1", "GOEXPERIMENT=", "PWD=" + dir})
+	command.Env = slices.Concat(os.Environ(), supplychain.BuildEnvironment(), []string{"GOOS=" + OS, "GOARCH=" + Architecture, "GOAMD64=v1", "GOEXPERIMENT=", "PWD=" + dir})
 	if b.Cache != "" {
 		command.Env = append(command.Env, "GOCACHE="+b.Cache)
 	}

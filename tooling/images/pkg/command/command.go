@@ -20,7 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/push"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 const usage = `Build the container images of this repository, and push them to a registry.
@@ -134,7 +134,7 @@ func compare(ctx context.Context, o assemble.Options, images []definition.Image)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	o.Source, o.Into, o.Cache = filepath.Join(work, "source"), filepath.Join(work, "images"), filepath.Join(work, "cache")
-	if err := rebuild.CopySources(ctx, o.Root, o.Source); err != nil {
+	if err := supplychain.CopySources(ctx, o.Root, o.Source); err != nil {
 		return fmt.Errorf("copy the sources: %w", err)
 	}
 	second, err := assemble.Build(ctx, o, images, images)

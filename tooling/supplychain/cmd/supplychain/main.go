@@ -17,10 +17,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/provenance"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/sbom"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/vulnerability"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 func main() {
@@ -70,17 +67,17 @@ func release(ctx context.Context, into string, packages []string) error {
 	if err != nil {
 		return err
 	}
-	programs, err := rebuild.Twice(ctx, rebuild.Options{Source: ".", Flags: rebuild.Flags()}, filepath.Join(into, "bin"), packages...)
+	programs, err := supplychain.BuildTwice(ctx, supplychain.BuildOptions{Source: ".", Flags: supplychain.BuildFlags()}, filepath.Join(into, "bin"), packages...)
 	if err != nil {
 		return err
 	}
 	for _, program := range programs {
-		bill, err := sbom.Of(sbom.Subject{Name: program.Name, Path: program.Path, SHA256: program.SHA256, Version: commit})
+		bill, err := supplychain.BillOf(supplychain.Subject{Name: program.Name, Path: program.Path, SHA256: program.SHA256, Version: commit})
 		if err != nil {
 			return err
 		}
 		var text bytes.Buffer
-		if err := sbom.Write(&text, bill); err != nil {
+		if err := supplychain.WriteBill(&text, bill); err != nil {
 			return err
 		}
 		if err := store(filepath.Join(into, "sbom", program.Name+".cdx.json"), text.Bytes()); err != nil {
@@ -88,7 +85,7 @@ func release(ctx context.Context, into string, packages []string) error {
 		}
 		fmt.Printf("%s  %s\n", program.SHA256, program.Path)
 	}
-	statement, err := provenance.Of(commit, programs)
+	statement, err := supplychain.ProvenanceOf(commit, programs)
 	if err != nil {
 		return err
 	}
@@ -105,16 +102,16 @@ func store(path string, text []byte) error {
 // vulnerabilities checks packages with a database.
 func vulnerabilities(ctx context.Context, govulncheck, database string, packages []string) error {
 	if database == "" {
-		database = vulnerability.PublicDatabase
-		if err := vulnerability.Reach(ctx, database); err != nil {
+		database = supplychain.PublicDatabase
+		if err := supplychain.ReachDatabase(ctx, database); err != nil {
 			fmt.Printf("vulnerabilities: skipped: the database cannot be reached: %v\n", err)
 			return nil
 		}
 	}
-	if err := vulnerability.Reach(ctx, database); err != nil {
+	if err := supplychain.ReachDatabase(ctx, database); err != nil {
 		return fmt.Errorf("the database cannot be read: %w", err)
 	}
-	return vulnerability.Check(ctx, govulncheck, database, ".", packages, os.Stdout)
+	return supplychain.CheckVulnerabilities(ctx, govulncheck, database, ".", packages, os.Stdout)
 }
 
 // git returns the output of a Git command.

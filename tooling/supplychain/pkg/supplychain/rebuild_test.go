@@ -1,4 +1,4 @@
-package rebuild_test
+package supplychain_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 // TestProgramIsReproducible builds the smallest program of the repository with the cache of this machine and without a cache. `make
@@ -16,8 +16,8 @@ import (
 func TestProgramIsReproducible(t *testing.T) {
 	nightly.Only(t)
 	into := t.TempDir()
-	o := rebuild.Options{Source: "../../../..", Flags: rebuild.Flags(), Caches: [2]string{cache(t), ""}}
-	programs, err := rebuild.Twice(t.Context(), o, into, "./tooling/configure/cmd/configure")
+	o := supplychain.BuildOptions{Source: "../../../..", Flags: supplychain.BuildFlags(), Caches: [2]string{cache(t), ""}}
+	programs, err := supplychain.BuildTwice(t.Context(), o, into, "./tooling/configure/cmd/configure")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,19 +61,19 @@ func TestDifferencesAreFound(t *testing.T) {
 	if output, err := exec.CommandContext(t.Context(), "git", "init", "-q", source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	o := rebuild.Options{Source: source, Caches: [2]string{cache(t), cache(t)}, Flags: []string{"-buildvcs=false"}}
-	_, err := rebuild.Twice(t.Context(), o, into, "./cmd/a", "./cmd/b")
+	o := supplychain.BuildOptions{Source: source, Caches: [2]string{cache(t), cache(t)}, Flags: []string{"-buildvcs=false"}}
+	_, err := supplychain.BuildTwice(t.Context(), o, into, "./cmd/a", "./cmd/b")
 	if err == nil || !strings.Contains(err.Error(), "./cmd/a is not reproducible") {
 		t.Errorf("a program with the folder of its sources: %v", err)
 	}
 	if _, err := os.Stat(into); !os.IsNotExist(err) {
 		t.Errorf("the programs were stored: %v", err)
 	}
-	o.Flags = rebuild.Flags()
-	if programs, err := rebuild.Twice(t.Context(), o, into, "./cmd/a", "./cmd/b"); err != nil || len(programs) != 2 {
+	o.Flags = supplychain.BuildFlags()
+	if programs, err := supplychain.BuildTwice(t.Context(), o, into, "./cmd/a", "./cmd/b"); err != nil || len(programs) != 2 {
 		t.Errorf("%+v, %v", programs, err)
 	}
-	if _, err := rebuild.Twice(t.Context(), o, into, "./cmd/bad"); err == nil || !strings.Contains(err.Error(), "undefined: missing") {
+	if _, err := supplychain.BuildTwice(t.Context(), o, into, "./cmd/bad"); err == nil || !strings.Contains(err.Error(), "undefined: missing") {
 		t.Errorf("a program that does not compile: %v", err)
 	}
 }

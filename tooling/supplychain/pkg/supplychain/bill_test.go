@@ -1,4 +1,4 @@
-package sbom_test
+package supplychain_test
 
 import (
 	"bytes"
@@ -12,26 +12,25 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/internal/programtest"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/sbom"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 // subject is the program supplychain.
-func subject(t *testing.T) sbom.Subject {
+func subject(t *testing.T) supplychain.Subject {
 	t.Helper()
-	path := programtest.Build(t, "../..", "./cmd/supplychain")
-	return sbom.Subject{Name: "supplychain", Path: path, SHA256: strings.Repeat("ab", 32), Version: "1234"}
+	path := buildProgram(t, "../..", "./cmd/supplychain")
+	return supplychain.Subject{Name: "supplychain", Path: path, SHA256: strings.Repeat("ab", 32), Version: "1234"}
 }
 
 func TestBillListsAllModules(t *testing.T) {
 	s := subject(t)
 	var texts [2]bytes.Buffer
 	for i := range texts {
-		bom, err := sbom.Of(s)
+		bom, err := supplychain.BillOf(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := sbom.Write(&texts[i], bom); err != nil {
+		if err := supplychain.WriteBill(&texts[i], bom); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +79,7 @@ func TestPackageURLs(t *testing.T) {
 		{"github.com/a/b", "v2.0.0+incompatible", "pkg:golang/github.com/a/b@v2.0.0%2Bincompatible"},
 		{"std", "1.26.0", "pkg:golang/std@1.26.0"},
 	} {
-		if got := sbom.URL(test.path, test.version); got != test.want {
+		if got := supplychain.PackageURL(test.path, test.version); got != test.want {
 			t.Errorf("%s: %s, want %s", test.path, got, test.want)
 		}
 	}
@@ -91,7 +90,7 @@ func TestOtherFilesHaveNoBill(t *testing.T) {
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if bom, err := sbom.Of(sbom.Subject{Path: path}); err == nil {
+	if bom, err := supplychain.BillOf(supplychain.Subject{Path: path}); err == nil {
 		t.Errorf("a text file: %+v", bom)
 	}
 }

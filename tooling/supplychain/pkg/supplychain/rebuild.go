@@ -1,6 +1,8 @@
-// Package rebuild builds programs twice, in different folders and with separate caches, and compares the results. A program that is the
-// same both times depends on its sources and the Go toolchain, and on nothing else of the machine.
-package rebuild
+// Package supplychain shows what programs are made of. It builds programs twice, in different folders and with separate caches, and compares the
+// results: a program that is the same both times depends on its sources and the Go toolchain, and on nothing else of the machine. It writes the
+// bill of materials of a program in the format of CycloneDX, from the modules that the Go linker records in the program, and how programs were
+// built: an in-toto statement with the predicate of SLSA provenance 1.0. It runs govulncheck, if a vulnerability database can be reached.
+package supplychain
 
 import (
 	"bytes"
@@ -17,15 +19,15 @@ import (
 	"strings"
 )
 
-// Flags returns the flags of go build with which programs do not depend on the folder of the sources or on Git. The provenance has the
+// BuildFlags returns the flags of go build with which programs do not depend on the folder of the sources or on Git. The provenance has the
 // commit.
-func Flags() []string { return []string{"-trimpath", "-buildvcs=false"} }
+func BuildFlags() []string { return []string{"-trimpath", "-buildvcs=false"} }
 
-// Environment is the environment of the builds, in addition to that of this process: without a C compiler, whose version would matter.
-func Environment() []string { return []string{"CGO_ENABLED=0", "GOFLAGS="} }
+// BuildEnvironment is the environment of the builds, in addition to that of this process: without a C compiler, whose version would matter.
+func BuildEnvironment() []string { return []string{"CGO_ENABLED=0", "GOFLAGS="} }
 
-// Options configure a build.
-type Options struct {
+// BuildOptions configure a build.
+type BuildOptions struct {
 	// Source is a folder of a Git working tree. The files that Git tracks or would add are built.
 	Source string
 	// Flags are the flags of go build.
@@ -42,9 +44,9 @@ type Program struct {
 	SHA256 string
 }
 
-// Twice builds packages twice and stores the programs in the folder into. It returns an error that names each program of which the two
+// BuildTwice builds packages twice and stores the programs in the folder into. It returns an error that names each program of which the two
 // builds differ, and stores none of them.
-func Twice(ctx context.Context, o Options, into string, packages ...string) ([]Program, error) {
+func BuildTwice(ctx context.Context, o BuildOptions, into string, packages ...string) ([]Program, error) {
 	work, err := os.MkdirTemp("", "rebuild-")
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func Twice(ctx context.Context, o Options, into string, packages ...string) ([]P
 }
 
 // build copies the sources to a folder and builds packages into its folder bin.
-func (o Options) build(ctx context.Context, folder, cache string, packages []string) error {
+func (o BuildOptions) build(ctx context.Context, folder, cache string, packages []string) error {
 	source := filepath.Join(folder, "source")
 	if err := CopySources(ctx, o.Source, source); err != nil {
 		return fmt.Errorf("copying the sources: %w", err)
@@ -100,7 +102,7 @@ func (o Options) build(ctx context.Context, folder, cache string, packages []str
 	bin := filepath.Join(folder, "bin") + string(filepath.Separator)
 	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", bin}, o.Flags, packages)...)
 	command.Dir = source
-	command.Env = slices.Concat(os.Environ(), Environment(), []string{"GOCACHE=" + cache, "PWD=" + source})
+	command.Env = slices.Concat(os.Environ(), BuildEnvironment(), []string{"GOCACHE=" + cache, "PWD=" + source})
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, output)
 	}

@@ -1,5 +1,4 @@
-// Package provenance writes how programs were built: an in-toto statement with the predicate of SLSA provenance 1.0.
-package provenance
+package supplychain
 
 import (
 	"bytes"
@@ -14,9 +13,6 @@ import (
 	intoto "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/sbom"
 )
 
 // The URIs of the statement. They identify, and are not to be fetched.
@@ -26,8 +22,8 @@ const (
 	builderID     = "https://hcpmesh.example/builders/make-release"
 )
 
-// MediaType is the media type of a statement, and of the manifest that attaches one to an image.
-const MediaType = "application/vnd.in-toto+json"
+// ProvenanceMediaType is the media type of a statement, and of the manifest that attaches one to an image.
+const ProvenanceMediaType = "application/vnd.in-toto+json"
 
 // Artifact is the subject of a statement.
 type Artifact struct {
@@ -36,8 +32,8 @@ type Artifact struct {
 	SHA256 string
 }
 
-// Of returns the statement for programs that were built from a commit, with the same toolchain and flags.
-func Of(commit string, programs []rebuild.Program) ([]byte, error) {
+// ProvenanceOf returns the statement for programs that were built from a commit, with the same toolchain and flags.
+func ProvenanceOf(commit string, programs []Program) ([]byte, error) {
 	var subjects []Artifact
 	for _, program := range programs {
 		subjects = append(subjects, Artifact{program.Name, program.SHA256})
@@ -45,18 +41,18 @@ func Of(commit string, programs []rebuild.Program) ([]byte, error) {
 	return statementOf(commit, subjects, programs)
 }
 
-// OfImage returns the statement for an image with programs that were built from a commit.
-func OfImage(commit string, image Artifact, programs []rebuild.Program) ([]byte, error) {
+// ProvenanceOfImage returns the statement for an image with programs that were built from a commit.
+func ProvenanceOfImage(commit string, image Artifact, programs []Program) ([]byte, error) {
 	return statementOf(commit, []Artifact{image}, programs)
 }
 
-func statementOf(commit string, subjects []Artifact, programs []rebuild.Program) ([]byte, error) {
+func statementOf(commit string, subjects []Artifact, programs []Program) ([]byte, error) {
 	statement := &intoto.Statement{Type: intoto.StatementTypeUri, PredicateType: predicateType}
 	for _, subject := range subjects {
 		statement.Subject = append(statement.Subject, &intoto.ResourceDescriptor{Name: subject.Name, Digest: map[string]string{"sha256": subject.SHA256}})
 	}
 	packages := []any{}
-	sources := []*intoto.ResourceDescriptor{{Name: "source", Uri: "git+https://" + sbom.Prefix + "@" + commit, Digest: map[string]string{"gitCommit": commit}}}
+	sources := []*intoto.ResourceDescriptor{{Name: "source", Uri: "git+https://" + ModulePrefix + "@" + commit, Digest: map[string]string{"gitCommit": commit}}}
 	known := map[string]bool{}
 	settings := map[string]any{}
 	for _, program := range programs {
@@ -69,8 +65,8 @@ func statementOf(commit string, subjects []Artifact, programs []rebuild.Program)
 		for _, setting := range info.Settings {
 			settings[setting.Key] = setting.Value
 		}
-		for _, module := range sbom.Modules(info, commit) {
-			url := sbom.URL(module.Path, module.Version)
+		for _, module := range Modules(info, commit) {
+			url := PackageURL(module.Path, module.Version)
 			if module.Sum == "" || known[url] {
 				continue
 			}

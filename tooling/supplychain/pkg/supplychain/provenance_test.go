@@ -1,4 +1,4 @@
-package provenance_test
+package supplychain_test
 
 import (
 	"debug/buildinfo"
@@ -7,15 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/internal/programtest"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/provenance"
-	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/rebuild"
+	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 func TestStatement(t *testing.T) {
-	path := programtest.Build(t, "../..", "./cmd/supplychain")
+	path := buildProgram(t, "../..", "./cmd/supplychain")
 	commit, digest := strings.Repeat("12", 20), strings.Repeat("ab", 32)
-	text, err := provenance.Of(commit, []rebuild.Program{{Name: "a", Package: "./cmd/a", Path: path, SHA256: digest}, {Name: "b", Package: "./cmd/b", Path: path, SHA256: digest}})
+	text, err := supplychain.ProvenanceOf(commit, []supplychain.Program{{Name: "a", Package: "./cmd/a", Path: path, SHA256: digest}, {Name: "b", Package: "./cmd/b", Path: path, SHA256: digest}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +50,7 @@ func TestStatement(t *testing.T) {
 		t.Errorf("%d modules: %+v", len(info.Deps), got)
 	}
 	for reason, wrong := range map[string]struct{ commit, digest string }{"a branch": {"main", digest}, "a short digest": {commit, "ab"}} {
-		if text, err := provenance.Of(wrong.commit, []rebuild.Program{{Name: "a", Path: path, SHA256: wrong.digest}}); err == nil {
+		if text, err := supplychain.ProvenanceOf(wrong.commit, []supplychain.Program{{Name: "a", Path: path, SHA256: wrong.digest}}); err == nil {
 			t.Errorf("%s: %s", reason, text)
 		}
 	}

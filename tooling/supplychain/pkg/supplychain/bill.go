@@ -1,6 +1,4 @@
-// Package sbom writes the bill of materials of a Go program in the format of CycloneDX, from the modules that the Go linker records in the
-// program.
-package sbom
+package supplychain
 
 import (
 	"debug/buildinfo"
@@ -15,11 +13,11 @@ import (
 	"github.com/package-url/packageurl-go"
 )
 
-// MediaType is the media type of a bill of materials, and of the manifest that attaches one to an image.
-const MediaType = "application/vnd.cyclonedx+json"
+// BillMediaType is the media type of a bill of materials, and of the manifest that attaches one to an image.
+const BillMediaType = "application/vnd.cyclonedx+json"
 
-// Prefix is the path of the module of this repository, and begins the path of its module api.
-const Prefix = "github.com/hcpmesh/hcpmesh"
+// ModulePrefix is the path of the module of this repository, and begins the path of its module api.
+const ModulePrefix = "github.com/hcpmesh/hcpmesh"
 
 // Subject is the program that a bill of materials describes.
 type Subject struct {
@@ -28,8 +26,8 @@ type Subject struct {
 	Version string
 }
 
-// Of reads the modules of a program. Two calls for the same program return the same bill.
-func Of(s Subject) (*cdx.BOM, error) {
+// BillOf reads the modules of a program. Two calls for the same program return the same bill.
+func BillOf(s Subject) (*cdx.BOM, error) {
 	info, err := buildinfo.ReadFile(s.Path)
 	if err != nil {
 		return nil, err
@@ -37,7 +35,7 @@ func Of(s Subject) (*cdx.BOM, error) {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, []byte("sha256:"+s.SHA256)).URN()
 	program := cdx.Component{
-		Type: cdx.ComponentTypeApplication, Name: s.Name, Version: s.Version, BOMRef: info.Path, PackageURL: URL(info.Path, s.Version),
+		Type: cdx.ComponentTypeApplication, Name: s.Name, Version: s.Version, BOMRef: info.Path, PackageURL: PackageURL(info.Path, s.Version),
 		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: s.SHA256}},
 	}
 	bom.Metadata = &cdx.Metadata{Component: &program, Properties: &[]cdx.Property{}}
@@ -66,7 +64,7 @@ func Modules(info *buildinfo.BuildInfo, version string) []debug.Module {
 		if module.Replace != nil && module.Replace.Version != "" {
 			used = *module.Replace
 		}
-		if used.Path == Prefix || strings.HasPrefix(used.Path, Prefix+"/") {
+		if used.Path == ModulePrefix || strings.HasPrefix(used.Path, ModulePrefix+"/") {
 			used.Version, used.Sum = version, ""
 		}
 		modules = append(modules, used)
@@ -77,15 +75,15 @@ func Modules(info *buildinfo.BuildInfo, version string) []debug.Module {
 
 // library returns the component of a module. sum is the hash of the module in go.sum.
 func library(path, version, sum string) cdx.Component {
-	component := cdx.Component{Type: cdx.ComponentTypeLibrary, Name: path, Version: version, BOMRef: path + "@" + version, PackageURL: URL(path, version)}
+	component := cdx.Component{Type: cdx.ComponentTypeLibrary, Name: path, Version: version, BOMRef: path + "@" + version, PackageURL: PackageURL(path, version)}
 	if sum != "" {
 		component.Properties = &[]cdx.Property{{Name: "go:sum", Value: sum}}
 	}
 	return component
 }
 
-// URL returns the package URL of a Go module or package.
-func URL(path, version string) string {
+// PackageURL returns the package URL of a Go module or package.
+func PackageURL(path, version string) string {
 	namespace, name := "", path
 	if slash := strings.LastIndexByte(path, '/'); slash >= 0 {
 		namespace, name = path[:slash], path[slash+1:]
@@ -93,8 +91,8 @@ func URL(path, version string) string {
 	return packageurl.NewPackageURL(packageurl.TypeGolang, namespace, name, version, nil, "").ToString()
 }
 
-// Write writes a bill of materials as JSON.
-func Write(w io.Writer, bom *cdx.BOM) error {
+// WriteBill writes a bill of materials as JSON.
+func WriteBill(w io.Writer, bom *cdx.BOM) error {
 	if err := cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
 		return fmt.Errorf("writing the bill of materials: %w", err)
 	}

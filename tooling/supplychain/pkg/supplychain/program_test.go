@@ -1,5 +1,4 @@
-// Package programtest builds a program for tests. Programs of tests themselves do not list their modules.
-package programtest
+package supplychain_test
 
 import (
 	"os/exec"
@@ -7,8 +6,9 @@ import (
 	"testing"
 )
 
-// Build builds a package and returns the program's path. folder is in the module of the package and relative to that of the test.
-func Build(t *testing.T, folder, pkg string) string {
+// buildProgram builds a package and returns the program's path. Programs of tests themselves do not list
+// their modules. folder is in the module of the package and relative to that of the test.
+func buildProgram(t *testing.T, folder, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	command := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", path, pkg)
