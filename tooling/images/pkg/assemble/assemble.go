@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
@@ -50,7 +49,7 @@ type Options struct {
 }
 
 // Build builds images. The list and the layout keep the images of earlier builds that are in defined, but not in selected.
-func Build(ctx context.Context, o Options, defined, selected []definition.Image) (*imagelist.List, error) {
+func Build(ctx context.Context, o Options, defined, selected []Image) (*imagelist.List, error) {
 	b, err := newBuild(ctx, o, selected)
 	if err != nil {
 		return nil, err
@@ -83,7 +82,7 @@ type build struct {
 }
 
 // newBuild compiles the programs and stores the layer that all images share.
-func newBuild(ctx context.Context, o Options, images []definition.Image) (*build, error) {
+func newBuild(ctx context.Context, o Options, images []Image) (*build, error) {
 	var err error
 	if o.Into, err = filepath.Abs(o.Into); err != nil {
 		return nil, err
@@ -126,7 +125,7 @@ func newBuild(ctx context.Context, o Options, images []definition.Image) (*build
 }
 
 // earlier returns the list and the index of earlier builds without the images that are built now or not defined.
-func (b *build) earlier(defined, selected []definition.Image) (*imagelist.List, []v1.Descriptor, error) {
+func (b *build) earlier(defined, selected []Image) (*imagelist.List, []v1.Descriptor, error) {
 	list := &imagelist.List{Images: map[string]imagelist.Image{}}
 	old, err := imagelist.Load(filepath.Join(b.options.Into, ListFile))
 	if os.IsNotExist(err) {
@@ -142,7 +141,7 @@ func (b *build) earlier(defined, selected []definition.Image) (*imagelist.List, 
 	var index []v1.Descriptor
 	for _, image := range defined {
 		entry, built := old.Images[image.Name]
-		if !built || slices.ContainsFunc(selected, func(s definition.Image) bool { return s.Name == image.Name }) {
+		if !built || slices.ContainsFunc(selected, func(s Image) bool { return s.Name == image.Name }) {
 			continue
 		}
 		list.Images[image.Name] = entry
@@ -156,7 +155,7 @@ func (b *build) earlier(defined, selected []definition.Image) (*imagelist.List, 
 }
 
 // image stores an image and what is attached to it, and returns its entry of the list and its part of the layout's index.
-func (b *build) image(ctx context.Context, image definition.Image) (imagelist.Image, []v1.Descriptor, error) {
+func (b *build) image(ctx context.Context, image Image) (imagelist.Image, []v1.Descriptor, error) {
 	state, err := b.revision(ctx, image)
 	if err != nil {
 		return imagelist.Image{}, nil, err
@@ -193,7 +192,7 @@ func (b *build) image(ctx context.Context, image definition.Image) (imagelist.Im
 }
 
 // revision returns the revision of the files from which an image is built.
-func (b *build) revision(ctx context.Context, image definition.Image) (Revision, error) {
+func (b *build) revision(ctx context.Context, image Image) (Revision, error) {
 	packages, files := slices.Clone(b.options.Tool), []string{b.options.File}
 	for _, program := range image.Programs {
 		if program.Pin == "" {
@@ -209,7 +208,7 @@ func (b *build) revision(ctx context.Context, image definition.Image) (Revision,
 }
 
 // files returns the files of the layer of an image.
-func (b *build) files(ctx context.Context, image definition.Image) ([]content.File, error) {
+func (b *build) files(ctx context.Context, image Image) ([]content.File, error) {
 	var files []content.File
 	for _, program := range image.Programs {
 		files = append(files, content.File{Path: "usr/bin/" + program.Name, Mode: 0o755, Source: b.compiler.Path(program)})
@@ -229,7 +228,7 @@ func (b *build) files(ctx context.Context, image definition.Image) ([]content.Fi
 }
 
 // manifest stores the configuration and the manifest of an image.
-func (b *build) manifest(image definition.Image, state Revision, layer content.Layer) (v1.Descriptor, error) {
+func (b *build) manifest(image Image, state Revision, layer content.Layer) (v1.Descriptor, error) {
 	labels := map[string]string{
 		"org.opencontainers.image.title":    image.Title,
 		"org.opencontainers.image.version":  state.Version(),
@@ -254,7 +253,7 @@ func (b *build) manifest(image definition.Image, state Revision, layer content.L
 }
 
 // programs returns the programs of an image with their digests.
-func (b *build) programs(image definition.Image) ([]supplychain.Program, error) {
+func (b *build) programs(image Image) ([]supplychain.Program, error) {
 	var programs []supplychain.Program
 	for _, p := range image.Programs {
 		program := supplychain.Program{Name: p.Name, Package: p.Package, Path: b.compiler.Path(p)}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 )
 
@@ -94,13 +93,13 @@ func (r repository) write(files map[string]string) {
 // build builds images of the repository; no names mean all.
 func (r repository) build(into string, names ...string) map[string]imagelist.Image {
 	r.t.Helper()
-	defined, err := definition.Load(filepath.Join(r.dir, "images.yaml"))
+	defined, err := assemble.LoadImages(filepath.Join(r.dir, "images.yaml"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	selected := slices.Clone(defined)
 	if len(names) > 0 {
-		selected = slices.DeleteFunc(selected, func(image definition.Image) bool { return !slices.Contains(names, image.Name) })
+		selected = slices.DeleteFunc(selected, func(image assemble.Image) bool { return !slices.Contains(names, image.Name) })
 	}
 	list, err := assemble.Build(r.t.Context(), assemble.Options{Root: r.dir, Into: into, File: "images.yaml"}, defined, selected)
 	if err != nil {

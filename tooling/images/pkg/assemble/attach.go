@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
@@ -20,7 +19,7 @@ const emptyType types.MediaType = "application/vnd.oci.empty.v1+json"
 
 // attach stores the bills of materials and the provenance of an image, and returns the manifests that refer to the image. Sources with
 // changes that were not committed have no provenance, because it names a commit.
-func (b *build) attach(image definition.Image, state Revision, subject v1.Descriptor, programs []supplychain.Program) ([]v1.Descriptor, error) {
+func (b *build) attach(image Image, state Revision, subject v1.Descriptor, programs []supplychain.Program) ([]v1.Descriptor, error) {
 	var manifests []v1.Descriptor
 	for _, program := range programs {
 		bill, err := supplychain.BillOf(supplychain.Subject{Name: program.Name, Path: program.Path, SHA256: program.SHA256, Version: state.Version()})

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
@@ -32,7 +31,7 @@ type Compiler struct {
 }
 
 // Path returns the file of a program. Programs of other modules are apart, so that names do not collide.
-func (b *Compiler) Path(p definition.Program) string {
+func (b *Compiler) Path(p Program) string {
 	if p.Pin != "" {
 		return filepath.Join(b.Into, "pinned", p.Name)
 	}
@@ -40,9 +39,9 @@ func (b *Compiler) Path(p definition.Program) string {
 }
 
 // Build builds the programs of images.
-func (b *Compiler) Build(ctx context.Context, images []definition.Image) error {
+func (b *Compiler) Build(ctx context.Context, images []Image) error {
 	var ours []string
-	var pinned []definition.Program
+	var pinned []Program
 	for _, image := range images {
 		for _, program := range image.Programs {
 			switch {
@@ -70,7 +69,7 @@ func (b *Compiler) Build(ctx context.Context, images []definition.Image) error {
 	return nil
 }
 
-func (b *Compiler) buildPinned(ctx context.Context, p definition.Program) error {
+func (b *Compiler) buildPinned(ctx context.Context, p Program) error {
 	dir := filepath.Join(b.Root, filepath.FromSlash(p.Pin))
 	version, err := b.run(ctx, dir, "list", "-f", "{{.Module.Version}}", p.Package)
 	if err != nil {
@@ -82,7 +81,7 @@ func (b *Compiler) buildPinned(ctx context.Context, p definition.Program) error 
 }
 
 // Folder returns the folder of a module with files of an image. It downloads the module if necessary.
-func (b *Compiler) Folder(ctx context.Context, f definition.Files) (string, error) {
+func (b *Compiler) Folder(ctx context.Context, f Files) (string, error) {
 	dir := filepath.Join(b.Root, filepath.FromSlash(f.Pin))
 	if _, err := b.run(ctx, dir, "mod", "download", f.Module); err != nil {
 		return "", err

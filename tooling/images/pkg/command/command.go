@@ -16,7 +16,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/push"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
@@ -86,7 +85,7 @@ func build(ctx context.Context, dir, into string, twice bool, names []string, ou
 		return fmt.Errorf("find the Git working tree of %s: %w", dir, err)
 	}
 	root := strings.TrimSpace(string(top))
-	defined, err := definition.Load(filepath.Join(root, filepath.FromSlash(definitionsFile)))
+	defined, err := assemble.LoadImages(filepath.Join(root, filepath.FromSlash(definitionsFile)))
 	if err != nil {
 		return err
 	}
@@ -106,13 +105,13 @@ func build(ctx context.Context, dir, into string, twice bool, names []string, ou
 	return list(into, out)
 }
 
-func selectImages(defined []definition.Image, names []string) ([]definition.Image, error) {
+func selectImages(defined []assemble.Image, names []string) ([]assemble.Image, error) {
 	if len(names) == 0 {
 		return defined, nil
 	}
-	var selected []definition.Image
+	var selected []assemble.Image
 	for _, name := range names {
-		i := slices.IndexFunc(defined, func(image definition.Image) bool { return image.Name == name })
+		i := slices.IndexFunc(defined, func(image assemble.Image) bool { return image.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("%s has no image %q", definitionsFile, name)
 		}
@@ -123,7 +122,7 @@ func selectImages(defined []definition.Image, names []string) ([]definition.Imag
 
 // compare builds images again, from a copy of the sources in another folder and with an empty build cache, and returns an error that names
 // each image with another digest.
-func compare(ctx context.Context, o assemble.Options, images []definition.Image) error {
+func compare(ctx context.Context, o assemble.Options, images []assemble.Image) error {
 	first, err := imagelist.Load(filepath.Join(o.Into, assemble.ListFile))
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package definition_test
+package assemble_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/definition"
+	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
 )
 
 // root is the repository's root.
@@ -15,7 +15,7 @@ const root = "../../../.."
 // TestImagesOfTheRepository checks that the programs and pins of the list exist. A test of the whole repository checks that every program
 // has an image or a reason to have none.
 func TestImagesOfTheRepository(t *testing.T) {
-	images, err := definition.Load(filepath.Join(root, "tooling/images/images.yaml"))
+	images, err := assemble.LoadImages(filepath.Join(root, "tooling/images/images.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestWrongDefinitionsAreRefused(t *testing.T) {
 		"files from above":        {"images: [{" + good + ", programs: [{package: ./a}], files: [{pin: p, module: m, folder: ../x, into: y}]}]", "images[0].files[0].folder"},
 		"files at the root":       {"images: [{" + good + ", programs: [{package: ./a}], files: [{pin: p, module: m, folder: x, into: /y}]}]", "images[0].files[0].into"},
 	} {
-		if _, err := definition.Parse([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := assemble.ParseImages([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", reason, err, c.want)
 		}
 	}

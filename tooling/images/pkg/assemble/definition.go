@@ -1,5 +1,4 @@
-// Package definition reads the list of the images that this repository builds, and validates it.
-package definition
+package assemble
 
 import (
 	"bytes"
@@ -51,21 +50,21 @@ var (
 	repositoryForm = regexp.MustCompile(`^[a-z0-9]+([._/-][a-z0-9]+)*$`)
 )
 
-// Load reads a list of images from a file.
-func Load(file string) ([]Image, error) {
+// LoadImages reads a list of images from a file.
+func LoadImages(file string) ([]Image, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	images, err := Parse(text)
+	images, err := ParseImages(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return images, nil
 }
 
-// Parse reads a list of images. It returns all problems with the names of the wrong fields.
-func Parse(text []byte) ([]Image, error) {
+// ParseImages reads a list of images. It returns all problems with the names of the wrong fields.
+func ParseImages(text []byte) ([]Image, error) {
 	var list struct {
 		Images []Image `yaml:"images"`
 	}
