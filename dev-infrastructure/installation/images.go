@@ -20,7 +20,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/push"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 )
 
@@ -45,7 +44,7 @@ func PushImages(ctx context.Context, cluster *kubernetes.Cluster, dir string, na
 	if len(names) == 0 {
 		names = slices.Sorted(maps.Keys(list.Images))
 	}
-	pusher, err := push.New(filepath.Join(dir, "layout"), kubernetes.RegistryHost, registryclient.Options{PlainHTTP: true, Dial: cluster.DialRegistry})
+	pusher, err := registryclient.NewPusher(filepath.Join(dir, "layout"), kubernetes.RegistryHost, registryclient.Options{PlainHTTP: true, Dial: cluster.DialRegistry})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/push"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
@@ -168,7 +167,7 @@ func pushAll(ctx context.Context, from, registry string, client registryclient.O
 			return fmt.Errorf("%s has no image %q", filepath.Join(from, assemble.ListFile), name)
 		}
 	}
-	pusher, err := push.New(filepath.Join(from, "layout"), registry, client)
+	pusher, err := registryclient.NewPusher(filepath.Join(from, "layout"), registry, client)
 	if err != nil {
 		return err
 	}

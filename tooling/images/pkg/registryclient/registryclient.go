@@ -1,4 +1,5 @@
-// Package registryclient has the settings of programs that send requests to a registry: TLS, credentials and limits of time.
+// Package registryclient has the settings of programs that send requests to a registry: TLS, credentials and limits of time. A Pusher copies built
+// images with their attached documents from an image layout to a registry, which shows an image only when it has all of its layers.
 package registryclient
 
 import (

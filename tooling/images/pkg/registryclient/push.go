@@ -1,6 +1,4 @@
-// Package push copies built images with their attached documents from an image layout to a registry. The registry shows an image only when
-// it has all of its layers.
-package push
+package registryclient
 
 import (
 	"context"
@@ -12,21 +10,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 )
 
 // Pusher pushes images of one layout to one registry.
 type Pusher struct {
 	from     layout.Path
 	registry string
-	client   registryclient.Options
+	client   Options
 	pusher   *remote.Pusher
 	// attached are the manifests that refer to an image, by its digest.
 	attached map[v1.Hash][]v1.Hash
 }
 
-// New opens a layout.
-func New(dir, registry string, client registryclient.Options) (*Pusher, error) {
+// NewPusher opens a layout.
+func NewPusher(dir, registry string, client Options) (*Pusher, error) {
 	if _, err := name.NewRegistry(registry, client.Name()...); err != nil {
 		return nil, fmt.Errorf("-registry: %w", err)
 	}

@@ -1,4 +1,4 @@
-package push_test
+package registryclient_test
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/push"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
@@ -93,7 +92,7 @@ func TestPush(t *testing.T) {
 		return write(t, fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, host, base64.StdEncoding.EncodeToString([]byte(user))))
 	}
 	pushWith := func(client registryclient.Options) error {
-		p, err := push.New(layout, host, client)
+		p, err := registryclient.NewPusher(layout, host, client)
 		if err != nil {
 			return err
 		}
@@ -147,7 +146,7 @@ func TestPlainHTTPIsRefused(t *testing.T) {
 	defer registry.Close()
 	host := strings.TrimPrefix(registry.URL, "http://")
 	client := registryclient.Options{Credentials: write(t, fmt.Sprintf(`{"auths": {%q: {"auth": "YTpi"}}}`, host))}
-	p, err := push.New(layout, host, client)
+	p, err := registryclient.NewPusher(layout, host, client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +167,7 @@ func TestPushWithDial(t *testing.T) {
 	client := registryclient.Options{PlainHTTP: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, registry.Listener.Addr().String())
 	}}
-	p, err := push.New(layout, "registry.invalid", client)
+	p, err := registryclient.NewPusher(layout, "registry.invalid", client)
 	if err != nil {
 		t.Fatal(err)
 	}
