@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -34,9 +33,9 @@ func (c *Cluster) startRegistry(ctx, background context.Context, dir string) err
 	if err != nil {
 		return err
 	}
-	c.serve(background, listener, server.New(images, access.Policy{}, log, prometheus.NewRegistry()))
+	c.serve(background, listener, server.New(images, server.Policy{}, log, prometheus.NewRegistry()))
 	c.writes = &memoryListener{connections: make(chan net.Conn), closed: make(chan struct{})}
-	c.serve(background, c.writes, server.New(images, access.Policy{Open: true}, log, prometheus.NewRegistry()))
+	c.serve(background, c.writes, server.New(images, server.Policy{Open: true}, log, prometheus.NewRegistry()))
 	for reference, program := range map[string]string{sandboxImage: c.options.PauseProgram, corednsImage: filepath.Join(c.options.ThirdParty, corednsProgram)} {
 		image, err := ProgramImage(program)
 		if err != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 )
 
 // registry is a running registry.
@@ -39,7 +39,7 @@ type registry struct {
 
 func startRegistry(t *testing.T, dir string) *registry {
 	t.Helper()
-	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: access.Policy{Open: true}}), t}
+	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: server.Policy{Open: true}}), t}
 }
 
 // push stores an image or an index and returns its name.

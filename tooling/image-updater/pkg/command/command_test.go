@@ -20,7 +20,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -233,7 +232,7 @@ func TestTheRegistryMustHaveTheImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := httptest.NewServer(server.New(content, access.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	registry := httptest.NewServer(server.New(content, server.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	defer registry.Close()
 	host := strings.TrimPrefix(registry.URL, "http://")
 	image, err := random.Image(1000, 1)

@@ -22,7 +22,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -73,12 +72,12 @@ func TestPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writers, err := access.Load(write(t, "pipeline:0123456789abcdef"))
+	writers, err := server.LoadCredentials(write(t, "pipeline:0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var writes atomic.Int32
-	handler := server.New(images, access.Policy{Write: writers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	handler := server.New(images, server.Policy{Write: writers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			writes.Add(1)
@@ -162,7 +161,7 @@ func TestPushWithDial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := httptest.NewServer(server.New(images, access.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	registry := httptest.NewServer(server.New(images, server.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	defer registry.Close()
 	client := registryclient.Options{PlainHTTP: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, registry.Listener.Addr().String())

@@ -15,7 +15,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -69,16 +68,16 @@ func (o *options) validate() error {
 	return nil
 }
 
-func (o *options) policy() (access.Policy, error) {
-	policy := access.Policy{Open: o.openWrites}
+func (o *options) policy() (server.Policy, error) {
+	policy := server.Policy{Open: o.openWrites}
 	var err error
 	if o.read != "" {
-		if policy.Read, err = access.Load(o.read); err != nil {
+		if policy.Read, err = server.LoadCredentials(o.read); err != nil {
 			return policy, fmt.Errorf("--read-credentials: %w", err)
 		}
 	}
 	if o.write != "" {
-		if policy.Write, err = access.Load(o.write); err != nil {
+		if policy.Write, err = server.LoadCredentials(o.write); err != nil {
 			return policy, fmt.Errorf("--write-credentials: %w", err)
 		}
 	}

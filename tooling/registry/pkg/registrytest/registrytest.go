@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -20,7 +19,7 @@ type Options struct {
 	// Dir is the folder of the content; empty means a new one.
 	Dir string
 	// Policy is who may write.
-	Policy access.Policy
+	Policy server.Policy
 	// TLS serves HTTPS. The registry's Client trusts its certificate.
 	TLS bool
 }

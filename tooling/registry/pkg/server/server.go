@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
 
@@ -31,13 +30,13 @@ const digestHeader = "Docker-Content-Digest"
 // Server is the handler of a registry.
 type Server struct {
 	store    *store.Store
-	policy   access.Policy
+	policy   Policy
 	log      *slog.Logger
 	requests *prometheus.CounterVec
 }
 
 // New returns a handler.
-func New(s *store.Store, policy access.Policy, log *slog.Logger, metrics prometheus.Registerer) *Server {
+func New(s *store.Store, policy Policy, log *slog.Logger, metrics prometheus.Registerer) *Server {
 	server := &Server{store: s, policy: policy, log: log, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "registry_requests_total", Help: "Requests by method and HTTP status."}, []string{"method", "code"})}
 	metrics.MustRegister(server.requests)
@@ -102,10 +101,10 @@ var routes = map[string]map[string]route{
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	switch s.policy.Decide(r) {
-	case access.Unauthenticated:
+	case Unauthenticated:
 		w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
 		return &failure{http.StatusUnauthorized, "UNAUTHORIZED", "other credentials are required"}
-	case access.Denied:
+	case Denied:
 		return &failure{http.StatusForbidden, "DENIED", "the registry cannot be written with these credentials"}
 	}
 	path, ok := strings.CutPrefix(r.URL.Path, "/v2/")

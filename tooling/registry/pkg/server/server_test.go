@@ -29,7 +29,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -42,7 +41,7 @@ type registry struct {
 	options []remote.Option
 }
 
-func start(t *testing.T, dir string, policy access.Policy) *registry {
+func start(t *testing.T, dir string, policy server.Policy) *registry {
 	t.Helper()
 	content, err := store.Open(dir)
 	if err != nil {
@@ -53,7 +52,7 @@ func start(t *testing.T, dir string, policy access.Policy) *registry {
 	return &registry{t, s.URL, []remote.Option{remote.WithContext(t.Context())}}
 }
 
-func open() access.Policy { return access.Policy{Open: true} }
+func open() server.Policy { return server.Policy{Open: true} }
 
 // reference parses the name of an image in the registry.
 func (r *registry) reference(text string) name.Reference {
@@ -106,7 +105,7 @@ func TestPublishedClientPushesAndPulls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = start(t, dir, access.Policy{}) // another process, which nobody may write
+	r = start(t, dir, server.Policy{}) // another process, which nobody may write
 	for _, text := range []string{"a/b:v1", "a/b@" + digest.String()} {
 		pulled, err := remote.Index(r.reference(text), r.options...)
 		if err != nil {
@@ -172,13 +171,13 @@ func TestReferrers(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
-	credentials := func(file, text string) *access.Credentials {
+	credentials := func(file, text string) *server.Credentials {
 		t.Helper()
 		path := filepath.Join(dir, file)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := access.Load(path)
+		c, err := server.LoadCredentials(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,18 +193,18 @@ func TestCredentials(t *testing.T) {
 	}
 	node, pipeline, wrong := as("node", "0123456789abcdef"), as("pipeline", "fedcba9876543210"), as("pipeline", "fedcba9876543211")
 	for reason, c := range map[string]struct {
-		policy      access.Policy
+		policy      server.Policy
 		as          remote.Option
 		write, read int
 	}{
-		"nobody, public":          {access.Policy{Write: write}, remote.WithAuth(authn.Anonymous), 401, 0},
-		"pipeline, public":        {access.Policy{Write: write}, pipeline, 0, 0},
-		"wrong password, public":  {access.Policy{Write: write}, wrong, 401, 401},
-		"nobody, private":         {access.Policy{Read: read, Write: write}, remote.WithAuth(authn.Anonymous), 401, 401},
-		"node, private":           {access.Policy{Read: read, Write: write}, node, 403, 0},
-		"pipeline, private":       {access.Policy{Read: read, Write: write}, pipeline, 0, 0},
-		"wrong password, private": {access.Policy{Read: read, Write: write}, wrong, 401, 401},
-		"node, read-only":         {access.Policy{Read: read}, node, 403, 0},
+		"nobody, public":          {server.Policy{Write: write}, remote.WithAuth(authn.Anonymous), 401, 0},
+		"pipeline, public":        {server.Policy{Write: write}, pipeline, 0, 0},
+		"wrong password, public":  {server.Policy{Write: write}, wrong, 401, 401},
+		"nobody, private":         {server.Policy{Read: read, Write: write}, remote.WithAuth(authn.Anonymous), 401, 401},
+		"node, private":           {server.Policy{Read: read, Write: write}, node, 403, 0},
+		"pipeline, private":       {server.Policy{Read: read, Write: write}, pipeline, 0, 0},
+		"wrong password, private": {server.Policy{Read: read, Write: write}, wrong, 401, 401},
+		"node, read-only":         {server.Policy{Read: read}, node, 403, 0},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			data := t.TempDir()
@@ -231,7 +230,7 @@ func TestCredentials(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := access.Load(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if _, err := server.LoadCredentials(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/access"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 )
 
@@ -37,11 +37,11 @@ type registry struct{ *registrytest.Registry }
 
 func startRegistry(t *testing.T, dir string) *registry {
 	t.Helper()
-	writers, err := access.Load(file(t, user))
+	writers, err := server.LoadCredentials(file(t, user))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: access.Policy{Write: writers}, TLS: true})}
+	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: server.Policy{Write: writers}, TLS: true})}
 }
 
 func (r *registry) digest(t *testing.T, repository, digest string) name.Digest {

@@ -1,5 +1,4 @@
-// Package access decides which requests a registry accepts. Nodes read; pipelines also write.
-package access
+package server
 
 import (
 	"crypto/sha256"
@@ -16,7 +15,7 @@ import (
 // minPassword is the minimum length of a password in bytes. Nobody types it.
 const minPassword = 16
 
-// Policy has the credentials of readers and of writers.
+// Policy has the credentials of readers and of writers. Nodes read; pipelines also write.
 type Policy struct {
 	// Read are the credentials of readers; nil means that everybody may read.
 	Read *Credentials
@@ -30,8 +29,8 @@ type Credentials struct {
 	value *filevalue.Value[[sha256.Size]byte]
 }
 
-// Load reads credentials. The error does not contain them.
-func Load(file string) (*Credentials, error) {
+// LoadCredentials reads credentials. The error does not contain them.
+func LoadCredentials(file string) (*Credentials, error) {
 	value, err := filevalue.New(func() ([sha256.Size]byte, error) {
 		text, err := os.ReadFile(file)
 		if err != nil {
