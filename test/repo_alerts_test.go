@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/presence"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
@@ -332,7 +331,7 @@ var templates = regexp.MustCompile(`(\{\{[^}]*\}\})+( *\{\{[^}]*\}\})*`)
 
 // TestAzureAlerts compares the rule groups for Azure Monitor with the rules. With -update it rewrites them.
 func TestAzureAlerts(t *testing.T) {
-	groups, err := azure.Groups(ruleFiles(t))
+	groups, err := rule.AzureGroups(ruleFiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
