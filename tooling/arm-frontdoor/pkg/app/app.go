@@ -19,7 +19,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
@@ -126,7 +125,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 			return fmt.Errorf("--workload-issuer-key-file: %w", err)
 		}
 	}
-	limits, err := throttle.Parse(o.Limits)
+	limits, err := frontdoor.ParseRateLimits(o.Limits)
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 )
 
 const validation = "/subscriptions/" + subscription + "/resourcegroups/group/providers/Microsoft.Resources/deployments/demo/validate?api-version=2024-03-01"
@@ -123,11 +122,11 @@ func FuzzTemplate(f *testing.F) {
 func TestThrottlingHeaders(t *testing.T) {
 	h := newEnvironment(t)
 	h.createGroup(t)
-	limits, err := throttle.Parse("reads=2:0.01,deletes=1:0.01")
+	limits, err := ParseRateLimits("reads=2:0.01,deletes=1:0.01")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.frontDoor.buckets = throttle.New(limits, time.Now)
+	h.frontDoor.buckets = NewRateBuckets(limits, time.Now)
 	get := func() *http.Response {
 		response, _ := h.do(t, http.MethodGet, "/subscriptions/"+subscription+"/resourcegroups?api-version=2021-04-01", nil, nil)
 		return response

@@ -23,7 +23,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -49,8 +48,8 @@ type Options struct {
 	ARMClient        *token.Client
 	ProviderAudience string
 	Directory        *directory.Directory
-	// Limits are the rate limits of each subscription; nil means throttle.Default.
-	Limits throttle.Limits
+	// Limits are the rate limits of each subscription; nil means DefaultRateLimits.
+	Limits RateLimits
 	Log    *slog.Logger
 	// Metrics registers the metrics; may be nil.
 	Metrics prometheus.Registerer
@@ -64,7 +63,7 @@ type FrontDoor struct {
 	requests *prometheus.CounterVec
 
 	armToken cachedToken
-	buckets  *throttle.Buckets
+	buckets  *RateBuckets
 
 	closing    chan struct{}
 	once       sync.Once
@@ -78,11 +77,11 @@ func New(options Options) (*FrontDoor, error) {
 	}
 	options.PublicURL = strings.TrimSuffix(options.PublicURL, "/")
 	if options.Limits == nil {
-		options.Limits = throttle.Default()
+		options.Limits = DefaultRateLimits()
 	}
 	options.ResponseTimeout = cmp.Or(options.ResponseTimeout, time.Minute)
 	d := &FrontDoor{
-		buckets: throttle.New(options.Limits, time.Now),
+		buckets: NewRateBuckets(options.Limits, time.Now),
 		options: options,
 		frontend: &http.Transport{
 			TLSClientConfig: options.FrontendTLS, ForceAttemptHTTP2: true,

@@ -8,7 +8,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -17,7 +16,7 @@ const retryAfter = "Retry-After"
 
 // throttle acquires a token from the subscription's bucket and sets the header with the remaining tokens.
 func (d *FrontDoor) throttle(r *request, s directory.Subscription) *response {
-	kind := throttle.KindOf(r.Method)
+	kind := RateKindOf(r.Method)
 	remaining, after := d.buckets.Acquire(s.ID, kind)
 	r.responseHeader.Set("x-ms-ratelimit-remaining-subscription-"+string(kind), strconv.Itoa(remaining))
 	if after == 0 {
@@ -34,7 +33,7 @@ func (d *FrontDoor) throttlePrincipal(r *request) *response {
 			return nil
 		}
 	}
-	kind := throttle.TenantKindOf(r.Method)
+	kind := TenantRateKindOf(r.Method)
 	remaining, after := d.buckets.Acquire(r.caller.TenantID+"/"+r.caller.ClientID+"/"+r.caller.ObjectID, kind)
 	r.responseHeader.Set("x-ms-ratelimit-remaining-"+string(kind), strconv.Itoa(remaining))
 	if after == 0 {
@@ -45,7 +44,7 @@ func (d *FrontDoor) throttlePrincipal(r *request) *response {
 
 // throttlePeer acquires a token of the peer for a request without a principal.
 func (d *FrontDoor) throttlePeer(r *http.Request) *response {
-	_, after := d.buckets.Acquire(ratelimit.Peer(r.RemoteAddr), throttle.Anonymous)
+	_, after := d.buckets.Acquire(ratelimit.Peer(r.RemoteAddr), Anonymous)
 	if after == 0 {
 		return nil
 	}

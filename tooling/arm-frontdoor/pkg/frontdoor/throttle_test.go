@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -21,11 +20,11 @@ import (
 func TestRatesOutsideOfSubscriptions(t *testing.T) {
 	h := newEnvironment(t)
 	h.createGroup(t)
-	limits, err := throttle.Parse("anonymous=4:0.1,tenant-reads=3:0.1,tenant-writes=1:0.1")
+	limits, err := ParseRateLimits("anonymous=4:0.1,tenant-reads=3:0.1,tenant-writes=1:0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.frontDoor.buckets = throttle.New(limits, func() time.Time { return time.Unix(0, 0) })
+	h.frontDoor.buckets = NewRateBuckets(limits, func() time.Time { return time.Unix(0, 0) })
 	const api = "?api-version=2022-12-01"
 	invalid, arm := http.Header{"Authorization": {"Bearer x"}}, h.asARM(t)
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
@@ -95,7 +94,7 @@ func TestWrongSecretsAreThrottled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.frontDoor.options.Tokens, h.frontDoor.buckets = issuer, throttle.New(throttle.Default(), time.Now)
+		h.frontDoor.options.Tokens, h.frontDoor.buckets = issuer, NewRateBuckets(DefaultRateLimits(), time.Now)
 		post := func(path string, form url.Values) *httptest.ResponseRecorder {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+tenant+"/oauth2/v2.0/"+path, strings.NewReader(form.Encode()))
 			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
