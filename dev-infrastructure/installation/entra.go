@@ -19,7 +19,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
@@ -189,7 +188,7 @@ func (e *Entra) frontDoor(arm *token.Client, audience, location string) (*frontd
 	if err != nil {
 		return nil, err
 	}
-	subscriptions, err := directory.Open(filepath.Join(s.Dir, "entra", "subscriptions.json"))
+	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(s.Dir, "entra", "subscriptions.json"))
 	if err != nil {
 		return nil, err
 	}

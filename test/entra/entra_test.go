@@ -33,7 +33,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
@@ -173,7 +172,7 @@ func (a *azure) startEndpoint(dir string) {
 	if tokens.Workloads, err = token.OpenFederation(issuer, keyFile); err != nil {
 		t.Fatal(err)
 	}
-	subscriptions, err := directory.Open(filepath.Join(dir, "directory.json"))
+	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(dir, "directory.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

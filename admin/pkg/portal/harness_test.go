@@ -37,7 +37,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
@@ -216,7 +215,7 @@ func newHarness(t testing.TB) *harness {
 	if issuer.Workloads, err = token.OpenFederation("https://workloads.example", public); err != nil {
 		t.Fatal(err)
 	}
-	subscriptions, err := directory.Open(filepath.Join(dir, "subscriptions.json"))
+	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(dir, "subscriptions.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

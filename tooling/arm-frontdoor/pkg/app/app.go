@@ -17,7 +17,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
@@ -129,7 +128,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
 	}
-	subscriptions, err := directory.Open(filepath.Join(o.StateDir, "subscriptions.json"))
+	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(o.StateDir, "subscriptions.json"))
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
 // Provider is the namespace of the resource provider.
@@ -106,7 +105,7 @@ func (p path) begins(words ...string) bool {
 func (p path) isProviderResource() bool { return len(p.rest) > 2 && p.begins("providers", Provider) }
 
 // subscriptionBody returns the representation of a subscription.
-func subscriptionBody(s directory.Subscription) any {
+func subscriptionBody(s Subscription) any {
 	state := "Enabled"
 	switch s.State {
 	case "Warned", "Suspended", "Deleted":
@@ -120,7 +119,7 @@ func subscriptionBody(s directory.Subscription) any {
 }
 
 // groupBody returns the representation of a resource group.
-func groupBody(s directory.Subscription, g directory.Group) any {
+func groupBody(s Subscription, g Group) any {
 	state := "Succeeded"
 	if g.Deleting {
 		state = "Deleting"

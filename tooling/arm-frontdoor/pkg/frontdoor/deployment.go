@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
 // The front door validates deployments of templates but does not execute them. Of ARM's template language it evaluates
@@ -47,7 +46,7 @@ type template struct {
 }
 
 // respondForDeployment responds to requests below Microsoft.Resources/deployments. It returns nil for other paths.
-func (d *FrontDoor) respondForDeployment(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) respondForDeployment(r *request, s Subscription) *response {
 	if !r.path.begins("providers", "Microsoft.Resources", "deployments") {
 		return nil
 	}
@@ -92,7 +91,7 @@ func (d *FrontDoor) respondForDeployment(r *request, s directory.Subscription) *
 }
 
 // preflight validates resources of a deployment with the resource provider. It returns nil if the provider accepts them.
-func (d *FrontDoor) preflight(r *request, s directory.Subscription, name string, resources []map[string]any) *response {
+func (d *FrontDoor) preflight(r *request, s Subscription, name string, resources []map[string]any) *response {
 	if failure := d.checkPreconditions(r, s); failure != nil {
 		return failure
 	}
@@ -175,7 +174,7 @@ type evaluation struct {
 }
 
 // evaluation returns the evaluation of a deployment's expressions.
-func (b *deploymentRequest) evaluation(s directory.Subscription, group string) *evaluation {
+func (b *deploymentRequest) evaluation(s Subscription, group string) *evaluation {
 	values := map[string]any{}
 	t := b.Properties.Template
 	for name, parameter := range t.Parameters {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
 const validation = "/subscriptions/" + subscription + "/resourcegroups/group/providers/Microsoft.Resources/deployments/demo/validate?api-version=2024-03-01"
@@ -109,7 +107,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		evaluation := body.evaluation(directory.Subscription{ID: subscription}, "group")
+		evaluation := body.evaluation(Subscription{ID: subscription}, "group")
 		for _, resource := range resources {
 			if resource != nil && evaluation.resource(resource) == nil && evaluation.remaining >= 0 {
 				t.Fatalf("the evaluation of %v is empty", resource)

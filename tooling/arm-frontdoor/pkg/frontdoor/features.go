@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -21,7 +20,7 @@ const (
 var featureNamePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
 
 // featureState returns the state of a feature, whose name includes the provider's.
-func featureState(s directory.Subscription, name string) string {
+func featureState(s Subscription, name string) string {
 	switch {
 	case slices.Contains(s.Features, name):
 		return featureRegistered
@@ -32,7 +31,7 @@ func featureState(s directory.Subscription, name string) string {
 }
 
 // featureBody returns the representation of a feature of the provider.
-func featureBody(s directory.Subscription, name string) any {
+func featureBody(s Subscription, name string) any {
 	return map[string]any{
 		"id":   "/subscriptions/" + s.ID + "/providers/Microsoft.Features/providers/" + Provider + "/features/" + strings.TrimPrefix(name, Provider+"/"),
 		"name": name, "type": "Microsoft.Features/providers/features", "properties": map[string]string{"state": featureState(s, name)},
@@ -40,7 +39,7 @@ func featureBody(s directory.Subscription, name string) any {
 }
 
 // respondForFeatures responds to requests of Microsoft.Features for the resource provider: list, get, register, unregister.
-func (d *FrontDoor) respondForFeatures(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) respondForFeatures(r *request, s Subscription) *response {
 	rest := r.path.rest[4:]
 	switch {
 	case len(rest) == 1 && asciifold.Equal(rest[0], "features"):
@@ -87,7 +86,7 @@ func (d *FrontDoor) isProvider(caller token.Caller) bool {
 }
 
 // approveFeature registers a pending feature.
-func (d *FrontDoor) approveFeature(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) approveFeature(r *request, s Subscription) *response {
 	if r.Method != http.MethodPost {
 		return methodNotAllowed(http.MethodPost)
 	}
@@ -104,19 +103,19 @@ func (d *FrontDoor) approveFeature(r *request, s directory.Subscription) *respon
 }
 
 // removeFeature removes a feature from the lists of a subscription.
-func removeFeature(s *directory.Subscription, name string) {
+func removeFeature(s *Subscription, name string) {
 	is := func(other string) bool { return other == name }
 	s.Features, s.PendingFeatures = slices.DeleteFunc(s.Features, is), slices.DeleteFunc(s.PendingFeatures, is)
 }
 
 // storeFeatures notifies the provider of the features of a subscription, stores them, and responds with one of them.
-func (d *FrontDoor) storeFeatures(r *request, s directory.Subscription, name string) *response {
-	if s.Provider == directory.Registered {
+func (d *FrontDoor) storeFeatures(r *request, s Subscription, name string) *response {
+	if s.Provider == Registered {
 		if err := d.notifyProvider(r, s); err != nil {
 			return d.errorResponse(err)
 		}
 	}
-	after, err := d.options.Directory.Update(s.ID, func(stored *directory.Subscription) error {
+	after, err := d.options.Directory.Update(s.ID, func(stored *Subscription) error {
 		stored.Features, stored.PendingFeatures = s.Features, s.PendingFeatures
 		return nil
 	})

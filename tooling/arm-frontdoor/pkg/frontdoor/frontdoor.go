@@ -22,7 +22,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -47,7 +46,7 @@ type Options struct {
 	// requests to the resource provider have no token.
 	ARMClient        *token.Client
 	ProviderAudience string
-	Directory        *directory.Directory
+	Directory        *Directory
 	// Limits are the rate limits of each subscription; nil means DefaultRateLimits.
 	Limits RateLimits
 	Log    *slog.Logger

@@ -27,7 +27,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -48,7 +47,7 @@ type environment struct {
 	server    *httptest.Server
 	frontDoor *FrontDoor
 	issuer    *token.Issuer
-	directory *directory.Directory
+	directory *Directory
 	client    *http.Client
 }
 
@@ -80,7 +79,7 @@ func newEnvironment(t *testing.T) *environment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.directory, err = directory.Open(filepath.Join(dir, "directory.json")); err != nil {
+	if h.directory, err = OpenDirectory(filepath.Join(dir, "directory.json")); err != nil {
 		t.Fatal(err)
 	}
 	h.startFrontDoor(t, identities[mesh.ARMFrontDoor].ClientTLS(mesh.Frontend))
@@ -427,25 +426,25 @@ func TestErrorsOfARM(t *testing.T) {
 
 func TestDirectoryIsPersistent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "directory.json")
-	first, err := directory.Open(path)
+	first, err := OpenDirectory(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := first.Update("ABC", func(s *directory.Subscription) error {
-		s.TenantID, s.Provider = tenant, directory.Registered
-		s.Groups["g"] = &directory.Group{Name: "G", Location: "westus3", Deleting: true}
+	want, err := first.Update("ABC", func(s *Subscription) error {
+		s.TenantID, s.Provider = tenant, Registered
+		s.Groups["g"] = &Group{Name: "G", Location: "westus3", Deleting: true}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Update("abc", func(s *directory.Subscription) error {
+	if _, err := first.Update("abc", func(s *Subscription) error {
 		s.Groups = nil
 		return errors.New("rejected")
 	}); err == nil {
 		t.Error("Update returned no error for a rejected change")
 	}
-	second, err := directory.Open(path)
+	second, err := OpenDirectory(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
 // groupNamePattern is ARM's rule for resource group names: up to 90 characters, without a period at the end.
@@ -23,7 +22,7 @@ var groupNamePattern = regexp.MustCompile(`^[-\w._()]{0,89}[-\w_()]$`)
 const deletionPoll = 500 * time.Millisecond
 
 // listGroups returns the list of a subscription's resource groups.
-func listGroups(s directory.Subscription) *response {
+func listGroups(s Subscription) *response {
 	values := []any{}
 	for _, g := range s.SortedGroups() {
 		values = append(values, groupBody(s, g))
@@ -32,7 +31,7 @@ func listGroups(s directory.Subscription) *response {
 }
 
 // respondForGroup responds to a request for one resource group.
-func (d *FrontDoor) respondForGroup(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) respondForGroup(r *request, s Subscription) *response {
 	g, exists := s.Group(r.path.group)
 	if r.Method == http.MethodPut {
 		return d.putGroup(r, s)
@@ -65,7 +64,7 @@ type groupInput struct {
 }
 
 // putGroup creates or replaces a resource group.
-func (d *FrontDoor) putGroup(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) putGroup(r *request, s Subscription) *response {
 	if !groupNamePattern.MatchString(r.path.group) {
 		return newError(http.StatusBadRequest, "InvalidResourceGroupName", "The resource group name '%s' is invalid.", r.path.group)
 	}
@@ -81,8 +80,8 @@ func (d *FrontDoor) putGroup(r *request, s directory.Subscription) *response {
 	}
 	location := strings.ToLower(strings.ReplaceAll(body.Location, " ", ""))
 	status := http.StatusCreated
-	after, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
-		next := directory.Group{Name: r.path.group, Location: location, ManagedBy: body.ManagedBy, Tags: body.Tags}
+	after, err := d.options.Directory.Update(s.ID, func(s *Subscription) error {
+		next := Group{Name: r.path.group, Location: location, ManagedBy: body.ManagedBy, Tags: body.Tags}
 		if before, exists := s.Group(r.path.group); exists {
 			if before.Deleting {
 				return newError(http.StatusConflict, "ResourceGroupBeingDeleted", "The resource group '%s' is in deprovisioning state and cannot perform this operation.", before.Name)
@@ -103,7 +102,7 @@ func (d *FrontDoor) putGroup(r *request, s directory.Subscription) *response {
 }
 
 // patchGroup updates the tags of a resource group.
-func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) patchGroup(r *request, s Subscription) *response {
 	var body groupInput
 	if failure := decodeBody(r, &body); failure != nil {
 		return failure
@@ -111,7 +110,7 @@ func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
 	if failure := checkTags(body.Tags); failure != nil {
 		return failure
 	}
-	after, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
+	after, err := d.options.Directory.Update(s.ID, func(s *Subscription) error {
 		g, exists := s.Group(r.path.group)
 		if !exists {
 			return newError(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", r.path.group)
@@ -131,9 +130,9 @@ func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
 
 // startGroupDeletion marks the group as deleting, so that a restarted process resumes the deletion, and starts the
 // deletion.
-func (d *FrontDoor) startGroupDeletion(s directory.Subscription, g directory.Group) *response {
+func (d *FrontDoor) startGroupDeletion(s Subscription, g Group) *response {
 	if !g.Deleting {
-		if _, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
+		if _, err := d.options.Directory.Update(s.ID, func(s *Subscription) error {
 			if stored := s.Groups[asciifold.Lower(g.Name)]; stored != nil {
 				stored.Deleting = true
 			}
@@ -147,7 +146,7 @@ func (d *FrontDoor) startGroupDeletion(s directory.Subscription, g directory.Gro
 }
 
 // deletionAccepted returns the response while a group is being deleted.
-func (d *FrontDoor) deletionAccepted(s directory.Subscription, group string) *response {
+func (d *FrontDoor) deletionAccepted(s Subscription, group string) *response {
 	accepted := newResponse(http.StatusAccepted, nil)
 	accepted.header = map[string]string{
 		"Location": fmt.Sprintf("%s/subscriptions/%s/operationresults/%s?api-version=2021-04-01", d.options.PublicURL, s.ID, escape(group)),
@@ -157,7 +156,7 @@ func (d *FrontDoor) deletionAccepted(s directory.Subscription, group string) *re
 }
 
 // groupDeletionStatus responds to a poll of a group's deletion. The ID of the operation is the group's name.
-func (d *FrontDoor) groupDeletionStatus(_ *request, s directory.Subscription, group string) *response {
+func (d *FrontDoor) groupDeletionStatus(_ *request, s Subscription, group string) *response {
 	if g, exists := s.Group(group); exists && g.Deleting {
 		return d.deletionAccepted(s, g.Name)
 	}
@@ -201,7 +200,7 @@ func (d *FrontDoor) deleteGroupStep(ctx context.Context, subscription, group str
 	arm := &request{correlation: newUUID()}
 	arm.caller.TenantID, arm.caller.Name = s.TenantID, "Azure Resource Manager"
 	// The provider rejects requests in a Deleted subscription and deletes all of its resources.
-	if s.Provider == directory.Registered && s.State != "Deleted" {
+	if s.Provider == Registered && s.State != "Deleted" {
 		clusters, err := d.listProvider(ctx, arm, "/subscriptions/"+s.ID+"/resourceGroups/"+escape(group)+"/providers/"+Provider+"/hcpOpenShiftClusters")
 		if err != nil {
 			return false, err
@@ -220,7 +219,7 @@ func (d *FrontDoor) deleteGroupStep(ctx context.Context, subscription, group str
 			return false, nil
 		}
 	}
-	_, err = d.options.Directory.Update(subscription, func(s *directory.Subscription) error {
+	_, err = d.options.Directory.Update(subscription, func(s *Subscription) error {
 		delete(s.Groups, asciifold.Lower(group))
 		return nil
 	})

@@ -9,7 +9,6 @@ import (
 	"regexp"
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
 // resource holds the fields of a provider's resource that lists contain.
@@ -62,7 +61,7 @@ var resourceFilterPattern = regexp.MustCompile(`(?i)^\s*resourceType\s+eq\s+'([^
 
 // listResources responds to ARM's generic list of a subscription or a resource group with the clusters and their node
 // pools.
-func (d *FrontDoor) listResources(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) listResources(r *request, s Subscription) *response {
 	resourceType := ""
 	if filter := r.URL.Query().Get("$filter"); filter != "" {
 		match := resourceFilterPattern.FindStringSubmatch(filter)
@@ -80,7 +79,7 @@ func (d *FrontDoor) listResources(r *request, s directory.Subscription) *respons
 		scope += "/resourceGroups/" + escape(g.Name)
 	}
 	values := []any{}
-	if s.Provider != directory.Registered {
+	if s.Provider != Registered {
 		return newResponse(http.StatusOK, map[string]any{"value": values})
 	}
 	add := func(found resource) {

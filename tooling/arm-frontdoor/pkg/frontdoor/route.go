@@ -12,7 +12,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
 // maxBody bounds the request bodies that are not forwarded.
@@ -121,8 +120,8 @@ func (d *FrontDoor) respondInSubscription(r *request) *response {
 }
 
 // checkPreconditions does the checks of ARM before a call of the resource provider. It returns nil if they pass.
-func (d *FrontDoor) checkPreconditions(r *request, s directory.Subscription) *response {
-	if s.Provider != directory.Registered {
+func (d *FrontDoor) checkPreconditions(r *request, s Subscription) *response {
+	if s.Provider != Registered {
 		return newError(http.StatusConflict, "MissingSubscriptionRegistration", "The subscription is not registered to use namespace '%s'. See https://aka.ms/rps-not-found for how to register subscriptions.", Provider)
 	}
 	if r.path.group == "" {
@@ -202,7 +201,7 @@ func (d *FrontDoor) listTenants(r *request) *response {
 	})
 }
 
-func (d *FrontDoor) listLocations(s directory.Subscription) *response {
+func (d *FrontDoor) listLocations(s Subscription) *response {
 	return newResponse(http.StatusOK, map[string]any{"value": []any{map[string]any{
 		"id": "/subscriptions/" + s.ID + "/locations/" + d.options.Location, "name": d.options.Location,
 		"displayName": d.options.Location, "type": "Region", "metadata": map[string]string{"regionType": "Physical"},
@@ -237,7 +236,7 @@ func (d *FrontDoor) putSubscription(r *request) *response {
 			"The client with object id '%s' does not have authorization to set the state of the subscription '%s'. Only Azure Resource Manager sets it.", r.caller.ObjectID, r.path.subscription)
 	}
 	if body.State != "" && before.State != body.State {
-		if before.Provider != directory.Registered {
+		if before.Provider != Registered {
 			return newError(http.StatusConflict, "MissingSubscriptionRegistration", "The subscription is not registered to use namespace '%s', so its state cannot be changed.", Provider)
 		}
 		before.State = body.State
@@ -245,7 +244,7 @@ func (d *FrontDoor) putSubscription(r *request) *response {
 			return d.errorResponse(err)
 		}
 	}
-	after, err := d.options.Directory.Update(r.path.subscription, func(s *directory.Subscription) error {
+	after, err := d.options.Directory.Update(r.path.subscription, func(s *Subscription) error {
 		switch {
 		case s.TenantID == "":
 			s.TenantID = r.caller.TenantID
@@ -274,7 +273,7 @@ func (d *FrontDoor) putSubscription(r *request) *response {
 const subscriptionAPIVersion = "2.0"
 
 // notifyProvider sends the state of a subscription to the resource provider.
-func (d *FrontDoor) notifyProvider(r *request, s directory.Subscription) error {
+func (d *FrontDoor) notifyProvider(r *request, s Subscription) error {
 	features := []any{}
 	for _, name := range slices.Concat(s.Features, s.PendingFeatures) {
 		features = append(features, map[string]string{"name": name, "state": featureState(s, name)})
@@ -290,21 +289,21 @@ func (d *FrontDoor) notifyProvider(r *request, s directory.Subscription) error {
 
 // respondForRegistration responds to requests for the registration of the resource provider. It returns nil for its
 // resources.
-func (d *FrontDoor) respondForRegistration(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) respondForRegistration(r *request, s Subscription) *response {
 	switch {
 	case r.path.is("providers", Provider):
 		return onlyGet(r, func() *response { return newResponse(http.StatusOK, d.providerBody(s.ID, s.Provider)) })
 	case r.path.is("providers", Provider, "register"):
-		return d.register(r, s, directory.Registered, "Registered")
+		return d.register(r, s, Registered, "Registered")
 	case r.path.is("providers", Provider, "unregister"):
-		return d.register(r, s, directory.NotRegistered, "Unregistered")
+		return d.register(r, s, NotRegistered, "Unregistered")
 	}
 	return nil
 }
 
 // register notifies the resource provider before it stores the registration, so that the provider knows every registered
 // subscription. A registration must not end the state that ARM has set.
-func (d *FrontDoor) register(r *request, s directory.Subscription, registration, state string) *response {
+func (d *FrontDoor) register(r *request, s Subscription, registration, state string) *response {
 	if r.Method != http.MethodPost {
 		return methodNotAllowed(http.MethodPost)
 	}
@@ -321,7 +320,7 @@ func (d *FrontDoor) register(r *request, s directory.Subscription, registration,
 	if err := d.notifyProvider(r, s); err != nil {
 		return d.errorResponse(err)
 	}
-	after, err := d.options.Directory.Update(s.ID, func(stored *directory.Subscription) error {
+	after, err := d.options.Directory.Update(s.ID, func(stored *Subscription) error {
 		stored.Provider, stored.State = registration, state
 		if stored.RegistrationDate.IsZero() {
 			stored.RegistrationDate = s.RegistrationDate

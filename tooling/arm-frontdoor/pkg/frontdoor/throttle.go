@@ -7,7 +7,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -15,7 +14,7 @@ import (
 const retryAfter = "Retry-After"
 
 // throttle acquires a token from the subscription's bucket and sets the header with the remaining tokens.
-func (d *FrontDoor) throttle(r *request, s directory.Subscription) *response {
+func (d *FrontDoor) throttle(r *request, s Subscription) *response {
 	kind := RateKindOf(r.Method)
 	remaining, after := d.buckets.Acquire(s.ID, kind)
 	r.responseHeader.Set("x-ms-ratelimit-remaining-subscription-"+string(kind), strconv.Itoa(remaining))

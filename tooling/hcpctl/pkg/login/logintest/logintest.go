@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/login"
@@ -65,7 +64,7 @@ func New(t *testing.T) *Issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subscriptions, err := directory.Open(filepath.Join(dir, "subscriptions.json"))
+	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(dir, "subscriptions.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

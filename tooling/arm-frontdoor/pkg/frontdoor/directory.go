@@ -1,7 +1,4 @@
-// Package directory stores ARM's own data of a region: subscriptions, the registrations of the resource provider, and resource
-// groups. The data is small, so it is held in memory and in one file that is replaced atomically before a change is
-// acknowledged. Comparisons of names ignore the case of ASCII letters, and names are stored with the case of their creation.
-package directory
+package frontdoor
 
 import (
 	"cmp"
@@ -54,7 +51,9 @@ type Group struct {
 	Deleting bool `json:"deleting,omitempty"`
 }
 
-// Directory holds the subscriptions of a region. It is safe for concurrent use.
+// Directory stores ARM's own data of a region: subscriptions, the registrations of the resource provider, and resource groups. The data is small, so
+// it is held in memory and in one file that is replaced atomically before a change is acknowledged. Comparisons of names ignore the case of ASCII
+// letters, and names are stored with the case of their creation. A Directory is safe for concurrent use.
 type Directory struct {
 	path string
 
@@ -62,8 +61,8 @@ type Directory struct {
 	subscriptions map[string]*Subscription
 }
 
-// Open reads the directory in the file at path. Without a file the directory is empty.
-func Open(path string) (*Directory, error) {
+// OpenDirectory reads the directory in the file at path. Without a file the directory is empty.
+func OpenDirectory(path string) (*Directory, error) {
 	d := &Directory{path: path, subscriptions: map[string]*Subscription{}}
 	data, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
