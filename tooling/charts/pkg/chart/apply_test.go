@@ -21,7 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
@@ -43,7 +43,7 @@ func startServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	crdtest.Install(t, config)
+	clustertest.InstallDefinitions(t, config)
 	s := &server{cluster: cluster, config: config}
 	if s.client, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
+	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
 )
@@ -143,7 +143,7 @@ func TestRightsOnServiceClusterAreCurrent(t *testing.T) {
 // TestDefinitionsOfAgentAreCurrent compares the definition of AppliedManifestWorks in the agent's chart with the published one.
 func TestDefinitionsOfAgentAreCurrent(t *testing.T) {
 	const published = "work/v1/0000_01_work.open-cluster-management.io_appliedmanifestworks.crd.yaml"
-	text, err := os.ReadFile(filepath.Join(crdtest.Folder(t, "open-cluster-management.io/api"), published))
+	text, err := os.ReadFile(filepath.Join(clustertest.DefinitionsFolder(t, "open-cluster-management.io/api"), published))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestDefinitionsOfAgentAreCurrent(t *testing.T) {
 // it because its object of this kind exists before the operator, whose command installs all definitions.
 func TestDefinitionOfSizesIsCurrent(t *testing.T) {
 	const published = "cmd/install/assets/crds/hypershift-operator/scheduling.hypershift.openshift.io_clustersizingconfigurations.yaml"
-	text, err := os.ReadFile(filepath.Join(crdtest.Folder(t, "github.com/openshift/hypershift"), published))
+	text, err := os.ReadFile(filepath.Join(clustertest.DefinitionsFolder(t, "github.com/openshift/hypershift"), published))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package clustertest starts clusters for tests: a real API server with Kubernetes' controllers, and a stand-in for nodes that sets the states
-// of pods. No container runs.
+// of pods. No container runs. It also installs the CustomResourceDefinitions of the charts in an API server of a test.
 package clustertest
 
 import (

@@ -11,7 +11,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
@@ -19,7 +18,7 @@ import (
 // TestChartsOfTheRepository installs all charts of a region and expects a second installation to change nothing.
 func TestChartsOfTheRepository(t *testing.T) {
 	c := clustertest.Start(t)
-	crdtest.Install(t, c.Config)
+	clustertest.InstallDefinitions(t, c.Config)
 	addOn := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "aks-istio-system"}}
 	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), addOn, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

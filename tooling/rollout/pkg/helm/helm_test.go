@@ -22,7 +22,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/crdtest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/install"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
@@ -100,7 +99,7 @@ func newCheckout(t *testing.T) *checkout {
 		}
 	}
 	c := &checkout{dir: dir, cluster: clustertest.Start(t)}
-	crdtest.Install(t, c.cluster.Config)
+	clustertest.InstallDefinitions(t, c.cluster.Config)
 	// The API server of tests is built without its version.
 	for _, name := range []string{"frontend/deploy/Chart.yaml", "dev-infrastructure/charts/cluster/Chart.yaml", "dev-infrastructure/charts/service/Chart.yaml"} {
 		var kept []string

@@ -1,7 +1,4 @@
-// Package crdtest installs the CustomResourceDefinitions that the charts use in an API server of a test. They come from the modules that
-// tooling/third-party/crds pins. No module has the definition of PodMonitors that AKS' metrics add-on installs: the add-on has that of the
-// Prometheus operator in another API group, and so does this package.
-package crdtest
+package clustertest
 
 import (
 	"bytes"
@@ -27,12 +24,14 @@ func definitions() map[string]string {
 	}
 }
 
-// Install installs the definitions and waits until the API server serves them.
-func Install(t testing.TB, cluster *rest.Config) {
+// InstallDefinitions installs the CustomResourceDefinitions that the charts use, and waits until the API server serves them. They come from the modules
+// that tooling/third-party/crds pins. No module has the definition of PodMonitors that AKS' metrics add-on installs: the add-on has that of the
+// Prometheus operator in another API group, and so does this function.
+func InstallDefinitions(t testing.TB, cluster *rest.Config) {
 	t.Helper()
 	var folders []string
 	for module, folder := range definitions() {
-		folders = append(folders, filepath.Join(Folder(t, module), filepath.FromSlash(folder)))
+		folders = append(folders, filepath.Join(DefinitionsFolder(t, module), filepath.FromSlash(folder)))
 	}
 	folders = append(folders, addOnDefinitions(t))
 	if _, err := envtest.InstallCRDs(cluster, envtest.CRDInstallOptions{Paths: folders, ErrorIfPathMissing: true}); err != nil {
@@ -44,7 +43,7 @@ func Install(t testing.TB, cluster *rest.Config) {
 func addOnDefinitions(t testing.TB) string {
 	t.Helper()
 	const operator = "github.com/prometheus-operator/prometheus-operator"
-	definition, err := os.ReadFile(filepath.Join(Folder(t, operator), definitions()[operator], "monitoring.coreos.com_podmonitors.yaml"))
+	definition, err := os.ReadFile(filepath.Join(DefinitionsFolder(t, operator), definitions()[operator], "monitoring.coreos.com_podmonitors.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +56,8 @@ func addOnDefinitions(t testing.TB) string {
 	return dir
 }
 
-// Folder returns the folder of a module that tooling/third-party/crds pins.
-func Folder(t testing.TB, module string) string {
+// DefinitionsFolder returns the folder of a module that tooling/third-party/crds pins.
+func DefinitionsFolder(t testing.TB, module string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
 	command.Dir = filepath.Join(charttest.Root(t), "tooling/third-party/crds")
