@@ -17,7 +17,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 )
 
@@ -96,7 +95,7 @@ func (o *options) complete() (mirror.Options, error) {
 	if m.Target, err = name.NewRegistry(o.target, o.destination.Name()...); err != nil {
 		return m, fmt.Errorf("-target: %w", err)
 	}
-	if m.Plan, err = plan.Load(o.plan, o.source.Name()...); err != nil {
+	if m.Plan, err = mirror.LoadPlan(o.plan, o.source.Name()...); err != nil {
 		return m, fmt.Errorf("-plan: %w", err)
 	}
 	if m.Source, err = o.source.Remote(); err != nil {

@@ -23,8 +23,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
 )
 
 // Verifier verifies that the publisher of OpenShift has signed a digest.
@@ -34,7 +32,7 @@ type Verifier interface {
 
 // Options configure a run.
 type Options struct {
-	Plan *plan.Plan
+	Plan *Plan
 	// Target is the registry to which images are copied.
 	Target name.Registry
 	// SourceName are the options for the names of images in release payloads.
@@ -126,7 +124,7 @@ func (r *run) reporting(total int, f func(*image)) func(*image) {
 }
 
 // release mirrors a release with all images of its payload.
-func (r *run) release(ctx context.Context, release plan.Release) {
+func (r *run) release(ctx context.Context, release PlannedRelease) {
 	all, err := r.payload(ctx, release)
 	if err != nil {
 		r.report.Add(Image{Release: release.Image, Name: "release", Source: release.Image, State: Failed, Cause: err.Error(), Err: err})
@@ -163,7 +161,7 @@ func countFailed(images []*image) int {
 }
 
 // payload verifies a release and returns the release image, followed by the images that it consists of.
-func (r *run) payload(ctx context.Context, release plan.Release) ([]*image, error) {
+func (r *run) payload(ctx context.Context, release PlannedRelease) ([]*image, error) {
 	if err := r.Verifier.Verify(ctx, release.Reference.DigestStr()); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 )
@@ -198,7 +197,7 @@ func (r *region) options() mirror.Options {
 	r.t.Helper()
 	text := fmt.Sprintf("mirrors:\n- {source: %[1]q, target: mirror/release}\n- {source: %[2]q, target: mirror/art}\nreleases: [{image: %[3]q}]\nimages: [{image: %[4]q, target: mirror/hypershift}]\n",
 		r.source.Host+"/ocp/release", r.source.Host+"/ocp/art", r.release, r.single)
-	p, err := plan.Parse([]byte(text), name.Insecure)
+	p, err := mirror.ParsePlan([]byte(text), name.Insecure)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
+	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 )
 
@@ -36,7 +36,7 @@ type component struct {
 }
 
 // plan returns the plan of image-sync for a request. Components are single images of it.
-func (a ImageMirror) plan(r action.Request, with parameters, options []name.Option) (*plan.Plan, error) {
+func (a ImageMirror) plan(r action.Request, with parameters, options []name.Option) (*mirror.Plan, error) {
 	components, err := a.components(r, with.Components)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (a ImageMirror) plan(r action.Request, with parameters, options []name.Opti
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Parse(text, options...) // JSON is YAML
+	p, err := mirror.ParsePlan(text, options...) // JSON is YAML
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Step, err)
 	}

@@ -1,16 +1,16 @@
-package plan_test
+package mirror_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/plan"
+	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
 )
 
 var digest = "@sha256:" + strings.Repeat("ab", 32)
 
 func TestParse(t *testing.T) {
-	p, err := plan.Parse([]byte("mirrors: [{source: quay.io/a/release, target: a/release}]\nreleases: [{image: \"quay.io/a/release" + digest + "\"}]\nimages: [{image: \"registry.example:5000/bb" + digest + "\", target: bb}]\n"))
+	p, err := mirror.ParsePlan([]byte("mirrors: [{source: quay.io/a/release, target: a/release}]\nreleases: [{image: \"quay.io/a/release" + digest + "\"}]\nimages: [{image: \"registry.example:5000/bb" + digest + "\", target: bb}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestWrongPlansAreRefused(t *testing.T) {
 		"a mirror of a tag":          {"mirrors: [{source: \"quay.io/a:v1\", target: a}]", "mirrors[0].source"},
 		"two mirrors of a source":    {"mirrors: [{source: quay.io/a, target: a}, {source: quay.io/a, target: b}]", "mirrors[1].source"},
 	} {
-		if _, err := plan.Parse([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := mirror.ParsePlan([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", reason, err, c.want)
 		}
 	}

@@ -1,6 +1,4 @@
-// Package plan reads what is to be mirrored: OpenShift releases with everything that their payloads refer to, and single images. All images
-// are named by digest.
-package plan
+package mirror
 
 import (
 	"bytes"
@@ -14,33 +12,34 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Plan is what is to be mirrored to one registry.
+// Plan is what is to be mirrored to one registry: OpenShift releases with everything that their payloads refer to, and single images. All images are
+// named by digest.
 type Plan struct {
 	// Mirrors are the repositories of the target by those of the sources. A release needs one for each repository of its images.
-	Mirrors []Mirror `yaml:"mirrors"`
+	Mirrors []Mapping `yaml:"mirrors"`
 	// Releases are release images.
-	Releases []Release `yaml:"releases"`
+	Releases []PlannedRelease `yaml:"releases"`
 	// Images are single images. The documents that refer to them are mirrored too.
-	Images []Image `yaml:"images"`
+	Images []PlannedImage `yaml:"images"`
 }
 
-// Mirror is where the images of a repository are mirrored to.
-type Mirror struct {
+// Mapping is where the images of a repository are mirrored to.
+type Mapping struct {
 	// Source is a repository with its registry, for example quay.io/openshift-release-dev/ocp-release.
 	Source string `yaml:"source"`
 	// Target is a repository of the target registry, without the registry.
 	Target string `yaml:"target"`
 }
 
-// Release is a release image whose signature is verified.
-type Release struct {
+// PlannedRelease is a release image whose signature is verified.
+type PlannedRelease struct {
 	Image string `yaml:"image"`
 
 	Reference name.Digest `yaml:"-"`
 }
 
-// Image is a single image.
-type Image struct {
+// PlannedImage is a single image.
+type PlannedImage struct {
 	Image string `yaml:"image"`
 	// Target is a repository of the target registry, without the registry.
 	Target string `yaml:"target"`
@@ -48,21 +47,21 @@ type Image struct {
 	Reference name.Digest `yaml:"-"`
 }
 
-// Load reads a plan from a file.
-func Load(file string, options ...name.Option) (*Plan, error) {
+// LoadPlan reads a plan from a file.
+func LoadPlan(file string, options ...name.Option) (*Plan, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	p, err := Parse(text, options...)
+	p, err := ParsePlan(text, options...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return p, nil
 }
 
-// Parse reads a plan. It returns all problems with the names of the wrong fields. options parse the names of images.
-func Parse(text []byte, options ...name.Option) (*Plan, error) {
+// ParsePlan reads a plan. It returns all problems with the names of the wrong fields. options parse the names of images.
+func ParsePlan(text []byte, options ...name.Option) (*Plan, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	p := &Plan{}
