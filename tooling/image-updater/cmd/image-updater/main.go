@@ -10,12 +10,12 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/hcpmesh/hcpmesh/tooling/image-updater/pkg/command"
+	"github.com/hcpmesh/hcpmesh/tooling/image-updater/pkg/update"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := command.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := update.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return

@@ -33,7 +33,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
-	imageupdater "github.com/hcpmesh/hcpmesh/tooling/image-updater/pkg/command"
+	imageupdater "github.com/hcpmesh/hcpmesh/tooling/image-updater/pkg/update"
 	images "github.com/hcpmesh/hcpmesh/tooling/images/pkg/command"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"

@@ -1,5 +1,4 @@
-// Package command holds the command image-updater: its flags and its output.
-package command
+package update
 
 import (
 	"context"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/image-updater/pkg/update"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
 )
@@ -53,7 +51,7 @@ func Run(ctx context.Context, args []string, out, usage io.Writer) error {
 			return fmt.Errorf("the registry does not have all images; nothing was written: %w", err)
 		}
 	}
-	changed, err := update.Compute(configuration, environment, digests)
+	changed, err := Compute(configuration, environment, digests)
 	if err != nil {
 		return err
 	}
@@ -120,8 +118,8 @@ func (o *options) open() (*deployment.Configuration, error) {
 
 // digests returns the digests that the flags name. An image that the environment does not deploy is an error if the flags name it, and is
 // left out if it is only one of a list.
-func (o *options) digests(configuration *deployment.Configuration, environment layer.Target, out io.Writer) (update.Digests, error) {
-	var digests update.Digests
+func (o *options) digests(configuration *deployment.Configuration, environment layer.Target, out io.Writer) (Digests, error) {
+	var digests Digests
 	flagName, named := "-image", true
 	var err error
 	switch {
@@ -129,16 +127,16 @@ func (o *options) digests(configuration *deployment.Configuration, environment l
 		flagName, named = "-images", len(o.names) > 0
 		var list *imagelist.List
 		if list, err = imagelist.Load(o.list); err == nil {
-			digests, err = update.FromList(list, o.names)
+			digests, err = FromList(list, o.names)
 		}
 	case o.from != "":
 		flagName, named = "-from", false
 		var from layer.Target
 		if from, err = layer.ParseTarget(o.from); err == nil {
-			digests, err = update.FromEnvironment(configuration, from)
+			digests, err = FromEnvironment(configuration, from)
 		}
 	default:
-		digests, err = update.FromReferences(o.references)
+		digests, err = FromReferences(o.references)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flagName, err)
@@ -157,7 +155,7 @@ func (o *options) digests(configuration *deployment.Configuration, environment l
 	return known, nil
 }
 
-func (o *options) write(changed *update.Layer, out io.Writer) error {
+func (o *options) write(changed *Layer, out io.Writer) error {
 	if len(changed.Changes) == 0 {
 		fmt.Fprintln(out, "all digests are up to date")
 		return nil
