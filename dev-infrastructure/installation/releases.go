@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
-	"github.com/hcpmesh/hcpmesh/tooling/update-graph/graph"
+	"github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/graph"
 )
 
 // releasesDir is the folder of the signatures of releases and of their trust root.

@@ -37,7 +37,7 @@ import (
 	eventgridemulator "github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/app"
 	managementaudit "github.com/hcpmesh/hcpmesh/tooling/management-audit/pkg/app"
 	tracestore "github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/server"
-	updategraph "github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/app"
+	updategraph "github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/graph"
 )
 
 // programs returns the functions that run the programs of a region, by the programs' names.

@@ -1,6 +1,6 @@
 // Command update-graph serves a release catalogue with the protocol of OpenShift's update service.
 package main
 
-import "github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/app"
+import "github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/graph"
 
-func main() { app.Main() }
+func main() { graph.Main() }

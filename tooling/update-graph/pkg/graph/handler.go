@@ -1,7 +1,7 @@
 // Package graph serves a release catalogue as update graphs, with the Cincinnati protocol of OpenShift's update service: GET
 // /api/upgrades_info/v1/graph returns the releases of a channel that have a payload for an architecture, and the upgrade edges
 // between them. A Handler serves one catalogue, which is replaced as a whole when its file changes. It stores nothing about
-// its clients.
+// its clients. Main is the program update-graph.
 package graph
 
 import (

@@ -1,5 +1,4 @@
-// Package app is the program update-graph: it serves a release catalogue with the protocol of OpenShift's update service.
-package app
+package graph
 
 import (
 	"context"
@@ -16,7 +15,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
-	"github.com/hcpmesh/hcpmesh/tooling/update-graph/graph"
 )
 
 // drainTimeout is the maximum time for running requests after the signal to stop.
@@ -74,7 +72,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		config.NextProtos = []string{"http/1.1"}
 		listener = tls.NewListener(listener, config)
 	}
-	handler := graph.New(catalogue, p.Metrics)
+	handler := New(catalogue, p.Metrics)
 	// The process is ready as soon as the catalogue is read and the listener is open.
 	p.Ready("listener", func(context.Context) error { return nil })
 	p.Log.Info("serving update graphs", logkey.Address, listener.Addr().String(), logkey.Count, len(catalogue.Releases()))

@@ -18,7 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/tooling/update-graph/graph"
+	"github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/graph"
 )
 
 func serve(t *testing.T) (*graph.Handler, string) {
