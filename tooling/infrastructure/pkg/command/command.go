@@ -15,7 +15,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
 // options are the flags of the commands.
@@ -52,14 +51,14 @@ provider azapi does, with the environment variables ARM_… .`,
 
 // deployment is one scope of one target.
 type deploymentScope struct {
-	scope  variables.Scope
+	scope  tofu.Scope
 	target layer.Target
-	values *variables.Variables
+	values *tofu.Variables
 }
 
 // open reads the configuration and computes the variables.
 func (o *options) open(arguments []string) (*deploymentScope, error) {
-	scope, err := variables.ParseScope(arguments[0])
+	scope, err := tofu.ParseScope(arguments[0])
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +75,11 @@ func (o *options) open(arguments []string) (*deploymentScope, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := variables.New(configuration, scope, target)
+	values, err := tofu.NewVariables(configuration, scope, target)
 	if err != nil {
 		return nil, err
 	}
-	outputs := map[variables.Scope]json.RawMessage{}
+	outputs := map[tofu.Scope]json.RawMessage{}
 	for _, outer := range scope.Outer() {
 		text, err := os.ReadFile(o.outputs(outer, target))
 		if err == nil {
@@ -92,14 +91,14 @@ func (o *options) open(arguments []string) (*deploymentScope, error) {
 	if err := values.SetOuter(scope, outputs); err != nil {
 		return nil, err
 	}
-	if len(o.authorities) > 0 && scope != variables.Region {
-		return nil, fmt.Errorf("--mqtt-authority: only for the scope %s", variables.Region)
+	if len(o.authorities) > 0 && scope != tofu.Region {
+		return nil, fmt.Errorf("--mqtt-authority: only for the scope %s", tofu.Region)
 	}
 	return &deploymentScope{scope, target, values}, o.readAuthorities(values)
 }
 
 // readAuthorities reads the files of --mqtt-authority.
-func (o *options) readAuthorities(values *variables.Variables) error {
+func (o *options) readAuthorities(values *tofu.Variables) error {
 	for name, file := range o.authorities {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -116,7 +115,7 @@ func (o *options) readAuthorities(values *variables.Variables) error {
 	return nil
 }
 
-func (o *options) outputs(scope variables.Scope, target layer.Target) string {
+func (o *options) outputs(scope tofu.Scope, target layer.Target) string {
 	return tofu.ScopePath(o.dir, scope, target, ".json")
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
 const (
@@ -40,11 +39,11 @@ func parse(t *testing.T, name string) layer.Target {
 
 // deploy is one scope of a target with a state.
 type deploy struct {
-	scope   variables.Scope
+	scope   tofu.Scope
 	target  string
 	state   string
 	env     []string
-	outputs map[variables.Scope]json.RawMessage
+	outputs map[tofu.Scope]json.RawMessage
 	// templates is the folder of the templates; empty for those of the checkout.
 	templates string
 	// log is what tofu printed in the last workspace.
@@ -59,7 +58,7 @@ type deploy struct {
 func (d *deploy) workspace(t *testing.T) *tofu.Workspace {
 	t.Helper()
 	dir := azuretest.Programs(t)
-	values, err := variables.New(open(t), d.scope, parse(t, d.target))
+	values, err := tofu.NewVariables(open(t), d.scope, parse(t, d.target))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
 // ScopeOptions are the folders and files of all scopes.
@@ -25,19 +24,19 @@ type ScopeOptions struct {
 }
 
 // ScopePath returns a file of a scope in a folder. A scope belongs to an environment, a region or a stamp.
-func ScopePath(dir string, scope variables.Scope, target layer.Target, name string) string {
+func ScopePath(dir string, scope Scope, target layer.Target, name string) string {
 	owner := target
 	switch scope {
-	case variables.Global:
+	case Global:
 		owner = target[:layer.Environment]
-	case variables.Region, variables.ServiceCluster:
+	case Region, ServiceCluster:
 		owner = target[:layer.Region]
 	}
 	return filepath.Join(dir, filepath.Join(owner...), string(scope)+name)
 }
 
 // OpenScope prepares tofu for a scope of a target. log receives what tofu prints.
-func OpenScope(ctx context.Context, scope variables.Scope, target layer.Target, values *variables.Variables, o ScopeOptions, log io.Writer) (*Workspace, error) {
+func OpenScope(ctx context.Context, scope Scope, target layer.Target, values *Variables, o ScopeOptions, log io.Writer) (*Workspace, error) {
 	program := filepath.Join(o.Programs, "tofu")
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("OpenTofu is not built: %w; run tooling/third-party/build.sh opentofu", err)

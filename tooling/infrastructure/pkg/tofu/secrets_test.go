@@ -13,7 +13,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
 // reader is the right of an identity to read the secrets at a scope and below it.
@@ -31,10 +30,10 @@ func (d *deploy) vault(t *testing.T) (string, map[reader]bool) {
 		return "/subscriptions/" + subscription + "/resourceGroups/" + group + "/providers/Microsoft.KeyVault/vaults/" + name
 	}
 	vault := id(text("subscriptions", "region"), text("resourceGroups", "region"), text("keyVaults", "service"))
-	if d.scope == variables.ManagementCluster {
+	if d.scope == tofu.ManagementCluster {
 		vault = id(text("subscriptions", "management"), text("managementCluster", "resourceGroup"), text("managementCluster", "keyVault"))
 	}
-	values, err := variables.New(open(t), d.scope, parse(t, d.target))
+	values, err := tofu.NewVariables(open(t), d.scope, parse(t, d.target))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
 // Options configure a Workspace.
@@ -42,7 +40,7 @@ type Options struct {
 // Workspace is a scope of a target that is ready for plans.
 type Workspace struct {
 	options Options
-	scope   variables.Scope
+	scope   Scope
 	log     *shared
 	// plan is the plan that is stored.
 	plan *Plan
@@ -54,7 +52,7 @@ type Workspace struct {
 const planFile = "plan.bin"
 
 // Open copies the templates, writes the variables and initializes the provider.
-func Open(ctx context.Context, scope variables.Scope, values *variables.Variables, o Options) (*Workspace, error) {
+func Open(ctx context.Context, scope Scope, values *Variables, o Options) (*Workspace, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
@@ -76,7 +74,7 @@ func Open(ctx context.Context, scope variables.Scope, values *variables.Variable
 }
 
 // prepare writes all files that tofu reads.
-func (w *Workspace) prepare(values *variables.Variables) error {
+func (w *Workspace) prepare(values *Variables) error {
 	templates := filepath.Join(w.options.Dir, "templates")
 	if err := os.RemoveAll(templates); err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 )
 
 // apply applies the scope and returns the addresses of the resources that changed.
@@ -70,11 +69,11 @@ func (d *deploy) applyOnly(t *testing.T, address string, set ...string) {
 // TestInfrastructureLifecycle applies all scopes of a region to an emulator of Azure, applies them again, changes values, and destroys them.
 func TestInfrastructureLifecycle(t *testing.T) {
 	azure := azuretest.Start(t, 0)
-	outputs := map[variables.Scope]json.RawMessage{}
-	deploys := map[variables.Scope]*deploy{}
-	for _, scope := range variables.Scopes() {
+	outputs := map[tofu.Scope]json.RawMessage{}
+	deploys := map[tofu.Scope]*deploy{}
+	for _, scope := range tofu.Scopes() {
 		d := &deploy{scope: scope, target: region, env: azure.Env, outputs: outputs}
-		if scope == variables.ManagementCluster {
+		if scope == tofu.ManagementCluster {
 			d.target += "/1"
 		}
 		deploys[scope] = d
@@ -96,32 +95,32 @@ func TestInfrastructureLifecycle(t *testing.T) {
 	}
 
 	// The agent of tunnels has its identity in the group of the region, and its secrets in the vault of its management cluster.
-	identities := deploys[variables.Region].identities(t, azure)
-	maps.Copy(identities, deploys[variables.ManagementCluster].identities(t, azure))
-	deploys[variables.Region].checkReaders(t, azure, identities)
-	deploys[variables.ManagementCluster].checkReaders(t, azure, identities)
+	identities := deploys[tofu.Region].identities(t, azure)
+	maps.Copy(identities, deploys[tofu.ManagementCluster].identities(t, azure))
+	deploys[tofu.Region].checkReaders(t, azure, identities)
+	deploys[tofu.ManagementCluster].checkReaders(t, azure, identities)
 
 	var cluster struct{ EgressAddresses []string }
-	if err := json.Unmarshal(outputs[variables.ServiceCluster], &cluster); err != nil {
+	if err := json.Unmarshal(outputs[tofu.ServiceCluster], &cluster); err != nil {
 		t.Fatal(err)
 	}
 	if addresses := slices.Compact(slices.Sorted(slices.Values(cluster.EgressAddresses))); len(addresses) != 2 {
 		t.Errorf("the service cluster connects to the internet from %q, not from two addresses", cluster.EgressAddresses)
 	}
 
-	deploys[variables.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["backupTier"] = "Continuous7Days" }
-	deploys[variables.Region].applyOnly(t, "azapi_resource.cosmos")
-	deploys[variables.ServiceCluster].change = func(config map[string]any) {
+	deploys[tofu.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["backupTier"] = "Continuous7Days" }
+	deploys[tofu.Region].applyOnly(t, "azapi_resource.cosmos")
+	deploys[tofu.ServiceCluster].change = func(config map[string]any) {
 		config["serviceCluster"].(map[string]any)["userPool"].(map[string]any)["maxCount"] = 9
 	}
-	deploys[variables.ServiceCluster].applyOnly(t, "module.cluster.azapi_resource.cluster", "module.cluster.azapi_update_resource.redirection[0]")
-	if changed := deploys[variables.ServiceCluster].apply(t); len(changed) != 0 {
+	deploys[tofu.ServiceCluster].applyOnly(t, "module.cluster.azapi_resource.cluster", "module.cluster.azapi_update_resource.redirection[0]")
+	if changed := deploys[tofu.ServiceCluster].apply(t); len(changed) != 0 {
 		t.Errorf("after the change of the cluster, a second plan changes %q", changed)
 	}
 
 	// Another name of the account would replace the data.
-	deploys[variables.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["account"] = "hcpm-other" }
-	plan, err := deploys[variables.Region].workspace(t).Plan(t.Context(), false, true)
+	deploys[tofu.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["account"] = "hcpm-other" }
+	plan, err := deploys[tofu.Region].workspace(t).Plan(t.Context(), false, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +128,9 @@ func TestInfrastructureLifecycle(t *testing.T) {
 	if err := plan.Check(nil); !errors.As(err, &loss) || !slices.Contains(loss.Addresses, "azapi_resource.cosmos") || !slices.Contains(loss.Addresses, `azapi_resource.cosmos_container["Resources"]`) {
 		t.Errorf("a plan that replaces Cosmos DB is checked with %v", err)
 	}
-	deploys[variables.Region].change = nil
+	deploys[tofu.Region].change = nil
 
-	scopes := variables.Scopes()
+	scopes := tofu.Scopes()
 	slices.Reverse(scopes)
 	for _, scope := range scopes {
 		w := deploys[scope].workspace(t)
@@ -172,10 +171,10 @@ func (i *interrupter) Write(p []byte) (int, error) {
 // state and must be adopted.
 func TestApplyContinuesAfterInterruption(t *testing.T) {
 	azure := azuretest.Start(t, 20*time.Millisecond)
-	outputs := map[variables.Scope]json.RawMessage{}
-	global := &deploy{scope: variables.Global, target: region, env: azure.Env, outputs: outputs}
+	outputs := map[tofu.Scope]json.RawMessage{}
+	global := &deploy{scope: tofu.Global, target: region, env: azure.Env, outputs: outputs}
 	global.apply(t)
-	d := &deploy{scope: variables.Region, target: region, env: azure.Env, outputs: outputs}
+	d := &deploy{scope: tofu.Region, target: region, env: azure.Env, outputs: outputs}
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := &interrupter{cancel: cancel}
 	d.output = stopped
@@ -243,9 +242,9 @@ func form(t *testing.T, text json.RawMessage) any {
 func TestPlansOfAllRegions(t *testing.T) {
 	azuretest.Programs(t)
 	for _, target := range open(t).Targets(nil) {
-		scopes := []variables.Scope{variables.Global, variables.Region, variables.ServiceCluster}
+		scopes := []tofu.Scope{tofu.Global, tofu.Region, tofu.ServiceCluster}
 		if target.Level() == layer.Stamp {
-			scopes = []variables.Scope{variables.ManagementCluster}
+			scopes = []tofu.Scope{tofu.ManagementCluster}
 		}
 		for _, scope := range scopes {
 			t.Run(target.String()+"/"+string(scope), func(t *testing.T) {
@@ -258,7 +257,7 @@ func TestPlansOfAllRegions(t *testing.T) {
 				if len(plan.Pending()) == 0 {
 					t.Error("the plan creates nothing")
 				}
-				if scope == variables.Region || scope == variables.ManagementCluster {
+				if scope == tofu.Region || scope == tofu.ManagementCluster {
 					d.checkPlannedReaders(t, plan)
 				}
 			})
@@ -270,12 +269,12 @@ func TestPlansOfAllRegions(t *testing.T) {
 // delete the cluster, a key or the vault, and the identity of the cluster may decrypt with the key in use and with the one before it.
 func TestKeysOfEtcdChangeInPlace(t *testing.T) {
 	azure := azuretest.Start(t, 0)
-	outputs := map[variables.Scope]json.RawMessage{}
-	deploys := map[variables.Scope]*deploy{}
-	for _, scope := range []variables.Scope{variables.Global, variables.Region, variables.ServiceCluster} {
+	outputs := map[tofu.Scope]json.RawMessage{}
+	deploys := map[tofu.Scope]*deploy{}
+	for _, scope := range []tofu.Scope{tofu.Global, tofu.Region, tofu.ServiceCluster} {
 		deploys[scope] = &deploy{scope: scope, target: region, env: azure.Env, outputs: outputs}
 	}
-	deploys[variables.Global].apply(t)
+	deploys[tofu.Global].apply(t)
 	cluster := "module.cluster.azapi_resource.cluster"
 	config, err := open(t).Render(parse(t, region))
 	if err != nil {
@@ -295,12 +294,12 @@ func TestKeysOfEtcdChangeInPlace(t *testing.T) {
 				settings["etcdKey"], settings["etcdKeyInUse"] = want.key, !want.unused
 			}
 		}
-		if deploys[variables.ServiceCluster].change = set; number > 0 && want.keyID != "" {
-			if _, err := deploys[variables.ServiceCluster].workspace(t).Plan(t.Context(), false, true); err == nil || !strings.Contains(err.Error(), "The scope region has no key "+name) {
+		if deploys[tofu.ServiceCluster].change = set; number > 0 && want.keyID != "" {
+			if _, err := deploys[tofu.ServiceCluster].workspace(t).Plan(t.Context(), false, true); err == nil || !strings.Contains(err.Error(), "The scope region has no key "+name) {
 				t.Errorf("key %v: a plan before the key exists: %v", want.key, err)
 			}
 		}
-		for _, scope := range []variables.Scope{variables.Region, variables.ServiceCluster} {
+		for _, scope := range []tofu.Scope{tofu.Region, tofu.ServiceCluster} {
 			deploys[scope].change = set
 			for _, change := range deploys[scope].apply(t) {
 				actions, address, _ := strings.Cut(change, " ")
@@ -315,7 +314,7 @@ func TestKeysOfEtcdChangeInPlace(t *testing.T) {
 				t.Errorf("key %v: a second plan of %s changes %q", want.key, scope, again)
 			}
 		}
-		properties, rights := azureCluster(t, deploys[variables.ServiceCluster])
+		properties, rights := azureCluster(t, deploys[tofu.ServiceCluster])
 		management := properties["securityProfile"].(map[string]any)["azureKeyVaultKms"].(map[string]any)
 		keyID, _ := management["keyId"].(string)
 		if management["enabled"] != (want.keyID != "") || !strings.Contains(keyID, want.keyID) || (keyID == "") != (want.keyID == "") {
@@ -388,7 +387,7 @@ func TestReleasesReplaceCaches(t *testing.T) {
 		releases []any
 		caches   int
 	}{"no releases": {[]any{}, 2}, "a release": {[]any{"quay.io/openshift-release-dev/ocp-release@sha256:a"}, 0}} {
-		d := &deploy{scope: variables.Global, target: region, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
+		d := &deploy{scope: tofu.Global, target: region, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
 			change: func(config map[string]any) { config["registry"].(map[string]any)["releases"] = c.releases }}
 		plan, err := d.workspace(t).Plan(t.Context(), false, false)
 		if err != nil {
@@ -418,7 +417,7 @@ func TestAlertsNotifyTheirReceivers(t *testing.T) {
 		"a webhook for pages":  {map[string]any{"emails": []any{}, "webhooks": []any{hook}}, map[string]any{"emails": []any{}, "webhooks": []any{}}, []string{"page"}},
 		"two teams and a hook": {map[string]any{"emails": []any{"a@example.com", "b@example.com"}, "webhooks": []any{hook}}, map[string]any{"emails": []any{"a@example.com"}, "webhooks": []any{}}, []string{"page", "ticket"}},
 	} {
-		d := &deploy{scope: variables.Region, target: region, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
+		d := &deploy{scope: tofu.Region, target: region, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
 			change: func(config map[string]any) {
 				config["telemetry"].(map[string]any)["alertReceivers"] = map[string]any{"pages": c.pages, "tickets": c.tickets}
 			}}
@@ -457,10 +456,10 @@ func TestAlertsNotifyTheirReceivers(t *testing.T) {
 // and that engineers reach the account from the addresses from which they reach admin.
 func TestAuditLogsOfClusters(t *testing.T) {
 	azuretest.Programs(t)
-	plan := func(scope variables.Scope, change func(config map[string]any)) *tofu.Plan {
+	plan := func(scope tofu.Scope, change func(config map[string]any)) *tofu.Plan {
 		t.Helper()
 		target := region
-		if scope == variables.ManagementCluster {
+		if scope == tofu.ManagementCluster {
 			target += "/1"
 		}
 		d := &deploy{scope: scope, target: target, outputs: placeholders(t, parse(t, target)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}, change: change}
@@ -478,7 +477,7 @@ func TestAuditLogsOfClusters(t *testing.T) {
 		}
 		return plan.Changes[i].Change.After["body"].(map[string]any)["properties"].(map[string]any)
 	}
-	for _, scope := range []variables.Scope{variables.ServiceCluster, variables.ManagementCluster} {
+	for _, scope := range []tofu.Scope{tofu.ServiceCluster, tofu.ManagementCluster} {
 		for reads, want := range map[bool][]string{false: {"guard", "kube-audit-admin"}, true: {"guard", "kube-audit"}} {
 			setting := properties(plan(scope, func(config map[string]any) { config["audit"].(map[string]any)["clusterReads"] = reads }), "module.cluster.azapi_resource.audit")
 			var categories []string
@@ -492,7 +491,7 @@ func TestAuditLogsOfClusters(t *testing.T) {
 			}
 		}
 	}
-	firewall := properties(plan(variables.Region, func(config map[string]any) {
+	firewall := properties(plan(tofu.Region, func(config map[string]any) {
 		config["ingress"].(map[string]any)["admin"].(map[string]any)["sources"] = []any{"198.51.100.0/24", "203.0.113.7/32", "CorporateNetwork"}
 	}), "azapi_resource.cluster_audit")["networkAcls"].(map[string]any)
 	allow := func(address string) any { return map[string]any{"value": address, "action": "Allow"} }
@@ -521,14 +520,14 @@ func TestPlanRejectsWrongBodies(t *testing.T) {
 	if err := os.WriteFile(file, []byte(wrong), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &deploy{scope: variables.Region, target: region, templates: copied, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}}
+	d := &deploy{scope: tofu.Region, target: region, templates: copied, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}}
 	if _, err := d.workspace(t).Plan(t.Context(), false, false); err == nil || !strings.Contains(err.Error(), "properties.publicNetworkAcess") {
 		t.Errorf("got %v", err)
 	}
 }
 
 // placeholders returns outputs in place of those of applied outer scopes. TestInfrastructureLifecycle compares their form with that of real ones.
-func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.RawMessage {
+func placeholders(t *testing.T, target layer.Target) map[tofu.Scope]json.RawMessage {
 	t.Helper()
 	values, err := open(t).Render(target)
 	if err != nil {
@@ -579,13 +578,13 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 	zone := func(name string) map[string]any {
 		return map[string]any{"id": id("region", "region", "Microsoft.Network/dnsZones/"+name), "nameServers": []string{"ns1.example."}}
 	}
-	result := map[variables.Scope]any{
-		variables.Global: map[string]any{
+	result := map[tofu.Scope]any{
+		tofu.Global: map[string]any{
 			"zone":       map[string]any{"id": id("global", "global", "Microsoft.Network/dnsZones/"+text("dns", "parentZone")), "nameServers": []string{"ns1.example."}},
 			"registries": registries,
 			"frontDoor":  id("global", "global", "Microsoft.Cdn/profiles/oidc"),
 		},
-		variables.Region: map[string]any{
+		tofu.Region: map[string]any{
 			"identities": identities, "migrations": map[string]any{"cluster-service": identity("cs-owner"), "maestro": identity("maestro-owner")},
 			"tunnels":    tunnels,
 			"provisions": map[string]any{"cluster-service": identity("cs-provision"), "maestro": identity("maestro-provision")},
@@ -598,7 +597,7 @@ func placeholders(t *testing.T, target layer.Target) map[variables.Scope]json.Ra
 			"etcdKeys": etcdKeys, "clusterAudit": account("audit", "clusterAccount"),
 		},
 	}
-	outputs := map[variables.Scope]json.RawMessage{}
+	outputs := map[tofu.Scope]json.RawMessage{}
 	for scope, value := range maps.All(result) {
 		text, err := json.Marshal(value)
 		if err != nil {

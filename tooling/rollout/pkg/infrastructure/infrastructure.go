@@ -18,7 +18,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 )
 
@@ -49,7 +48,7 @@ const (
 type parameters struct {
 	Scope string `json:"scope"`
 	// Outer are the results of the outer scopes by their names.
-	Outer map[variables.Scope]string `json:"outer"`
+	Outer map[tofu.Scope]string `json:"outer"`
 }
 
 // Run applies the scope. A plan that deletes data is refused unless each deletion is allowed.
@@ -142,8 +141,8 @@ func (a Infrastructure) plan(ctx context.Context, r action.Request, destroy bool
 	if err != nil {
 		return nil, nil, err
 	}
-	scope := variables.Scope(with.Scope)
-	outer := map[variables.Scope]json.RawMessage{}
+	scope := tofu.Scope(with.Scope)
+	outer := map[tofu.Scope]json.RawMessage{}
 	for name, text := range with.Outer {
 		if !json.Valid([]byte(text)) {
 			return nil, nil, fmt.Errorf("%s: outer.%s: is not JSON", r.Step, name)
@@ -162,28 +161,28 @@ func (a Infrastructure) plan(ctx context.Context, r action.Request, destroy bool
 }
 
 // variables returns the variables of the scope without those of outer scopes.
-func (a Infrastructure) variables(r action.Request) (parameters, layer.Target, *variables.Variables, error) {
+func (a Infrastructure) variables(r action.Request) (parameters, layer.Target, *tofu.Variables, error) {
 	var with parameters
 	if err := action.Decode(r, &with); err != nil {
 		return with, nil, nil, err
 	}
-	scope, err := variables.ParseScope(with.Scope)
+	scope, err := tofu.ParseScope(with.Scope)
 	if err != nil {
 		return with, nil, nil, fmt.Errorf("%s: %w", r.Step, err)
 	}
 	target := r.Target
-	if scope == variables.Global && target.Level() == layer.Environment {
+	if scope == tofu.Global && target.Level() == layer.Environment {
 		regions := a.Configuration.Tree.At(layer.Region, target)
 		if len(regions) == 0 {
 			return with, nil, nil, fmt.Errorf("%s: %s has no regions", r.Step, target)
 		}
 		target = regions[0] // the scope has the same result for each of them
 	}
-	values, err := variables.New(a.Configuration, scope, target)
+	values, err := tofu.NewVariables(a.Configuration, scope, target)
 	if err != nil {
 		return with, nil, nil, err
 	}
-	if scope == variables.Region {
+	if scope == tofu.Region {
 		values.MQTTAuthorities = a.Authorities
 	}
 	return with, target, values, nil

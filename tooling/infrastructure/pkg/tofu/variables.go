@@ -1,7 +1,4 @@
-// Package variables computes the variables of the infrastructure templates: the rendered configuration of a region or stamp, and what the
-// programs of the region require. Containers and roles of Cosmos DB come from internal/database, the permissions of MQTT clients and the
-// service accounts from internal/mesh, and the secrets of each identity from the values of the charts, so that templates repeat nothing.
-package variables
+package tofu
 
 import (
 	"encoding/json"
@@ -100,7 +97,9 @@ type Tables struct {
 	SecretReads []values.SecretRead `json:"secretReads"`
 }
 
-// Variables are the values of a scope's variables.
+// Variables are the values of a scope's variables: the rendered configuration of a region or stamp, and what the programs of the region require.
+// Containers and roles of Cosmos DB come from internal/database, the permissions of MQTT clients and the service accounts from internal/mesh, and the
+// secrets of each identity from the values of the charts, so that templates repeat nothing.
 type Variables struct {
 	Config any    `json:"config"`
 	Tables Tables `json:"tables"`
@@ -111,9 +110,9 @@ type Variables struct {
 	AllowLoss       bool              `json:"allow_loss,omitempty"`
 }
 
-// New returns the variables of a scope for a target, without the outputs of other scopes. A management cluster needs a stamp as target,
+// NewVariables returns the variables of a scope for a target, without the outputs of other scopes. A management cluster needs a stamp as target,
 // all other scopes a region; the global scope accepts every region of its environment.
-func New(configuration *deployment.Configuration, scope Scope, target layer.Target) (*Variables, error) {
+func NewVariables(configuration *deployment.Configuration, scope Scope, target layer.Target) (*Variables, error) {
 	level := layer.Region
 	if scope == ManagementCluster {
 		level = layer.Stamp

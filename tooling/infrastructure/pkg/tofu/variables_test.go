@@ -1,4 +1,4 @@
-package variables_test
+package tofu_test
 
 import (
 	"encoding/json"
@@ -13,20 +13,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/variables"
-)
-
-const (
-	configuration = "../../../../config"
-	templates     = "../../../../dev-infrastructure/azure"
+	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 )
 
 func TestTables(t *testing.T) {
-	tables, err := variables.NewTables("maestro")
+	tables, err := tofu.NewTables("maestro")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]variables.Permission{
+	want := map[string]tofu.Permission{
 		"maestro-server-publish-sourceevents":  {"maestro-server", "sourceevents-of-all", "Publisher"},
 		"maestro-server-subscribe-agentevents": {"maestro-server", "agentevents-of-all", "Subscriber"},
 		"maestro-agent-publish-agentevents":    {"maestro-agent", "agentevents-of-one", "Publisher"},
@@ -52,12 +47,12 @@ func TestTables(t *testing.T) {
 // TestServiceAccountsAreThoseOfCharts checks that each service account that may use a managed identity is in a chart. Azure compares its
 // namespace and name with the subject of the federated credential.
 func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
-	tables, err := variables.NewTables("maestro")
+	tables, err := tofu.NewTables("maestro")
 	if err != nil {
 		t.Fatal(err)
 	}
 	checked := 0
-	for _, accounts := range []map[string]variables.Account{tables.ServiceAccounts, tables.MigrationAccounts, tables.ProvisionAccounts} {
+	for _, accounts := range []map[string]tofu.Account{tables.ServiceAccounts, tables.MigrationAccounts, tables.ProvisionAccounts} {
 		for _, account := range accounts {
 			file := "public-prod-uksouth.yaml"
 			if account.Namespace == "maestro-agent" || account.Namespace == "gateway-tunnel" { // of stamps
@@ -86,23 +81,23 @@ func TestNewRejectsWrongTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		scope  variables.Scope
+		scope  tofu.Scope
 		target layer.Target
 	}{
-		{variables.ManagementCluster, layer.Target{"public", "prod", "westus3"}},
-		{variables.Region, layer.Target{"public", "prod", "westus3", "1"}},
-		{variables.Global, layer.Target{"public", "prod"}},
-		{variables.Region, layer.Target{"public", "prod", "nowhere"}},
+		{tofu.ManagementCluster, layer.Target{"public", "prod", "westus3"}},
+		{tofu.Region, layer.Target{"public", "prod", "westus3", "1"}},
+		{tofu.Global, layer.Target{"public", "prod"}},
+		{tofu.Region, layer.Target{"public", "prod", "nowhere"}},
 	} {
-		if _, err := variables.New(opened, c.scope, c.target); err == nil || !strings.Contains(err.Error(), c.target.String()) {
+		if _, err := tofu.NewVariables(opened, c.scope, c.target); err == nil || !strings.Contains(err.Error(), c.target.String()) {
 			t.Errorf("%s of %s: %v", c.scope, c.target, err)
 		}
 	}
-	values, err := variables.New(opened, variables.ServiceCluster, layer.Target{"public", "prod", "westus3"})
+	values, err := tofu.NewVariables(opened, tofu.ServiceCluster, layer.Target{"public", "prod", "westus3"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := values.SetOuter(variables.ServiceCluster, map[variables.Scope]json.RawMessage{variables.Global: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "region") {
+	if err := values.SetOuter(tofu.ServiceCluster, map[tofu.Scope]json.RawMessage{tofu.Global: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "region") {
 		t.Errorf("outputs of the region are missing: %v", err)
 	}
 }
@@ -117,21 +112,21 @@ func TestSecretReads(t *testing.T) {
 	target := layer.Target{"public", "prod", "westus3"}
 	stamp := append(slices.Clone(target), "1")
 	for _, c := range []struct {
-		scope  variables.Scope
+		scope  tofu.Scope
 		target layer.Target
 		secret string // only who reads this secret is compared, if it is not empty
 		want   []values.SecretRead
 	}{
-		{scope: variables.Global, target: target},
-		{scope: variables.ServiceCluster, target: target},
-		{variables.Region, target, "admin-intent-key", []values.SecretRead{{Identity: "admin-prod-usw3", Vault: "hcpm-prod-usw3-svc", Secret: "admin-intent-key"}}},
-		{variables.ManagementCluster, stamp, "", []values.SecretRead{
+		{scope: tofu.Global, target: target},
+		{scope: tofu.ServiceCluster, target: target},
+		{tofu.Region, target, "admin-intent-key", []values.SecretRead{{Identity: "admin-prod-usw3", Vault: "hcpm-prod-usw3-svc", Secret: "admin-intent-key"}}},
+		{tofu.ManagementCluster, stamp, "", []values.SecretRead{
 			{Identity: "gateway-tunnel-prod-usw3-1", Vault: "hcpm-prod-usw3-m1", Secret: "intent-public-keys"},
 			{Identity: "maestro-agent-prod-usw3-1", Vault: "hcpm-prod-usw3-m1", Secret: "maestro-agent-mqtt"},
 			{Identity: "maestro-agent-prod-usw3-1", Vault: "hcpm-prod-usw3-m1", Secret: "maestro-agent-secrets-key"},
 		}},
 	} {
-		v, err := variables.New(opened, c.scope, c.target)
+		v, err := tofu.NewVariables(opened, c.scope, c.target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +147,7 @@ func TestSecretReads(t *testing.T) {
 	if opened, err = deployment.Open(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := variables.New(opened, variables.ManagementCluster, stamp); err == nil || !strings.Contains(err.Error(), "gateway-tunnel-prod-usw3-1 mounts the secret admin-intent-key of the vault hcpm-prod-usw3-svc") {
+	if _, err := tofu.NewVariables(opened, tofu.ManagementCluster, stamp); err == nil || !strings.Contains(err.Error(), "gateway-tunnel-prod-usw3-1 mounts the secret admin-intent-key of the vault hcpm-prod-usw3-svc") {
 		t.Errorf("a management cluster with a secret of the region: %v", err)
 	}
 }
