@@ -22,7 +22,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/authorities"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
@@ -191,17 +190,17 @@ func (r *Region) allocatePorts(ctx context.Context) error {
 	switch {
 	case r.config.BasePort != nil && *r.config.BasePort > 0:
 		base = *r.config.BasePort
-	case picked && base != 0 && ports.AwaitFree(ctx, r.wantedPorts(base), portTimeout) == nil:
+	case picked && base != 0 && AwaitFreePorts(ctx, r.wantedPorts(base), portTimeout) == nil:
 		// The previous ports are free.
 	case picked:
 		var err error
-		if base, err = ports.FreeBlock(portsPerRegion); err != nil {
+		if base, err = FreePorts(portsPerRegion); err != nil {
 			return err
 		}
 	case base == 0:
 		base = DefaultBasePort
 	}
-	if err := ports.AwaitFree(ctx, r.wantedPorts(base), portTimeout); err != nil {
+	if err := AwaitFreePorts(ctx, r.wantedPorts(base), portTimeout); err != nil {
 		return fmt.Errorf("%w; stop that process, or choose other ports with --base-port (for example --base-port %d, or 0 for free ones)", err, base+portsPerRegion)
 	}
 	return r.state.reconcile(&r.config, base)

@@ -20,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -165,7 +164,7 @@ func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s still runs", process.Name)
 		}
 	}
-	if err := ports.AwaitFree(ctx, region.wantedPorts(base), time.Millisecond); err != nil {
+	if err := AwaitFreePorts(ctx, region.wantedPorts(base), time.Millisecond); err != nil {
 		t.Error(err)
 	}
 
@@ -251,7 +250,7 @@ func TestKilledRegionLeavesNoProcesses(t *testing.T) {
 	if err := config.complete(); err != nil {
 		t.Fatal(err)
 	}
-	if err := ports.AwaitFree(ctx, (&Region{config: config}).wantedPorts(kept.BasePort), portTimeout); err != nil {
+	if err := AwaitFreePorts(ctx, (&Region{config: config}).wantedPorts(kept.BasePort), portTimeout); err != nil {
 		t.Error(err)
 	}
 }
@@ -358,7 +357,7 @@ func hang(ctx context.Context, t *testing.T, region *Region, degraded <-chan str
 
 func TestPortInUseIsReported(t *testing.T) {
 	// The other ports of the block must be free, which ports next to one that the kernel chose may not be.
-	base, err := ports.FreeBlock(portsPerRegion)
+	base, err := FreePorts(portsPerRegion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,9 +368,9 @@ func TestPortInUseIsReported(t *testing.T) {
 	defer listener.Close()
 	dir := t.TempDir()
 	_, err = Start(testContext(t), Config{StateDir: dir, BasePort: &base})
-	var taken *ports.Taken
+	var taken *PortTaken
 	if !errors.As(err, &taken) {
-		t.Fatalf("Start() = %v, want a *ports.Taken", err)
+		t.Fatalf("Start() = %v, want a *PortTaken", err)
 	}
 	for _, want := range []string{fmt.Sprintf("port %d", base+int(etcdPort)), "etcd", "--base-port", fmt.Sprintf("pid %d", os.Getpid())} {
 		if !strings.Contains(err.Error(), want) {

@@ -1,4 +1,4 @@
-package ports
+package local
 
 import (
 	"context"
@@ -18,8 +18,8 @@ func TestPortInUseNamesItsProcess(t *testing.T) {
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
-	err = AwaitFree(context.Background(), map[string]int{"the front door": port}, time.Millisecond)
-	var taken *Taken
+	err = AwaitFreePorts(context.Background(), map[string]int{"the front door": port}, time.Millisecond)
+	var taken *PortTaken
 	if !errors.As(err, &taken) {
 		t.Fatalf("AwaitFree() = %v, want a *Taken", err)
 	}
@@ -41,14 +41,14 @@ func TestAwaitFreeWaitsForPort(t *testing.T) {
 		defer close(closed)
 		_ = listener.Close()
 	}()
-	if err := AwaitFree(context.Background(), map[string]int{"a": port}, time.Minute); err != nil {
+	if err := AwaitFreePorts(context.Background(), map[string]int{"a": port}, time.Minute); err != nil {
 		t.Error(err)
 	}
 	<-closed
 }
 
 func TestFreeBlockIsFree(t *testing.T) {
-	base, err := FreeBlock(40)
+	base, err := FreePorts(40)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,4 @@
-// Package ports finds blocks of free loopback TCP ports for a region, and the process that uses a port.
-package ports
+package local
 
 import (
 	"context"
@@ -15,13 +14,13 @@ import (
 // Blocks are searched below the range of the kernel's ephemeral ports (32768 and above by default), whose use changes
 // all the time, and above the range of hosted API servers.
 const (
-	firstBase = 26000
-	endOfBase = 32000
-	attempts  = 200
+	firstBase    = 26000
+	endOfBase    = 32000
+	portAttempts = 200
 )
 
-// Taken is the error for a port on which another process listens.
-type Taken struct {
+// PortTaken is the error for a port on which another process listens.
+type PortTaken struct {
 	// Name is the purpose of the port.
 	Name string
 	Port int
@@ -30,7 +29,7 @@ type Taken struct {
 }
 
 // Error returns the port, its purpose and the process that uses it.
-func (t *Taken) Error() string {
+func (t *PortTaken) Error() string {
 	holder := "another process"
 	if t.Holder != "" {
 		holder = t.Holder
@@ -38,9 +37,9 @@ func (t *Taken) Error() string {
 	return fmt.Sprintf("port %d, needed for %s, is in use by %s", t.Port, t.Name, holder)
 }
 
-// FreeBlock returns the first of size consecutive free ports.
-func FreeBlock(size int) (int, error) {
-	for range attempts {
+// FreePorts returns the first of size consecutive free ports.
+func FreePorts(size int) (int, error) {
+	for range portAttempts {
 		base := firstBase + rand.IntN(endOfBase-firstBase-size)
 		if blockIsFree(base, size) {
 			return base, nil
@@ -58,13 +57,13 @@ func blockIsFree(base, size int) bool {
 	return true
 }
 
-// AwaitFree waits until all ports are free, at most for timeout, because processes that are terminating may still use
+// AwaitFreePorts waits until all ports are free, at most for timeout, because processes that are terminating may still use
 // them. wanted holds the ports by purpose. It returns a *Taken for a port in use.
-func AwaitFree(ctx context.Context, wanted map[string]int, timeout time.Duration) error {
+func AwaitFreePorts(ctx context.Context, wanted map[string]int, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		taken := check(wanted)
+		taken := checkPorts(wanted)
 		if taken == nil {
 			return nil
 		}
@@ -75,12 +74,12 @@ func AwaitFree(ctx context.Context, wanted map[string]int, timeout time.Duration
 	}
 }
 
-// check returns the port in use with the lowest number, or nil.
-func check(wanted map[string]int) *Taken {
-	var lowest *Taken
+// checkPorts returns the port in use with the lowest number, or nil.
+func checkPorts(wanted map[string]int) *PortTaken {
+	var lowest *PortTaken
 	for name, port := range wanted {
 		if free(port) != nil && (lowest == nil || port < lowest.Port) {
-			lowest = &Taken{Name: name, Port: port}
+			lowest = &PortTaken{Name: name, Port: port}
 		}
 	}
 	return lowest
