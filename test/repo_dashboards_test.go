@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/grafana"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
 const (
@@ -64,7 +64,7 @@ func TestDashboardsAreRejected(t *testing.T) {
 		return &dashboard.Dashboard{Name: "region", Title: "Region", Question: "Is it well?",
 			Variables: []dashboard.Variable{{Name: "shard", Metric: "cluster_service_shard_capacity", Label: "shard"}},
 			Rows: []dashboard.Row{{Title: "All", Panels: []dashboard.Panel{{
-				Title: "Clusters", Meaning: "Clusters of the shard.", Kind: dashboard.Graph, Unit: chart.Count, Limit: dashboard.From(1), Runbook: "docs/operators/shards.md",
+				Title: "Clusters", Meaning: "Clusters of the shard.", Kind: dashboard.Graph, Unit: plot.Count, Limit: dashboard.From(1), Runbook: "docs/operators/shards.md",
 				Queries: []dashboard.Query{{Expression: `max by (shard) (cluster_service_shard_clusters{shard=~"$shard"})`, Legend: "{{shard}}"}},
 			}}}}}
 	}

@@ -2,8 +2,8 @@
 package boards
 
 import (
-	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
 // All returns the dashboards of a region.
@@ -12,19 +12,19 @@ func All() []*dashboard.Dashboard {
 }
 
 // graph returns a panel with values over time.
-func graph(title, meaning string, unit chart.Unit, queries ...dashboard.Query) dashboard.Panel {
+func graph(title, meaning string, unit plot.Unit, queries ...dashboard.Query) dashboard.Panel {
 	return dashboard.Panel{Title: title, Meaning: meaning, Kind: dashboard.Graph, Unit: unit, Queries: queries}
 }
 
 // number returns a panel with the last values.
-func number(title, meaning string, unit chart.Unit, queries ...dashboard.Query) dashboard.Panel {
+func number(title, meaning string, unit plot.Unit, queries ...dashboard.Query) dashboard.Panel {
 	panel := graph(title, meaning, unit, queries...)
 	panel.Kind = dashboard.Number
 	return panel
 }
 
 // bad returns a panel with a limit and the runbook for values beyond it.
-func bad(panel dashboard.Panel, limit *chart.Limit, runbook string) dashboard.Panel {
+func bad(panel dashboard.Panel, limit *plot.Limit, runbook string) dashboard.Panel {
 	panel.Limit, panel.Runbook = limit, runbook
 	return panel
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/slo"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
 // objectives has a row for each service level objective.
@@ -19,13 +19,13 @@ func objectives() *dashboard.Dashboard {
 			legend = "{{" + strings.Join(o.By, "}} {{") + "}}"
 		}
 		d.Rows = append(d.Rows, dashboard.Row{Title: o.Promise, Panels: []dashboard.Panel{
-			bad(number(o.Name+": budget", fmt.Sprintf("Share of the error budget of %d days that is left. It is known within 6 hours after the first events.", int(slo.Window.Hours()/24)), chart.Share,
+			bad(number(o.Name+": budget", fmt.Sprintf("Share of the error budget of %d days that is left. It is known within 6 hours after the first events.", int(slo.Window.Hours()/24)), plot.Share,
 				query(fmt.Sprintf(`last_over_time(slo:error_budget:ratio{slo=%q}[30m])`, o.Name), legend)),
 				dashboard.Below(0), o.Runbook),
-			bad(graph(o.Name+": errors", "Share of events within an hour that were errors. At the limit, the budget would be spent in exactly its period.", chart.Share,
+			bad(graph(o.Name+": errors", "Share of events within an hour that were errors. At the limit, the budget would be spent in exactly its period.", plot.Share,
 				query(fmt.Sprintf(`slo:errors:increase1h{slo=%[1]q} / slo:events:increase1h{slo=%[1]q}`, o.Name), legend)),
 				dashboard.From(o.Budget()), o.Runbook),
-			graph(o.Name+": events", "Events within an hour.", chart.Count,
+			graph(o.Name+": events", "Events within an hour.", plot.Count,
 				query(fmt.Sprintf(`slo:events:increase1h{slo=%q}`, o.Name), legend)),
 		}})
 	}

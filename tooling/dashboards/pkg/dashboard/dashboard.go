@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/internal/chart"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
 // Dashboard answers one question about a region.
@@ -54,19 +54,19 @@ type Panel struct {
 	// Meaning explains what is shown, in sentences.
 	Meaning string
 	Kind    Kind
-	Unit    chart.Unit
+	Unit    plot.Unit
 	Queries []Query
 	// Limit is the value beyond which the panel shows that something is wrong; nil if there is none.
-	Limit *chart.Limit
+	Limit *plot.Limit
 	// Runbook is the path of the page, with an optional #anchor, that helps when the limit is exceeded.
 	Runbook string
 }
 
 // From returns a limit at and above which values are bad.
-func From(value float64) *chart.Limit { return &chart.Limit{Value: value} }
+func From(value float64) *plot.Limit { return &plot.Limit{Value: value} }
 
 // Below returns a limit below which values are bad.
-func Below(value float64) *chart.Limit { return &chart.Limit{Value: value, Below: true} }
+func Below(value float64) *plot.Limit { return &plot.Limit{Value: value, Below: true} }
 
 // Query is a PromQL expression.
 type Query struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 
-	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
 // sourceVariable is the variable with which the reader chooses the source of the metrics: the same file suits all environments.
@@ -26,8 +26,8 @@ const (
 )
 
 // units are the units of Grafana.
-var units = map[chart.Unit]string{
-	chart.Count: "short", chart.PerSecond: "cps", chart.Share: "percentunit", chart.Seconds: "s", chart.Bytes: "bytes", chart.YesOrNo: "bool_yes_no",
+var units = map[plot.Unit]string{
+	plot.Count: "short", plot.PerSecond: "cps", plot.Share: "percentunit", plot.Seconds: "s", plot.Bytes: "bytes", plot.YesOrNo: "bool_yes_no",
 }
 
 // JSON returns a dashboard as a file that Grafana can import.
@@ -132,7 +132,7 @@ func target(i int, q dashboard.Query) *prometheus.DataqueryBuilder {
 }
 
 // thresholds returns the colors of values.
-func thresholds(limit *chart.Limit) cog.Builder[grafana.ThresholdsConfig] {
+func thresholds(limit *plot.Limit) cog.Builder[grafana.ThresholdsConfig] {
 	const good, wrong = "green", "red"
 	steps := []grafana.Threshold{{Color: good}}
 	switch {

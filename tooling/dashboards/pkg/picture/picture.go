@@ -1,4 +1,4 @@
-// Package picture fills dashboards with the values of a Prometheus, so that package chart can draw them. It evaluates the same expressions as
+// Package picture fills dashboards with the values of a Prometheus, so that package plot can draw them. It evaluates the same expressions as
 // Grafana does: over a period for graphs, and at its end for numbers.
 package picture
 
@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
 // The bounds of the queries of a dashboard.
@@ -60,21 +60,21 @@ func (p *Problem) Error() string { return p.Field + ": " + p.Text }
 
 // Page returns a dashboard with the values of its panels. It returns a *Problem for an invalid selection, and the error of Prometheus with the
 // panel if a query fails: a page never lacks a part silently.
-func Page(ctx context.Context, source Source, d *dashboard.Dashboard, s Selection) (*chart.Page, error) {
+func Page(ctx context.Context, source Source, d *dashboard.Dashboard, s Selection) (*plot.Page, error) {
 	if !s.From.Before(s.To) {
 		return nil, &Problem{"from", fmt.Sprintf("%s is not before the end %s", s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339))}
 	}
 	if err := checkVariables(ctx, source, d, &s); err != nil {
 		return nil, err
 	}
-	page := &chart.Page{Title: d.Title, Question: d.Question, From: s.From, To: s.To}
+	page := &plot.Page{Title: d.Title, Question: d.Question, From: s.From, To: s.To}
 	if chosen := choice(s.Variables); chosen != "" {
 		page.Question += " Selected: " + chosen + "."
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(concurrent)
 	for _, row := range d.Rows {
-		section := chart.Section{Title: row.Title, Drawings: make([]chart.Drawing, len(row.Panels))}
+		section := plot.Section{Title: row.Title, Drawings: make([]plot.Drawing, len(row.Panels))}
 		for i, panel := range row.Panels {
 			work.Go(func() error {
 				drawing, err := draw(ctx, source, d, &panel, &s)
@@ -123,12 +123,12 @@ func checkVariables(ctx context.Context, source Source, d *dashboard.Dashboard, 
 }
 
 // draw returns the drawing of a panel.
-func draw(ctx context.Context, source Source, d *dashboard.Dashboard, p *dashboard.Panel, s *Selection) (chart.Drawing, error) {
+func draw(ctx context.Context, source Source, d *dashboard.Dashboard, p *dashboard.Panel, s *Selection) (plot.Drawing, error) {
 	step := max(minStep, s.To.Sub(s.From)/points).Round(time.Second)
 	window := max(minWindow, step+minStep)
 	switch p.Kind {
 	case dashboard.Graph:
-		c := &chart.Chart{Title: p.Title, Meaning: p.Meaning, Unit: p.Unit, From: s.From, To: s.To, Step: step, Limit: p.Limit}
+		c := &plot.Chart{Title: p.Title, Meaning: p.Meaning, Unit: p.Unit, From: s.From, To: s.To, Step: step, Limit: p.Limit}
 		for _, q := range p.Queries {
 			series, err := evaluateRange(ctx, source, d.Expand(q.Expression, window.String(), s.Variables), promv1.Range{Start: s.From, End: s.To, Step: step}, &q)
 			if err != nil {
@@ -138,7 +138,7 @@ func draw(ctx context.Context, source Source, d *dashboard.Dashboard, p *dashboa
 		}
 		return c, nil
 	case dashboard.Number:
-		n := &chart.Numbers{Title: p.Title, Meaning: p.Meaning, Unit: p.Unit, Limit: p.Limit}
+		n := &plot.Numbers{Title: p.Title, Meaning: p.Meaning, Unit: p.Unit, Limit: p.Limit}
 		for _, q := range p.Queries {
 			values, err := evaluate(ctx, source, d.Expand(q.Expression, window.String(), s.Variables), s.To, &q)
 			if err != nil {
@@ -155,7 +155,7 @@ func draw(ctx context.Context, source Source, d *dashboard.Dashboard, p *dashboa
 var errTooMany = errors.New("the query has too many series: choose values of the variables")
 
 // evaluateRange returns the series of an expression over a period.
-func evaluateRange(ctx context.Context, source Source, expression string, period promv1.Range, q *dashboard.Query) ([]chart.Series, error) {
+func evaluateRange(ctx context.Context, source Source, expression string, period promv1.Range, q *dashboard.Query) ([]plot.Series, error) {
 	value, _, err := source.QueryRange(ctx, expression, period, promv1.WithTimeout(timeout), promv1.WithLimit(maxSeries+1))
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", expression, err)
@@ -167,18 +167,18 @@ func evaluateRange(ctx context.Context, source Source, expression string, period
 	case len(matrix) > maxSeries:
 		return nil, fmt.Errorf("query %s: %w", expression, errTooMany)
 	}
-	series := make([]chart.Series, len(matrix))
+	series := make([]plot.Series, len(matrix))
 	for i, stream := range matrix {
-		series[i] = chart.Series{Name: q.Name(labelsOf(stream.Metric)), Points: make([]chart.Point, len(stream.Values))}
+		series[i] = plot.Series{Name: q.Name(labelsOf(stream.Metric)), Points: make([]plot.Point, len(stream.Values))}
 		for j, sample := range stream.Values {
-			series[i].Points[j] = chart.Point{Time: sample.Timestamp.Time(), Value: float64(sample.Value)}
+			series[i].Points[j] = plot.Point{Time: sample.Timestamp.Time(), Value: float64(sample.Value)}
 		}
 	}
 	return series, nil
 }
 
 // evaluate returns the values of an expression at a time.
-func evaluate(ctx context.Context, source Source, expression string, at time.Time, q *dashboard.Query) ([]chart.Value, error) {
+func evaluate(ctx context.Context, source Source, expression string, at time.Time, q *dashboard.Query) ([]plot.Value, error) {
 	value, _, err := source.Query(ctx, expression, at, promv1.WithTimeout(timeout), promv1.WithLimit(maxSeries+1))
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", expression, err)
@@ -190,12 +190,12 @@ func evaluate(ctx context.Context, source Source, expression string, at time.Tim
 	case len(vector) > maxSeries:
 		return nil, fmt.Errorf("query %s: %w", expression, errTooMany)
 	}
-	var values []chart.Value
+	var values []plot.Value
 	for _, sample := range vector {
 		if math.IsNaN(float64(sample.Value)) { // a ratio of zeros, which is no value
 			continue
 		}
-		values = append(values, chart.Value{Name: q.Name(labelsOf(sample.Metric)), Value: float64(sample.Value)})
+		values = append(values, plot.Value{Name: q.Name(labelsOf(sample.Metric)), Value: float64(sample.Value)})
 	}
 	return values, nil
 }

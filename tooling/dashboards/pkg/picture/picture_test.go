@@ -15,8 +15,8 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
-	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
 // shards is a Source with a series for each shard. Tests in test/drills have a real Prometheus.
@@ -65,8 +65,8 @@ var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 func board() *dashboard.Dashboard {
 	query := []dashboard.Query{{Expression: `rate(used{shard=~"$shard"}[$__rate_interval])`, Legend: "{{shard}}"}}
 	return &dashboard.Dashboard{Name: "shards", Title: "Shards", Question: "Is there room?", Variables: []dashboard.Variable{{Name: "shard", Metric: "used", Label: "shard"}}, Rows: []dashboard.Row{{Title: "All", Panels: []dashboard.Panel{
-		{Title: "Over time", Meaning: "Used places.", Kind: dashboard.Graph, Unit: chart.Count, Queries: query, Limit: dashboard.From(1)},
-		{Title: "Now", Meaning: "Used places.", Kind: dashboard.Number, Unit: chart.Count, Queries: query},
+		{Title: "Over time", Meaning: "Used places.", Kind: dashboard.Graph, Unit: plot.Count, Queries: query, Limit: dashboard.From(1)},
+		{Title: "Now", Meaning: "Used places.", Kind: dashboard.Number, Unit: plot.Count, Queries: query},
 	}}}}
 }
 
@@ -81,18 +81,18 @@ func TestPage(t *testing.T) {
 	if diff := cmp.Diff(want, source.queries); diff != "" {
 		t.Errorf("the queries: -want +got:\n%s", diff)
 	}
-	graph, ok := page.Sections[0].Drawings[0].(*chart.Chart)
+	graph, ok := page.Sections[0].Drawings[0].(*plot.Chart)
 	if !ok {
 		t.Fatalf("the first drawing is a %T", page.Sections[0].Drawings[0])
 	}
 	if graph.Step != 90*time.Second || !graph.Limit.Bad(1) || len(graph.Series) != 2 || graph.Series[1].Name != "mgmt-2" || len(graph.Series[1].Points) != 1 {
 		t.Errorf("the graph is %+v", graph)
 	}
-	numbers, ok := page.Sections[0].Drawings[1].(*chart.Numbers)
+	numbers, ok := page.Sections[0].Drawings[1].(*plot.Numbers)
 	if !ok {
 		t.Fatalf("the second drawing is a %T", page.Sections[0].Drawings[1])
 	}
-	if diff := cmp.Diff([]chart.Value{{Name: "mgmt-1", Value: 0}, {Name: "mgmt-2", Value: 1}}, numbers.Values); diff != "" {
+	if diff := cmp.Diff([]plot.Value{{Name: "mgmt-1", Value: 0}, {Name: "mgmt-2", Value: 1}}, numbers.Values); diff != "" {
 		t.Errorf("the values: -want +got:\n%s", diff)
 	}
 	if !strings.Contains(page.Question, "shard mgmt-1, mgmt-2") {

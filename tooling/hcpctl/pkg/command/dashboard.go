@@ -16,10 +16,10 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/spf13/cobra"
 
-	"github.com/hcpmesh/hcpmesh/internal/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/picture"
+	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
@@ -114,7 +114,7 @@ type seriesSummary struct {
 }
 
 // summarize returns the panels of a page, or only what is beyond its limit.
-func summarize(d *dashboard.Dashboard, page *chart.Page, onlyBad bool) []panelSummary {
+func summarize(d *dashboard.Dashboard, page *plot.Page, onlyBad bool) []panelSummary {
 	panels := []panelSummary{}
 	for i, row := range d.Rows {
 		for j, p := range row.Panels {
@@ -209,11 +209,11 @@ func (e *environment) dashboardRender() *cobra.Command {
 }
 
 // drawFile writes a page to a file.
-func drawFile(file, format string, page *chart.Page, id string, dots float64) error {
-	text := chart.SVG(page, id, chart.PageWidth, page.Height())
+func drawFile(file, format string, page *plot.Page, id string, dots float64) error {
+	text := plot.SVG(page, id, plot.PageWidth, page.Height())
 	if format == formatPNG {
 		var err error
-		if text, err = chart.PNG(page, chart.PageWidth, page.Height(), dots); err != nil {
+		if text, err = plot.PNG(page, plot.PageWidth, page.Height(), dots); err != nil {
 			return fmt.Errorf("drawing %s: %w", file, err)
 		}
 	}
@@ -263,7 +263,7 @@ func (o *dashboardOptions) check(now time.Time) error {
 }
 
 // page returns a dashboard with the values of Prometheus.
-func (e *environment) page(ctx context.Context, d *dashboard.Dashboard, o *dashboardOptions) (*chart.Page, error) {
+func (e *environment) page(ctx context.Context, d *dashboard.Dashboard, o *dashboardOptions) (*plot.Page, error) {
 	address := o.prometheus
 	if address == "" {
 		endpoints, err := e.endpoints()

@@ -1,10 +1,10 @@
-// Package chart draws measured values: series over time as lines, last values as numbers, and pages of both. One layout has two outputs: SVG
+// Package plot draws measured values: series over time as lines, last values as numbers, and pages of both. One layout has two outputs: SVG
 // for web pages and PNG for documents.
 //
 // SVG needs no script, font or style sheet, so it is allowed by the strictest content security policy: colors are attributes, and the class
 // of each element names what it shows, so that the style sheet of a page can replace them. Every drawing has a title and a description in
 // words for assistive technology, and Rows returns its values for a table next to it. The package draws what it gets. It never queries.
-package chart
+package plot
 
 import (
 	"cmp"
