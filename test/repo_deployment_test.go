@@ -282,7 +282,7 @@ var deployedPrograms = map[string][]string{
 	"frontend":           {"frontend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/authn", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"backend":            {"backend/pkg/app", "internal/process", "internal/database", "internal/tracing", "internal/asyncoperation", "internal/audit/writer", "internal/mesh"},
 	"admin":              {"admin/pkg/app", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/recording", "internal/mesh"},
-	"gateway-access":     {"gateway/pkg/app", "gateway/pkg/recording", "internal/recording", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
+	"gateway-access":     {"gateway/pkg/app", "gateway/pkg/recorder", "internal/recording", "internal/process", "internal/database", "internal/authn", "internal/audit/writer", "internal/mesh"},
 	"gateway-egress":     {"gateway/pkg/egress", "internal/process", "internal/database"},
 	"gateway-grants":     {"gateway/pkg/grant", "internal/process", "internal/mesh"},
 	"monitor":            {"monitor/pkg/app", "internal/process", "internal/database", "internal/mesh"},

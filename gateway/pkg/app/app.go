@@ -15,7 +15,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/grant"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/proxy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -81,7 +81,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if err != nil {
 		return fmt.Errorf("--audit-signing-key-file: %w", err)
 	}
-	recordings, err := options.Recordings.Open(signing, recording.DatabaseIndex{Database: db}, p.Log, p.Metrics)
+	recordings, err := options.Recordings.Open(signing, recorder.DatabaseIndex{Database: db}, p.Log, p.Metrics)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/clocktest"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -147,7 +147,7 @@ type region struct {
 	recordingSigners audit.Keys
 	recorded         string
 	// recordings changes the options of the store of recordings; nil changes nothing.
-	recordings func(*recording.Options)
+	recordings func(*recorder.Options)
 	// listen wraps the listener of gateways; nil means plain HTTP.
 	listen func(net.Listener) net.Listener
 	// change changes the parts of gateways; nil changes nothing.
@@ -342,11 +342,11 @@ func (r *region) start() *gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	p := process.New("gateway-access", slog.New(slog.NewJSONHandler(r.log, nil)))
-	options := recording.Options{Dir: r.t.TempDir(), Sink: sink.FileAt(r.recorded), Index: recording.DatabaseIndex{Database: r.db}, Keys: r.recordingKeys, Signing: r.recordingSigner, Log: p.Log, Metrics: p.Metrics}
+	options := recorder.Options{Dir: r.t.TempDir(), Sink: sink.FileAt(r.recorded), Index: recorder.DatabaseIndex{Database: r.db}, Keys: r.recordingKeys, Signing: r.recordingSigner, Log: p.Log, Metrics: p.Metrics}
 	if r.recordings != nil {
 		r.recordings(&options)
 	}
-	recordings, err := recording.Open(options)
+	recordings, err := recorder.Open(options)
 	if err != nil {
 		r.t.Fatal(err)
 	}

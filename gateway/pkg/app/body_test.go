@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -30,7 +30,7 @@ func TestPodIsRecordedBeforeItIsForwarded(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	dir := t.TempDir()
-	r.recordings = func(o *recording.Options) { o.Dir = dir }
+	r.recordings = func(o *recorder.Options) { o.Dir = dir }
 	r.cluster(nil)
 	r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
 	g := r.start()
@@ -106,7 +106,7 @@ func TestUnreadBodiesDoNotArrive(t *testing.T) {
 func TestNothingIsCreatedWithoutRecording(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	r.recordings = func(o *recording.Options) { o.MaxTotal = 1 }
+	r.recordings = func(o *recorder.Options) { o.MaxTotal = 1 }
 	r.cluster(nil)
 	r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
 	g := r.start()

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -21,7 +21,7 @@ type Options struct {
 	Database       database.Options
 	Authentication authn.Options
 	Audit          writer.Options
-	Recordings     recording.Flags
+	Recordings     recorder.Flags
 	Mesh           mesh.Options
 	Tunnels        TunnelFlags
 	// Listen is the address of the gateway, host:port. Callers authenticate with tokens and not with certificates.

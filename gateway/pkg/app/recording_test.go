@@ -29,7 +29,7 @@ import (
 	clientexec "k8s.io/client-go/util/exec"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	format "github.com/hcpmesh/hcpmesh/internal/recording"
@@ -285,7 +285,7 @@ func TestOlderProtocolIsRecorded(t *testing.T) {
 func TestFullDiskEndsCommands(t *testing.T) {
 	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
 		r := newRegion(t)
-		r.recordings = func(o *recording.Options) { o.Dir = filepath.Join(dir, "recordings") }
+		r.recordings = func(o *recorder.Options) { o.Dir = filepath.Join(dir, "recordings") }
 		r.cluster(nil)
 		r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
 		g := r.start()
@@ -335,7 +335,7 @@ func TestFullDiskEndsCommands(t *testing.T) {
 func TestLimitEndsCommands(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	r.recordings = func(o *recording.Options) { o.MaxBytes = recording.MinTotal }
+	r.recordings = func(o *recorder.Options) { o.MaxBytes = recorder.MinTotal }
 	r.cluster(nil)
 	r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
 	g := r.start()
@@ -543,7 +543,7 @@ func TestKubectlPrintsWhyNothingIsRecorded(t *testing.T) {
 	const session, engineer = "a0000000-0000-4000-8000-0000000000f2", "unrecorded"
 	r := newHostedRegion(t)
 	dir := t.TempDir()
-	r.recordings = func(o *recording.Options) { o.Dir = filepath.Join(dir, "recordings") }
+	r.recordings = func(o *recorder.Options) { o.Dir = filepath.Join(dir, "recordings") }
 	r.cluster(nil)
 	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
 	r.createPod("unrecorded")

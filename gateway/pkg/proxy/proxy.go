@@ -2,7 +2,7 @@
 // left out: the token of the engineer is verified; the session is open, and the engineer owns it; the request is one that the mode of the
 // session permits; the audit has a record that the request begins; the headers that the API server may see are copied, and no others. A
 // change or a stream waits until that record is on the disk. The record with the outcome follows. Commands and attachments are recorded too, by
-// package recording, and so is what a request creates that runs commands or gives access.
+// package recorder, and so is what a request creates that runs commands or gives access.
 //
 // The response ends when the client, the session or the process ends.
 package proxy
@@ -28,7 +28,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -66,12 +66,12 @@ type Refusals interface {
 	Refused(ctx context.Context, r audit.Record)
 }
 
-// Recordings records commands and attachments. *recording.Store implements it.
+// Recordings records commands and attachments. *recorder.Store implements it.
 type Recordings interface {
 	// Available returns an error if Start would return one.
 	Available() error
 	// Start begins a recording.
-	Start(facts format.Facts, command []string) (*recording.Recording, error)
+	Start(facts format.Facts, command []string) (*recorder.Recording, error)
 }
 
 // Options are the parts of a Handler.

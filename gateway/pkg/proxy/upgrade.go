@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
-	"github.com/hcpmesh/hcpmesh/gateway/pkg/recording"
+	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/session"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	format "github.com/hcpmesh/hcpmesh/internal/recording"
@@ -222,7 +222,7 @@ type tunnel struct {
 	clock          clock.WithDelayedExecution
 	client, server *websocket.Conn
 	// recording is nil for a forwarded port.
-	recording *recording.Recording
+	recording *recorder.Recording
 	// closedBy is the side that has closed or lost its connection first; nil if another reason ended the tunnel.
 	closedBy *websocket.Conn
 }

@@ -1,4 +1,4 @@
-package recording
+package recorder
 
 import "github.com/prometheus/client_golang/prometheus"
 

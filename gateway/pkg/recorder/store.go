@@ -1,4 +1,4 @@
-// Package recording records the commands and attachments of access sessions, and does not let them continue unrecorded.
+// Package recorder records the commands and attachments of access sessions, and does not let them continue unrecorded.
 //
 // Each upgraded connection of pods/exec and pods/attach has a Recording: a file on the disk of the replica, in the format of
 // internal/recording, which encrypts it for the readers of recordings. The file exists before the API server gets the request. A message is
@@ -8,7 +8,7 @@
 // The Store exports the files to a sink, as package internal/audit/writer exports audit records, and describes them in an Index. It deletes a
 // file when the recording has ended and both have it. While one of them is away, files remain, and the Store refuses further recordings at
 // its limit.
-package recording
+package recorder
 
 import (
 	"bufio"
