@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
-	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
+	"github.com/hcpmesh/hcpmesh/internal/testing/recordeddump"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -482,7 +482,7 @@ func TestRecordedDumps(t *testing.T) {
 		"backend/expired-then-ready":                {2 * time.Hour: {Code: adminv1.ExplanationOperationFailed, Responsible: customer}},
 		"backend/deleted":                           {time.Minute: {Code: adminv1.ExplanationDeleted, Responsible: adminv1.PartyNone}},
 	}
-	for _, name := range recording.Names(t) {
+	for _, name := range recordeddump.Names(t) {
 		if tests[name] == nil {
 			t.Errorf("the recording %s is not explained", name)
 		}
@@ -490,7 +490,7 @@ func TestRecordedDumps(t *testing.T) {
 	for name, byAge := range tests {
 		for age, want := range byAge {
 			t.Run(name+" after "+age.String(), func(t *testing.T) {
-				dump := recording.Read(t, name)
+				dump := recordeddump.Read(t, name)
 				dump.TakenAt = dump.TakenAt.Add(age)
 				explained := Explain("demo", dump, nil)
 				first := explained.Items[0]

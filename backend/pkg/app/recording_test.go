@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
+	"github.com/hcpmesh/hcpmesh/internal/testing/recordeddump"
 )
 
 // dump returns what the store and Cluster Service have of a cluster and its last operation, as admin reads it.
@@ -79,7 +79,7 @@ func TestRecordsInSituations(t *testing.T) {
 	key := clusterKey(subscription, "demo")
 	await := func(t *testing.T, r *region, name string, operation database.Key) {
 		t.Helper()
-		recording.Await(t, "backend/"+name, func() *adminv1.Dump { return r.dump(key, operation) }, nil)
+		recordeddump.Await(t, "backend/"+name, func() *adminv1.Dump { return r.dump(key, operation) }, nil)
 	}
 	t.Run("not delivered", func(t *testing.T) {
 		t.Parallel()

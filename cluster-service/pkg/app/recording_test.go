@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
+	"github.com/hcpmesh/hcpmesh/internal/testing/recordeddump"
 )
 
 // dump returns this service's part of a dump of a cluster, as admin reads it, with simulated ARM documents.
@@ -71,7 +71,7 @@ func (i *instance) dump(t *testing.T, cluster *csv1.ApplyClusterRequest) *adminv
 // a recording that differs fails at once only in a situation that settles.
 func (i *instance) awaitRecording(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest, name string) {
 	t.Helper()
-	recording.Await(t, "cluster-service/"+name, func() *adminv1.Dump { return i.dump(t, cluster) }, r.settled)
+	recordeddump.Await(t, "cluster-service/"+name, func() *adminv1.Dump { return i.dump(t, cluster) }, r.settled)
 	eventually.Soon(t, "the service has settled", r.settled)
 }
 

@@ -1,7 +1,7 @@
-// Package recording joins the tests of services that must not import each other. A service that brings a cluster into a
+// Package recordeddump joins the tests of services that must not import each other. A service that brings a cluster into a
 // situation compares what it reports with a recorded dump; admin's tests explain the same dump. A change of what a service
 // reports fails its own test until the recording is updated, and then fails admin's test if the explanation no longer holds.
-package recording
+package recordeddump
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ var update = flag.Bool("update-recordings", false, "rewrite the recorded dumps")
 var recordings embed.FS
 
 // folder is where recordings are written, from the folder of a package of a service.
-const folder = "../../../internal/testing/recording/testdata"
+const folder = "../../../internal/testing/recordeddump/testdata"
 
 // takenAt replaces the time at which a dump was taken.
 var takenAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
