@@ -133,7 +133,7 @@ infra-test: ## plan the infrastructure of all regions, and apply one to the Azur
 # Istio compiles for about six minutes of CPU time once, so `make test` does not need it.
 istio-test: third-party ## enforce the policies of the mesh with a real istiod, and validate Istio's objects of all charts with it
 	tooling/third-party/build.sh istio
-	HCPMESH_ISTIO=$(CURDIR)/.build/third-party/istio KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -tags istio -count=1 -timeout 30m -v -run '^TestIsti' ./tooling/mesh-policies/pkg/policy ./tooling/charts/pkg/chart
+	HCPMESH_ISTIO=$(CURDIR)/.build/third-party/istio KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -tags istio -count=1 -timeout 30m -v -run '^TestIsti' ./tooling/mesh-policies/pkg/istiopolicy ./tooling/charts/pkg/chart
 
 # Prometheus and Alertmanager compile for about eight minutes of CPU time once, so `make test` uses promtool only if it was built.
 alerts-test: ## build Prometheus and Alertmanager, and test all alert rules with promtool, also with changed thresholds

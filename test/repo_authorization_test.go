@@ -31,7 +31,7 @@ func TestOperationsOfAdminHaveRules(t *testing.T) {
 	for path, operations := range document.Paths {
 		for method := range operations {
 			if pattern := strings.ToUpper(method) + " " + path; !ruled[pattern] {
-				t.Errorf("%s has no rule; add it to internal/mesh/rules_admin.go and run `go test ./pkg/policy -update` in tooling/mesh-policies", pattern)
+				t.Errorf("%s has no rule; add it to internal/mesh/rules_admin.go and run `go test ./tooling/mesh-policies/pkg/istiopolicy -update`", pattern)
 			}
 		}
 	}

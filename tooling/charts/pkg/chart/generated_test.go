@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
-	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
 )
 
 // portalPort returns the port of the SRE portal.
@@ -32,22 +32,22 @@ func portalPort(t *testing.T) uint16 {
 
 // TestPoliciesOfMeshAreCurrent compares the Istio objects of the chart mesh with the authorization table.
 func TestPoliciesOfMeshAreCurrent(t *testing.T) {
-	options := policy.Options{
+	options := istiopolicy.Options{
 		TrustDomain: "trust-domain.invalid", OperationsPort: 9090, PortalPort: portalPort(t), MonitoringNamespace: workload.AddOnNamespace,
-		ARMGateway:    policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.ARMGateway},
-		AdminGateway:  policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.AdminGateway},
-		TunnelGateway: policy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.TunnelGateway},
+		ARMGateway:    istiopolicy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.ARMGateway},
+		AdminGateway:  istiopolicy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.AdminGateway},
+		TunnelGateway: istiopolicy.ServiceAccount{Namespace: workload.GatewayNamespace, Name: workload.TunnelGateway},
 	}
 	for _, w := range workload.All() {
 		if !w.Management && !w.PrivateLink { // a program without a sidecar
 			options.Workloads = append(options.Workloads, w.Peer)
 		}
 	}
-	objects, err := policy.Render(mesh.Rules(), options)
+	objects, err := istiopolicy.Render(mesh.Rules(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := policy.YAML(objects)
+	stream, err := istiopolicy.YAML(objects)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,12 @@ import (
 	"os"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
-	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
 )
 
 func main() {
 	flags := flag.NewFlagSet("mesh-policies", flag.ExitOnError)
-	options := policy.Options{
+	options := istiopolicy.Options{
 		Workloads: []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
 	}
 	flags.StringVar(&options.TrustDomain, "trust-domain", "", "trust `domain` of the workloads' certificates")
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-func run(arguments []string, operations, portal int, options policy.Options) error {
+func run(arguments []string, operations, portal int, options istiopolicy.Options) error {
 	if len(arguments) > 0 {
 		return fmt.Errorf("unexpected argument %q", arguments[0])
 	}
@@ -46,11 +46,11 @@ func run(arguments []string, operations, portal int, options policy.Options) err
 	}
 	options.OperationsPort, options.PortalPort = uint16(operations), uint16(portal)
 	options.AdminGateway.Namespace, options.TunnelGateway.Namespace = options.ARMGateway.Namespace, options.ARMGateway.Namespace
-	objects, err := policy.Render(mesh.Rules(), options)
+	objects, err := istiopolicy.Render(mesh.Rules(), options)
 	if err != nil {
 		return err
 	}
-	text, err := policy.YAML(objects)
+	text, err := istiopolicy.YAML(objects)
 	if err != nil {
 		return err
 	}

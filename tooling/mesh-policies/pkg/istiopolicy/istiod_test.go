@@ -3,7 +3,7 @@
 // gRPC's xDS client and the packages of Envoy, which only `make istio-test` needs, compile for more than a minute of CPU time. So only it
 // builds this file, with the tag istio.
 
-package policy_test
+package istiopolicy_test
 
 import (
 	"context"
@@ -36,12 +36,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
-	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
 )
 
 // istioMesh is a mesh of gRPC servers, one for each workload, which get their policies from istiod and enforce them (gRPC's xDS).
 type istioMesh struct {
-	options   policy.Options
+	options   istiopolicy.Options
 	client    dynamic.Interface
 	authority string
 	istiod    *istiodtest.Istiod
@@ -50,9 +50,9 @@ type istioMesh struct {
 }
 
 // meshOptions returns options in which one workload takes the place of all ingress gateways. The authority of a test can issue its certificate.
-func meshOptions() policy.Options {
+func meshOptions() istiopolicy.Options {
 	o := options()
-	o.ARMGateway = policy.ServiceAccount{Namespace: string(mesh.ARMFrontDoor), Name: string(mesh.ARMFrontDoor)}
+	o.ARMGateway = istiopolicy.ServiceAccount{Namespace: string(mesh.ARMFrontDoor), Name: string(mesh.ARMFrontDoor)}
 	o.AdminGateway, o.TunnelGateway = o.ARMGateway, o.ARMGateway
 	return o
 }
@@ -62,7 +62,7 @@ func startMesh(ctx context.Context, t *testing.T) *istioMesh {
 	t.Helper()
 	istiodtest.Programs(t)
 	m := &istioMesh{options: meshOptions(), authority: t.TempDir(), servers: map[mesh.Peer]string{}}
-	objects, err := policy.Render(mesh.Rules(), m.options)
+	objects, err := istiopolicy.Render(mesh.Rules(), m.options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestIstioEnforcesTable(t *testing.T) {
 }
 
 // swapped returns the policies of the table with the backend and hcpctl in each other's place.
-func swapped(t *testing.T, o policy.Options) []runtime.Object {
+func swapped(t *testing.T, o istiopolicy.Options) []runtime.Object {
 	t.Helper()
 	var rules []mesh.Rule
 	for _, rule := range mesh.Rules() {
@@ -307,7 +307,7 @@ func swapped(t *testing.T, o policy.Options) []runtime.Object {
 		}
 		rules = append(rules, rule)
 	}
-	objects, err := policy.Render(rules, o)
+	objects, err := istiopolicy.Render(rules, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
-// Package policy renders the authorization table of a region (mesh.Rules) as Istio objects.
+// Package istiopolicy renders the authorization table of a region (mesh.Rules) as Istio objects.
 //
 // Istio refuses a call before it reaches the server. The server authorizes the call again with the same table, because Istio
 // cannot read the fields of gRPC messages: a Condition of the table has no form in Istio, and its grant is rendered without it.
-package policy
+package istiopolicy
 
 import (
 	"fmt"

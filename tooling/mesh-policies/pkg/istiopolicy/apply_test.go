@@ -1,4 +1,4 @@
-package policy_test
+package istiopolicy_test
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
-	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
 )
 
 // istioAPIServer starts a real API server with Istio's published CustomResourceDefinitions.
@@ -55,7 +55,7 @@ func createNamespace(t *testing.T, client dynamic.Interface, name string) {
 // applyPolicies applies the policies of the table.
 func applyPolicies(t *testing.T, client dynamic.Interface, objects []runtime.Object) {
 	t.Helper()
-	text, err := policy.YAML(objects)
+	text, err := istiopolicy.YAML(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +82,11 @@ func TestRealAPIServerRefusesWrongPolicies(t *testing.T) {
 	_, client := istioAPIServer(t)
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.ClusterService}
-	objects, err := policy.Render(mesh.Rules(), o)
+	objects, err := istiopolicy.Render(mesh.Rules(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := policy.YAML(objects[len(objects)-1:]) // the calls
+	text, err := istiopolicy.YAML(objects[len(objects)-1:]) // the calls
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package policy_test
+package istiopolicy_test
 
 import (
 	"flag"
@@ -14,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
-	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/policy"
+	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
-func options() policy.Options {
-	return policy.Options{
+func options() istiopolicy.Options {
+	return istiopolicy.Options{
 		TrustDomain:         "eastus.prod.public.hcpmesh",
 		Workloads:           []mesh.Peer{mesh.Frontend, mesh.Backend, mesh.Admin, mesh.GatewayAccess, mesh.Monitor, mesh.ClusterService, mesh.MaestroServer},
-		ARMGateway:          policy.ServiceAccount{Namespace: "ingress", Name: "arm"},
-		AdminGateway:        policy.ServiceAccount{Namespace: "ingress", Name: "admin"},
-		TunnelGateway:       policy.ServiceAccount{Namespace: "ingress", Name: "tunnels"},
+		ARMGateway:          istiopolicy.ServiceAccount{Namespace: "ingress", Name: "arm"},
+		AdminGateway:        istiopolicy.ServiceAccount{Namespace: "ingress", Name: "admin"},
+		TunnelGateway:       istiopolicy.ServiceAccount{Namespace: "ingress", Name: "tunnels"},
 		OperationsPort:      9090,
 		PortalPort:          8447,
 		MonitoringNamespace: "monitoring",
@@ -34,7 +34,7 @@ func options() policy.Options {
 
 func render(t *testing.T) []runtime.Object {
 	t.Helper()
-	objects, err := policy.Render(mesh.Rules(), options())
+	objects, err := istiopolicy.Render(mesh.Rules(), options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func render(t *testing.T) []runtime.Object {
 }
 
 func TestRenderMatchesGolden(t *testing.T) {
-	got, err := policy.YAML(render(t))
+	got, err := istiopolicy.YAML(render(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestRenderRefusesWhatIstioEnforcesDifferently(t *testing.T) {
 	} {
 		o := options()
 		o.Workloads = []mesh.Peer{mesh.Frontend}
-		if _, err := policy.Render(c.rules, o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := istiopolicy.Render(c.rules, o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, c.want)
 		}
 	}
@@ -191,7 +191,7 @@ func TestRenderRefusesWhatIstioEnforcesDifferently(t *testing.T) {
 func TestRenderExcludesPathsOfOthers(t *testing.T) {
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.Frontend}
-	objects, err := policy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "/a/{id}", mesh.Admin)}, o)
+	objects, err := istiopolicy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "/a/{id}", mesh.Admin)}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,12 +210,12 @@ func TestRenderExcludesPathsOfOthers(t *testing.T) {
 func TestRenderOmitsRedundantRules(t *testing.T) {
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.Frontend}
-	objects, err := policy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "GET /same", mesh.Backend),
+	objects, err := istiopolicy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "GET /same", mesh.Backend),
 		rule(mesh.HTTP, "GET /more", mesh.Backend, mesh.Admin)}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := policy.YAML(objects)
+	text, err := istiopolicy.YAML(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,20 +232,20 @@ func TestRenderOmitsRedundantRules(t *testing.T) {
 }
 
 func TestRenderRefusesWrongOptions(t *testing.T) {
-	for name, change := range map[string]func(*policy.Options){
-		"TrustDomain":            func(o *policy.Options) { o.TrustDomain = "" },
-		"Workloads":              func(o *policy.Options) { o.Workloads = nil },
-		"no workload \"nosuch\"": func(o *policy.Options) { o.Workloads = append(o.Workloads, "nosuch") },
-		"ARMGateway":             func(o *policy.Options) { o.ARMGateway.Name = "" },
-		"TunnelGateway":          func(o *policy.Options) { o.TunnelGateway.Name = "" },
-		"AdminGateway":           func(o *policy.Options) { o.AdminGateway.Namespace = "" },
-		"PortalPort":             func(o *policy.Options) { o.PortalPort = 0 },
-		"OperationsPort":         func(o *policy.Options) { o.OperationsPort = 0 },
-		"MonitoringNamespace":    func(o *policy.Options) { o.MonitoringNamespace = "" },
+	for name, change := range map[string]func(*istiopolicy.Options){
+		"TrustDomain":            func(o *istiopolicy.Options) { o.TrustDomain = "" },
+		"Workloads":              func(o *istiopolicy.Options) { o.Workloads = nil },
+		"no workload \"nosuch\"": func(o *istiopolicy.Options) { o.Workloads = append(o.Workloads, "nosuch") },
+		"ARMGateway":             func(o *istiopolicy.Options) { o.ARMGateway.Name = "" },
+		"TunnelGateway":          func(o *istiopolicy.Options) { o.TunnelGateway.Name = "" },
+		"AdminGateway":           func(o *istiopolicy.Options) { o.AdminGateway.Namespace = "" },
+		"PortalPort":             func(o *istiopolicy.Options) { o.PortalPort = 0 },
+		"OperationsPort":         func(o *istiopolicy.Options) { o.OperationsPort = 0 },
+		"MonitoringNamespace":    func(o *istiopolicy.Options) { o.MonitoringNamespace = "" },
 	} {
 		o := options()
 		change(&o)
-		if _, err := policy.Render(mesh.Rules(), o); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := istiopolicy.Render(mesh.Rules(), o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package policy_test
+package istiopolicy_test
 
 import (
 	"slices"
