@@ -7,15 +7,15 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/audithistory"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 )
 
-// AuditHistory reads the audit records about a cluster from the sink and the witness. *history.Reader implements it.
+// AuditHistory reads the audit records about a cluster from the sink and the witness. *audithistory.Reader implements it.
 type AuditHistory interface {
-	Page(ctx context.Context, cluster, token string, size int) (records []history.Record, next string, err error)
+	Page(ctx context.Context, cluster, token string, size int) (records []audithistory.Record, next string, err error)
 }
 
 // listAccessRecords lists who did something with a cluster or read sensitive data of it, from the exported audit records.
@@ -29,7 +29,7 @@ func (s *Server) listAccessRecords(ctx context.Context, rq *request) (any, error
 		return nil, err
 	}
 	records, next, err := s.AuditHistory.Page(ctx, cluster.ClusterUID, token, size)
-	if errors.Is(err, history.ErrToken) {
+	if errors.Is(err, audithistory.ErrToken) {
 		return nil, apierror.New(apierror.InvalidParameter, "Invalid value: must be the token of a page.").WithTarget("pageToken")
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func auditFailure(err error) error {
 }
 
 // accessRecord returns the form of an audit record for customers. It leaves out the calling workload, the tenant and the elevation.
-func accessRecord(cluster string, line history.Record) adminv1.AccessRecord {
+func accessRecord(cluster string, line audithistory.Record) adminv1.AccessRecord {
 	name, r := fmt.Sprintf("%s-%d", line.Writer, line.Sequence), line.Record
 	return adminv1.AccessRecord{
 		ID: cluster + "/auditRecords/" + name, Name: name, Type: adminv1.AccessRecordType,

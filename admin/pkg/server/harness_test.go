@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts/alertmanagertest"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/audithistory"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/layers"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
@@ -32,7 +33,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/audit/history"
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
@@ -137,7 +137,7 @@ func newHarness(t testing.TB) *harness {
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall", "group-of-approver"},
 		}},
 		Policy: policy(), Seals: seals, Elevations: elevation.NewWatcher(db, seals, fastFeed, slog.New(slog.DiscardHandler), h.metrics),
-		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Refusals: refusals.New(h.trail), AuditHistory: history.New(h.trail.Reader(), h.trail.Witness(), nil), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
+		Authenticator: engineers{}, Intents: signer.Signer, Audit: h.trail, Refusals: refusals.New(h.trail), AuditHistory: audithistory.New(h.trail.Reader(), h.trail.Witness(), nil), Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: newRegistry(),
 		AuthenticationFailures: &ratelimit.Limit{Size: 1 << 20, PerSecond: 1}, ExplanationBudget: explanationBudget,
 	}
 	alertmanager := httptest.NewServer(&alertmanagertest.Alertmanager{})

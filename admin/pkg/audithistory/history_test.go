@@ -1,4 +1,4 @@
-package history
+package audithistory
 
 import (
 	"crypto/sha256"

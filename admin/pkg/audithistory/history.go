@@ -1,10 +1,10 @@
-// Package history reads the audit records of one cluster from the sink, newest first, in pages. A page scans a limited number of
+// Package audithistory reads the audit records of one cluster from the sink, newest first, in pages. A page scans a limited number of
 // bytes, so that it may have fewer records than asked for, or none, although more follow.
 //
 // A record is confirmed if the checkpoint that the witness has follows it in its log. Whoever can write the sink, and not the witness, can append records that
 // are not confirmed. With the keys of the services, a Reader also ignores a checkpoint in the witness that the service of the writer has not signed. It checks no
-// hashes of whole chains: package verify does.
-package history
+// hashes of whole chains: package internal/audit/verify does.
+package audithistory
 
 import (
 	"bytes"
