@@ -16,7 +16,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -431,7 +430,7 @@ func TestPreflightWithExpressions(t *testing.T) {
 							tried++
 							change.Value = "[parameters('later')]"
 							planned := change.Apply(body)
-							unknown := template.Resolve(planned)
+							unknown := validation.ResolveExpressions(planned)
 							if violations := withoutUnknown(judge.create(planned), unknown); len(violations) > 0 {
 								t.Errorf("%s is unknown, and rejected: %v", change.Path, violations)
 							}

@@ -15,7 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -43,7 +43,7 @@ type plannedResource struct {
 	// fields are decoded after the type and the version are known.
 	fields map[string]any
 	// unknown lists the fields whose values are known only when the deployment runs.
-	unknown template.Unknown
+	unknown validation.Unknown
 	// unknownID is set if the resource's ID is not known, so that the store cannot be read.
 	unknownID bool
 }
@@ -60,7 +60,7 @@ type deployment struct {
 
 type plannedCluster struct {
 	document database.ClusterDocument
-	unknown  template.Unknown
+	unknown  validation.Unknown
 }
 
 // preflight validates a deployment. A response with status 200 contains the errors of the deployment; another status
@@ -222,17 +222,17 @@ func (s *Server) validatePlanned(ctx context.Context, rq *request, d *deployment
 	fields := resource.fields
 	resourceType, name, version := text(fields, "type"), text(fields, "name"), text(fields, "apiVersion")
 	namespace, types, _ := strings.Cut(resourceType, "/")
-	if !asciifold.Equal(namespace, hub.ProviderNamespace) || types == "" || template.IsExpression(version) {
+	if !asciifold.Equal(namespace, hub.ProviderNamespace) || types == "" || validation.IsExpression(version) {
 		return "", false, nil
 	}
 	p := &plannedResource{text: resource.text}
-	if template.IsExpression(name) {
+	if validation.IsExpression(name) {
 		if strings.Contains(types, "/") {
 			return "", false, nil
 		}
 		name, p.unknownID = unnamed, true
 	}
-	put := rq.put(s, types, template.Literal(name), version, resourceGroupOf(rq, fields, p))
+	put := rq.put(s, types, validation.Literal(name), version, resourceGroupOf(rq, fields, p))
 	if put.match.route == nil || put.match.route.preflight == nil {
 		if s.serves(types) {
 			return "", true, apierror.New(apierror.InvalidResourceName, "The resource name %s does not fit the type %s.", wire.FormatValue(name), wire.FormatValue(resourceType))
@@ -265,7 +265,7 @@ func (p *plannedResource) decode(form *wire.Form) error {
 	for _, name := range templateFields {
 		delete(p.fields, name)
 	}
-	p.unknown = template.Resolve(p.fields)
+	p.unknown = validation.ResolveExpressions(p.fields)
 	return nil
 }
 
@@ -380,9 +380,9 @@ func findStored[D, R any](s *Server, ctx context.Context, rq *request, t resourc
 
 // parent returns the cluster of a resource: from the deployment, or else from the store. Fields that are unknown in the
 // cluster are unknown in the resource too.
-func (d *deployment) parent(s *Server, ctx context.Context, rq *request, p *plannedResource) (*database.Item[database.ClusterDocument], template.Unknown, error) {
+func (d *deployment) parent(s *Server, ctx context.Context, rq *request, p *plannedResource) (*database.Item[database.ClusterDocument], validation.Unknown, error) {
 	if planned := d.clusters[hub.Key(rq.clusterID())]; planned != nil {
-		var inherited template.Unknown
+		var inherited validation.Unknown
 		for _, field := range []string{"location", "properties.version", "properties.platform.subnetId"} {
 			if planned.unknown.Covers(field) {
 				inherited = append(inherited, field)
@@ -448,7 +448,7 @@ var relatedFields = [][]string{
 }
 
 // withoutUnknown returns the violations that do not depend on unknown values.
-func withoutUnknown(violations []apierror.Violation, unknown template.Unknown) []apierror.Violation {
+func withoutUnknown(violations []apierror.Violation, unknown validation.Unknown) []apierror.Violation {
 	if len(unknown) == 0 {
 		return violations
 	}

@@ -1,4 +1,4 @@
-package template_test
+package validation_test
 
 import (
 	"encoding/json"
@@ -8,22 +8,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 )
 
 func TestResolve(t *testing.T) {
 	cases := map[string]struct {
 		reason, object, want string
-		unknown              template.Unknown
+		unknown              validation.Unknown
 	}{
 		"literals":   {reason: "other values are kept", object: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`, want: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`},
-		"field":      {reason: "an expression is removed", object: `{"a":{"b":"[x()]","c":1}}`, want: `{"a":{"c":1}}`, unknown: template.Unknown{"a.b"}},
+		"field":      {reason: "an expression is removed", object: `{"a":{"b":"[x()]","c":1}}`, want: `{"a":{"c":1}}`, unknown: validation.Unknown{"a.b"}},
 		"escaped":    {reason: "two brackets are an escaped literal", object: `{"a":"[[x]"}`, want: `{"a":"[x]"}`},
-		"tag":        {reason: "the path of a tag has the form of violations", object: `{"tags":{"a.b":"[x()]"}}`, want: `{"tags":{}}`, unknown: template.Unknown{"tags[a.b]"}},
-		"name":       {reason: "an unknown name makes its object unknown", object: `{"identity":{"userAssignedIdentities":{"[x()]":{},"y":{}}}}`, want: `{"identity":{"userAssignedIdentities":{"y":{}}}}`, unknown: template.Unknown{"identity.userAssignedIdentities"}},
-		"in a list":  {reason: "objects in a list keep their indices", object: `{"l":[{"a":"[x()]"},{"a":"y"}]}`, want: `{"l":[{},{"a":"y"}]}`, unknown: template.Unknown{"l[0].a"}},
-		"of a list":  {reason: "a list with an unknown element is unknown", object: `{"l":["a","[x()]"]}`, want: `{}`, unknown: template.Unknown{"l"}},
-		"list field": {reason: "the same applies to nested lists", object: `{"l":[["[x()]"]]}`, want: `{}`, unknown: template.Unknown{"l"}},
+		"tag":        {reason: "the path of a tag has the form of violations", object: `{"tags":{"a.b":"[x()]"}}`, want: `{"tags":{}}`, unknown: validation.Unknown{"tags[a.b]"}},
+		"name":       {reason: "an unknown name makes its object unknown", object: `{"identity":{"userAssignedIdentities":{"[x()]":{},"y":{}}}}`, want: `{"identity":{"userAssignedIdentities":{"y":{}}}}`, unknown: validation.Unknown{"identity.userAssignedIdentities"}},
+		"in a list":  {reason: "objects in a list keep their indices", object: `{"l":[{"a":"[x()]"},{"a":"y"}]}`, want: `{"l":[{},{"a":"y"}]}`, unknown: validation.Unknown{"l[0].a"}},
+		"of a list":  {reason: "a list with an unknown element is unknown", object: `{"l":["a","[x()]"]}`, want: `{}`, unknown: validation.Unknown{"l"}},
+		"list field": {reason: "the same applies to nested lists", object: `{"l":[["[x()]"]]}`, want: `{}`, unknown: validation.Unknown{"l"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestResolve(t *testing.T) {
 			if err := errors.Join(json.Unmarshal([]byte(tc.object), &object), json.Unmarshal([]byte(tc.want), &want)); err != nil {
 				t.Fatal(err)
 			}
-			unknown := template.Resolve(object)
+			unknown := validation.ResolveExpressions(object)
 			if diff := cmp.Diff(tc.unknown, unknown); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
@@ -43,7 +43,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestUnknownCovers(t *testing.T) {
-	unknown := template.Unknown{"properties.network", "tags[a]"}
+	unknown := validation.Unknown{"properties.network", "tags[a]"}
 	for field, want := range map[string]bool{
 		"properties.network": true, "properties.network.podCidr": true, "properties": true, "tags": true, "tags[a]": true,
 		"properties.networking": false, "tags[b]": false, "location": false,
@@ -63,13 +63,13 @@ func FuzzResolve(f *testing.F) {
 		if json.Unmarshal(content, &object) != nil {
 			return
 		}
-		template.Resolve(object)
+		validation.ResolveExpressions(object)
 		var check func(value any)
 		check = func(value any) {
 			switch value := value.(type) {
 			case map[string]any:
 				for name, field := range value {
-					if template.IsExpression(name) {
+					if validation.IsExpression(name) {
 						t.Fatalf("the name %q is left", name)
 					}
 					check(field)
@@ -79,7 +79,7 @@ func FuzzResolve(f *testing.F) {
 					check(element)
 				}
 			case string:
-				if template.IsExpression(value) && !strings.Contains(string(content), "[") {
+				if validation.IsExpression(value) && !strings.Contains(string(content), "[") {
 					t.Fatalf("the expression %q came from nowhere", value)
 				}
 			}

@@ -1,10 +1,4 @@
-// Package template finds the expressions in resources of an ARM template. A preflight receives resources before ARM has
-// evaluated their expressions. The package removes them and returns their paths, so that validation can ignore unknown
-// values.
-//
-// An expression is a string in brackets. A string that starts with two brackets is a literal that starts with one
-// (ARM's escape). The package evaluates nothing.
-package template
+package validation
 
 import (
 	"slices"
@@ -12,7 +6,8 @@ import (
 	"strings"
 )
 
-// IsExpression reports whether a string of a template is an expression.
+// IsExpression reports whether a string of an ARM template is an expression: a string in brackets. A string that starts with two brackets is a
+// literal that starts with one (ARM's escape).
 func IsExpression(text string) bool {
 	return len(text) >= 2 && text[0] == '[' && text[1] != '[' && text[len(text)-1] == ']'
 }
@@ -38,10 +33,11 @@ func within(outer, field string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// Resolve removes the expressions from an object of a template and returns their paths; it modifies object. A field
+// ResolveExpressions removes the expressions from an object of a template and returns their paths, so that a preflight, which receives resources before
+// ARM has evaluated their expressions, can ignore unknown values. It modifies object and evaluates nothing. A field
 // whose name is an expression is removed and makes its object unknown. An element that is an expression makes its whole
 // array unknown, because the indices of the others are not known. Escaped literals are replaced by their values.
-func Resolve(object map[string]any) Unknown {
+func ResolveExpressions(object map[string]any) Unknown {
 	var unknown Unknown
 	resolveObject(object, "", &unknown)
 	slices.Sort(unknown)
