@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/admission"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 )
@@ -32,7 +32,7 @@ func DefaultRate() ratelimit.Limit { return ratelimit.Limit{Size: 1000, PerSecon
 // limitRate refuses requests outside of subscriptions, also to unknown paths, that one principal sends too often. The principal is that
 // which ARM authenticated. Probes are not limited.
 func limitRate(s *Server, _ context.Context, rq *request) error {
-	if route := rq.match.route; route != nil && (route.health || armid.IsUUID(rq.param(subscriptionParam))) {
+	if route := rq.match.route; route != nil && (route.health || validation.IsUUID(rq.param(subscriptionParam))) {
 		return nil
 	}
 	_, after := s.rates.Take(truncated(rq.clientTenantID) + "/" + truncated(rq.clientID))
@@ -50,7 +50,7 @@ func admit(s *Server, ctx context.Context, rq *request) error {
 		return nil
 	}
 	subscription := strings.ToLower(rq.param(subscriptionParam))
-	if !armid.IsUUID(subscription) {
+	if !validation.IsUUID(subscription) {
 		subscription = ""
 	}
 	started := s.Now()

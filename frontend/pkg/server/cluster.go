@@ -11,7 +11,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -114,7 +113,7 @@ func (clusterType) validateAgainstStore(s *Server, ctx context.Context, rq *requ
 		}
 	}
 	group := cluster.Properties.Platform.ManagedResourceGroup
-	if group == managedGroup(cluster.Name, uid) || strings.EqualFold(group, own) || !armid.IsResourceGroupName(group) {
+	if group == managedGroup(cluster.Name, uid) || strings.EqualFold(group, own) || !validation.IsResourceGroupName(group) {
 		return violations, nil
 	}
 	within, _, err := s.Database.Clusters().List(ctx, subscriptionID, "/subscriptions/"+subscriptionID+"/resourceGroups/"+group+"/providers/", "", 1)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -118,7 +118,7 @@ func (rq *request) isStarterOf(operation *database.OperationDocument) bool {
 func (s *Server) operation(ctx context.Context, rq *request) (*database.OperationDocument, error) {
 	id := rq.param(operationParam)
 	notFound := apierror.New(apierror.ResourceNotFound, "The operation '%s' was not found.", id)
-	if !armid.IsUUID(id) {
+	if !validation.IsUUID(id) {
 		return nil, apierror.New(apierror.ResourceNotFound, "The operation was not found.")
 	}
 	if s.Rules.Location(rq.param(locationParam)) != s.Location {

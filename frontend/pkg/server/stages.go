@@ -14,7 +14,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
@@ -180,10 +179,10 @@ func parseSystemData(text string) (*hub.SystemData, error) {
 }
 
 func checkResourceID(_ *Server, _ context.Context, rq *request) error {
-	if id := rq.param(subscriptionParam); id != "" && !armid.IsUUID(id) {
+	if id := rq.param(subscriptionParam); id != "" && !validation.IsUUID(id) {
 		return apierror.New(apierror.InvalidSubscriptionID, "The provided subscription identifier %s is malformed or invalid.", wire.FormatValue(id)).WithTarget("subscriptionId")
 	}
-	if group := rq.param(resourceGroupParam); group != "" && !armid.IsResourceGroupName(group) {
+	if group := rq.param(resourceGroupParam); group != "" && !validation.IsResourceGroupName(group) {
 		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.FormatValue(group)).WithTarget("resourceGroupName")
 	}
 	if cluster := rq.param(clusterParam); cluster != "" {

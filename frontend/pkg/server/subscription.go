@@ -14,7 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -225,7 +225,7 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 	}
 	tenant := func(o *wire.Object, field string) string {
 		id := o.String("tenantId", "")
-		if id != "" && !armid.IsUUID(id) {
+		if id != "" && !validation.IsUUID(id) {
 			report(field, "Invalid value: %s: must be a UUID", wire.FormatValue(id))
 		}
 		return id

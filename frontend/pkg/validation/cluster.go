@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -147,7 +146,7 @@ func platform(report *report, cluster *hub.Cluster) {
 	} else if !isManagedGroupName(group) {
 		report.invalid(prefix+"managedResourceGroup", group,
 			"must be a valid resource group name of 2 to 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")
-	} else if own, err := armid.Parse(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroupName, group) {
+	} else if own, err := ParseID(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroupName, group) {
 		report.invalid(prefix+"managedResourceGroup", group, "must not be the resource group of the cluster")
 	}
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
@@ -145,7 +144,7 @@ func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup 
 		report.required(field)
 		return nil
 	}
-	parsed, err := armid.Parse(id)
+	parsed, err := ParseID(id)
 	if err != nil {
 		report.invalid(field, id, "must be an Azure resource id: %s", err)
 		return nil

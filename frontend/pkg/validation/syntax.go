@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -93,7 +92,7 @@ func isManagedGroupName(name string) bool {
 			return false
 		}
 	}
-	return len(name) > 1 && armid.IsResourceGroupName(name)
+	return len(name) > 1 && IsResourceGroupName(name)
 }
 
 // isDNSLabel reports whether name consists of lower-case letters, digits and hyphens, starts with a letter and does not end

@@ -1,10 +1,4 @@
-// Package armid applies the frontend's syntax rules to Azure Resource Manager IDs, such as
-// /subscriptions/{s}/resourceGroups/{rg}/providers/Microsoft.Network/virtualNetworks/{v}/subnets/{n}.
-//
-// It is a thin layer over arm.ParseResourceID, which splits IDs but accepts nearly any text: it skips empty segments, and
-// checks neither names nor characters. Customers' IDs are stored and sent to systems behind the service, so malformed ones
-// must be rejected here.
-package armid
+package validation
 
 import (
 	"errors"
@@ -18,13 +12,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
-// maxLength bounds an ID in bytes; ARM's own limit is lower.
-const maxLength = 2048
+// maxIDLength bounds an ID in bytes; ARM's own limit is lower.
+const maxIDLength = 2048
 
-// Parse parses the ID of a resource in a resource group. It rejects IDs of extension resources.
-func Parse(text string) (*arm.ResourceID, error) {
-	if len(text) > maxLength {
-		return nil, fmt.Errorf("must be no more than %d characters", maxLength)
+// ParseID parses the ID of a resource in a resource group, such as
+// /subscriptions/{s}/resourceGroups/{rg}/providers/Microsoft.Network/virtualNetworks/{v}/subnets/{n}. It rejects IDs of extension resources.
+//
+// It is a thin layer over arm.ParseResourceID, which splits IDs but accepts nearly any text: it skips empty segments, and
+// checks neither names nor characters. Customers' IDs are stored and sent to systems behind the service, so malformed ones
+// must be rejected here.
+func ParseID(text string) (*arm.ResourceID, error) {
+	if len(text) > maxIDLength {
+		return nil, fmt.Errorf("must be no more than %d characters", maxIDLength)
 	}
 	if !strings.HasPrefix(text, "/") {
 		return nil, errors.New("must start with /subscriptions/")

@@ -1,16 +1,16 @@
-package armid_test
+package validation_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 )
 
 const subnet = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/group/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes"
 
 func TestParse(t *testing.T) {
-	got, err := armid.Parse(subnet)
+	got, err := validation.ParseID(subnet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 		"escape": strings.Replace(subnet, "vnet", "v%2fnet", 1), "long": subnet + strings.Repeat("/a", 2000),
 		"extension": subnet + "/providers/Microsoft.Network/networkSecurityGroups/nsg", "child of group": strings.Replace(subnet, "/providers/", "/other/", 1),
 	} {
-		if id, err := armid.Parse(invalid); err == nil {
+		if id, err := validation.ParseID(invalid); err == nil {
 			t.Errorf("%s: parsed %+v", reason, id)
 		}
 	}
@@ -37,7 +37,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(subnet)
 	f.Add("/subscriptions/")
 	f.Fuzz(func(t *testing.T, text string) {
-		id, err := armid.Parse(text)
+		id, err := validation.ParseID(text)
 		if err != nil {
 			return
 		}
