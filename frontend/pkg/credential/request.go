@@ -10,16 +10,15 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/certificaterequest"
 )
 
 // The subject that a request must have: the user and group of the administrator on the hosted API server.
@@ -151,20 +150,5 @@ func checkSignature(r *report, request *x509.CertificateRequest) {
 
 // NewRequest generates a private key and a request for it, both PEM.
 func NewRequest() (key, request []byte, err error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("generating a key: %w", err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: CommonName, Organization: []string{Organization}},
-	}, private)
-	if err != nil {
-		return nil, nil, fmt.Errorf("creating a certificate signing request: %w", err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encoding a key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}),
-		pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der}), nil
+	return certificaterequest.New(CommonName, Organization)
 }
