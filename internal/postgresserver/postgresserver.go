@@ -21,7 +21,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
@@ -130,7 +129,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		return nil, err
 	}
 	if server.port == 0 {
-		port, err := reservedport.Reserve()
+		port, err := spawn.ReservePort()
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/reservedport"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
 // dataDir returns a folder that the unprivileged user can enter. It cannot enter t.TempDir if the tests run as root.
@@ -32,7 +32,7 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 	ctx := t.Context()
 	dir := dataDir(t)
 	databases := []Database{{Name: "fleet", Owner: Role{Name: "owner"}, Runtime: Role{Name: "service"}}}
-	port, err := reservedport.Reserve()
+	port, err := spawn.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 // Package spawn starts child processes that do not outlive this process, even if this process crashes. The kernel signals a child
 // when the thread that forked it exits (prctl(2), PR_SET_PDEATHSIG). Therefore one goroutine, locked to its thread, forks a child
 // and waits for it. On systems without this signal, children may outlive a crash and the owner must find them after a restart.
+// Programs that start servers as children reserve their ports here.
 package spawn
 
 import (

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
-	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -98,7 +97,7 @@ topics:
 
 func reservePort(t testing.TB) string {
 	t.Helper()
-	port, err := reservedport.Reserve()
+	port, err := spawn.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
 	"github.com/hcpmesh/hcpmesh/internal/release"
-	"github.com/hcpmesh/hcpmesh/internal/reservedport"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
@@ -272,7 +271,7 @@ type launch struct {
 
 // run starts a program on a free port and waits until it is ready.
 func (c *Cluster) run(ctx context.Context, name string, with func(port int) (launch, error)) error {
-	port, err := reservedport.Reserve()
+	port, err := spawn.ReservePort()
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/reservedport"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
 // ClosedAddress returns host:port on loopback, which refuses connections until the test ends. The address of a closed listener does not: another
@@ -33,7 +33,7 @@ func ClosedAddress(t testing.TB) string {
 // no server listens.
 func ReserveAddress(t testing.TB) string {
 	t.Helper()
-	port, err := reservedport.Reserve()
+	port, err := spawn.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}

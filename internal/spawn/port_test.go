@@ -1,4 +1,4 @@
-package reservedport_test
+package spawn_test
 
 import (
 	"errors"
@@ -7,12 +7,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/reservedport"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
 // TestServersListenOnReservedPort starts one server after the other on a port, which refuses connections while none listens.
 func TestServersListenOnReservedPort(t *testing.T) {
-	port, err := reservedport.Reserve()
+	port, err := spawn.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,13 +37,13 @@ func TestServersListenOnReservedPort(t *testing.T) {
 
 // TestReservedPortIsNotGivenToOthers asks the kernel for so many ports that it would give each of them.
 func TestReservedPortIsNotGivenToOthers(t *testing.T) {
-	port, err := reservedport.Reserve()
+	port, err := spawn.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer port.Release()
 	for range 30_000 {
-		other, err := reservedport.Reserve()
+		other, err := spawn.ReservePort()
 		if err != nil {
 			t.Fatal(err)
 		}
