@@ -25,7 +25,7 @@ run: ## start a local region on this machine and create a cluster in it
 # Tests wait more than they compute, so more packages and tests run at the same time than there are cores; lint runs beside them. One go
 # command runs all, because two would compile the same packages. internal/testing/nightly skips what only `make nightly` runs. Go caches the
 # results of tests that have passed. The result of a test of a whole region depends on the code of all packages and on what that code reads,
-# so package sources makes the test run again after a change. `lint` runs go vet, and test programs need no debug information.
+# so DependOnCode of package test makes the test run again after a change. `lint` runs go vet, and test programs need no debug information.
 # Builds at the same time would compile the same packages, so the tools and kubectl follow the programs of a region.
 test: ## run lint and the tests that protect a change (see nightly)
 	$(MAKE) --no-print-directory -j 2 build postgresql

@@ -19,8 +19,6 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
 const modulePrefix = "github.com/hcpmesh/hcpmesh/"
@@ -49,7 +47,7 @@ func (f goFile) line(node ast.Node) string {
 // root returns the repository's root.
 func root(t *testing.T) string {
 	t.Helper()
-	sources.DependOnCode(t)
+	DependOnCode(t)
 	dir, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/test"
 )
 
 // shared is the region of all tests. The first test that needs it starts it, and TestMain stops it.
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // start returns the shared region and starts it if necessary.
 func start(t *testing.T) *local.Region {
 	t.Helper()
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "hcpmesh-contract-"); shared.err != nil {
 			return

@@ -16,9 +16,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/hosted"
-	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
 // concernAlert is the alert that names a concern of clusters, in its label concern.
@@ -29,7 +29,7 @@ const concernAlert = "ClustersWithConcern"
 // explanation has it, and that the timeline has the concern and the alert. All of them must end with the fault. `make drills` runs it.
 func TestAlertsNameCauses(t *testing.T) {
 	programs := observability(t)
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	if !*all {
 		t.Skip("make drills runs it; TestMonitorNamesCauses of test/e2e evaluates the alert with promtool")
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
-	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
@@ -193,7 +193,7 @@ func (r *table) text() string {
 // TestDrills runs the drills in one region. Each begins when all alerts of the one before have fired; alerts end while the next drills run.
 func TestDrills(t *testing.T) {
 	programs := observability(t)
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	var selected []drill
 	for _, d := range drills() {
 		if *all || d.slice {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 )
 
@@ -20,7 +20,7 @@ import (
 // have all alerts, send what fires to Alertmanager, and answer the queries of all dashboards.
 func TestRegionWithObservability(t *testing.T) {
 	observability(t)
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	dir, freePorts := t.TempDir(), 0
 	config := local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Throwaway: true, With: []string{local.WithObservability}}
 	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/test"
 )
 
 // TestPlannedOperationSilencesAlerts drains an empty management cluster and terminates its agent. The alerts about the agent must reach
 // Alertmanager, and nobody may be notified of them, until the drain is cancelled.
 func TestPlannedOperationSilencesAlerts(t *testing.T) {
 	programs := observability(t)
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	if !*all {
 		t.Skip("make drills runs it")
 	}

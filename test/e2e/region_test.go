@@ -13,8 +13,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
+	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/sources"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
@@ -109,7 +109,7 @@ func run(m *testing.M) int {
 // needsRegion skips a test if this package started no region.
 func needsRegion(t testing.TB) {
 	t.Helper()
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	if region == nil {
 		t.Skip("needs a region of processes that the tests started; run without -region")
 	}

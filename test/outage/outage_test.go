@@ -15,8 +15,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/sources"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -77,7 +77,7 @@ func startRegion(t *testing.T, ctx context.Context, dir string) *region {
 // TestOutagesOfProcesses makes one component after the other hang, and then terminates it and keeps it from being restarted.
 func TestOutagesOfProcesses(t *testing.T) {
 	nightly.Only(t)
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	dir := t.TempDir()
 	t.Cleanup(func() {
 		// PostgreSQL runs as another user, who cannot enter the folder, so its data is elsewhere.
@@ -91,7 +91,7 @@ func TestOutagesOfProcesses(t *testing.T) {
 // TestOutagesOfDisks fills the disk of one database after the other. Each has a small disk of its own.
 func TestOutagesOfDisks(t *testing.T) {
 	nightly.Only(t)
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	smalldisk.Run(t, 512<<20, func(t *testing.T, dir string) {
 		for _, c := range components {
 			if c.disk != "" {

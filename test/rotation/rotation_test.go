@@ -25,8 +25,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
+	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/sources"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
@@ -138,7 +138,7 @@ func (l *load) awaitProgress() {
 // management cluster. Then it verifies the audit.
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	nightly.Only(t)
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	dir := t.TempDir()
 	t.Cleanup(func() {
 		if err := local.Purge(dir); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/test"
 )
 
 // region is a local region with its previous release.
@@ -47,7 +47,7 @@ func newest(t *testing.T) (source string, release Release) {
 // newRegion returns a region that does not run yet, in a new state folder, which is kept if the test fails.
 func newRegion(t *testing.T) *region {
 	t.Helper()
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	source, release := newest(t)
 	dir, err := os.MkdirTemp("", "hcpmesh-skew-")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/test/sources"
+	"github.com/hcpmesh/hcpmesh/test"
 )
 
 // maxData is the largest size in bytes of the captured data of a release, because clones contain the data of all releases.
@@ -16,7 +16,7 @@ const maxData = 3 << 20
 
 // TestReleasesAreComplete checks that the commit of each release is in the history and that the captured data is small.
 func TestReleasesAreComplete(t *testing.T) {
-	sources.DependOnCode(t)
+	test.DependOnCode(t)
 	source, err := local.FindSource()
 	if err != nil {
 		t.Fatal(err)
