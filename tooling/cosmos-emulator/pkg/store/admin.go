@@ -101,6 +101,12 @@ func (s *Store) CreateContainer(ctx context.Context, database string, props docu
 	if err := validateName(name); err != nil {
 		return nil, err
 	}
+	supported := append([]string{"id", "partitionKey", "defaultTtl", "indexingPolicy"}, systemProperties...)
+	for _, m := range props.Obj {
+		if !slices.Contains(supported, m.Name) {
+			return nil, NewError(BadRequest, "The property '%s' of a container is not supported.", m.Name)
+		}
+	}
 	var c *Container
 	err := s.changeCatalog(ctx, func(tx *bolt.Tx, next catalog) error {
 		d := next[database]
@@ -155,12 +161,6 @@ func withContainerDefaults(props document.Value) document.Value {
 		policy, err := document.Parse([]byte(`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}`))
 		if err == nil {
 			props = props.With("indexingPolicy", policy)
-		}
-	}
-	if !props.Get("conflictResolutionPolicy").IsDefined() {
-		policy, err := document.Parse([]byte(`{"mode":"LastWriterWins","conflictResolutionPath":"/_ts","conflictResolutionProcedure":""}`))
-		if err == nil {
-			props = props.With("conflictResolutionPolicy", policy)
 		}
 	}
 	return props

@@ -119,9 +119,6 @@ func (c *Container) parseProperties() error {
 	if c.PK, err = parseDefinition(v.Get("partitionKey")); err != nil {
 		return err
 	}
-	if len(v.Get("uniqueKeyPolicy").Get("uniqueKeys").Arr) > 0 {
-		return NewError(BadRequest, "Unique keys are not supported.")
-	}
 	if ttl := v.Get("defaultTtl"); ttl.IsDefined() && ttl.Kind != document.Null {
 		n, ok := ttlSeconds(ttl)
 		if !ok {

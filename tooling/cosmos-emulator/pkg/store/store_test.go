@@ -313,6 +313,7 @@ func TestInvalidContainers(t *testing.T) {
 		"slash":        {`{"id":"x/y","partitionKey":{"paths":["/a"]}}`, BadRequest, "slashes are invalid in IDs"},
 		"zero ttl":     {`{"id":"x","partitionKey":{"paths":["/a"]},"defaultTtl":0}`, BadRequest, "0 is not a valid TTL"},
 		"hierarchical": {`{"id":"h","partitionKey":{"kind":"MultiHash","paths":["/a","/b"],"version":2}}`, BadRequest, "hierarchical keys are not supported"},
+		"policy":       {`{"id":"x","partitionKey":{"paths":["/a"]},"vectorEmbeddingPolicy":{}}`, BadRequest, "other properties are not supported"},
 		"nested":       {`{"id":"n","partitionKey":{"kind":"Hash","paths":["/a/b"],"version":2}}`, 0, "a path of two names"},
 	}
 	for name, tc := range cases {
