@@ -17,7 +17,7 @@ const (
 	StateIdentityReadFailing = "IdentityReadFailing"
 	StateRenewalFailing      = "RenewalFailing"
 
-	// States of LayerLayerManagementCluster.
+	// States of LayerManagementCluster.
 	StateApplying         = "Applying"
 	StateApplied          = "Applied"
 	StateApplyFailing     = "ApplyFailing"
@@ -25,7 +25,7 @@ const (
 	StateRemovingRequests = "RemovingRequests"
 	StateDeleted          = "Deleted"
 
-	// States of LayerLayerControlPlane.
+	// States of LayerControlPlane.
 	StateRollingOut             = "RollingOut"
 	StateAvailable              = "Available"
 	StateConfigured             = "Configured"
@@ -40,7 +40,7 @@ const (
 	StateReconciliationFailing = "ReconciliationFailing"
 	StateEncryptionKeyRotation = "EncryptionKeyRotation"
 
-	// States of LayerLayerNodePool.
+	// States of LayerNodePool.
 	StateUnsupportedVersionSkew = "UnsupportedVersionSkew"
 	StateInvalidReleaseImage    = "InvalidReleaseImage"
 	StateAutoscaling            = "Autoscaling"

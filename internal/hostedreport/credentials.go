@@ -1,8 +1,6 @@
 package hostedreport
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -119,36 +117,19 @@ func (r CredentialReport) Forget(now time.Time) {
 
 // Uses returns the uses of a report, latest first.
 func (r CredentialReport) Uses() []CredentialUse {
-	uses := make([]CredentialUse, 0, len(r))
-	for _, u := range r {
-		uses = append(uses, u)
-	}
-	slices.SortFunc(uses, func(a, b CredentialUse) int {
-		if c := b.Last.Compare(a.Last); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Fingerprint, b.Fingerprint)
-	})
-	return uses
+	return latestFirst(r, func(u CredentialUse) time.Time { return u.Last })
 }
 
 // Encode returns the annotation's value.
 func (r CredentialReport) Encode() (string, error) {
-	text, err := json.Marshal(r.Uses())
-	if err != nil {
-		return "", fmt.Errorf("encode the uses of credentials: %w", err)
-	}
-	return string(text), nil
+	return encode("the uses of credentials", r.Uses())
 }
 
 // DecodeCredentials reads the annotation's value. The value comes from outside, so invalid uses are ignored.
 func DecodeCredentials(text string) CredentialReport {
 	report := CredentialReport{}
-	if text == "" || len(text) > maxEncodedCredentials {
-		return report
-	}
 	var uses []CredentialUse
-	if json.Unmarshal([]byte(text), &uses) != nil {
+	if !decode(text, maxEncodedCredentials, &uses) {
 		return report
 	}
 	for _, u := range uses[:min(len(uses), maxCredentialUses)] {

@@ -1,9 +1,6 @@
 package hostedreport
 
 import (
-	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -106,36 +103,19 @@ func (r EgressReport) Forget(now time.Time) {
 
 // Failures returns the failures of a report, latest first.
 func (r EgressReport) Failures() []EgressFailure {
-	failures := make([]EgressFailure, 0, len(r))
-	for _, f := range r {
-		failures = append(failures, f)
-	}
-	slices.SortFunc(failures, func(a, b EgressFailure) int {
-		if c := b.Last.Compare(a.Last); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Target, b.Target)
-	})
-	return failures
+	return latestFirst(r, func(f EgressFailure) time.Time { return f.Last })
 }
 
 // Encode returns the annotation's value.
 func (r EgressReport) Encode() (string, error) {
-	text, err := json.Marshal(r.Failures())
-	if err != nil {
-		return "", fmt.Errorf("encode the failures of connections: %w", err)
-	}
-	return string(text), nil
+	return encode("the failures of connections", r.Failures())
 }
 
 // DecodeEgress reads the annotation's value. The value comes from outside, so invalid failures are ignored.
 func DecodeEgress(text string) EgressReport {
 	report := EgressReport{}
-	if text == "" || len(text) > maxEncodedEgress {
-		return report
-	}
 	var failures []EgressFailure
-	if json.Unmarshal([]byte(text), &failures) != nil {
+	if !decode(text, maxEncodedEgress, &failures) {
 		return report
 	}
 	for _, f := range failures[:min(len(failures), maxEgressFailures)] {

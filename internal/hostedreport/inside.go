@@ -1,8 +1,6 @@
 package hostedreport
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 )
@@ -14,7 +12,7 @@ const (
 	// InsideBeat is the longest time between two reports of a prober that has clusters: it also writes the report of one cluster after another
 	// when nothing changes. The latest report of a management cluster is its heartbeat.
 	InsideBeat = 20 * time.Second
-	// maxInsideWord is the maximum length of the name of a check and of an outcome, and maxDetail that of a detail, in bytes.
+	// maxInsideWord is the maximum length of the name of a check and of an outcome, and maxInsideDetail that of a detail, in bytes.
 	maxInsideWord, maxInsideDetail = 32, 200
 	// maxEncodedInside is the maximum size of an annotation that is decoded.
 	maxEncodedInside = 2 << 10
@@ -72,20 +70,13 @@ func (r *InsideReport) valid() bool {
 // Encode returns the annotation's value. Times have the precision of milliseconds.
 func (r InsideReport) Encode() (string, error) {
 	r.Since, r.CertificateEnd, r.Observed = r.Since.UTC().Truncate(time.Millisecond), r.CertificateEnd.UTC(), r.Observed.UTC().Truncate(time.Millisecond)
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("encode the report of an API server: %w", err)
-	}
-	return string(text), nil
+	return encode("the report of an API server", r)
 }
 
-// DecodeInside reads the annotation's value. The value comes from outside: Decode returns nil for one that is missing or invalid.
+// DecodeInside reads the annotation's value. The value comes from outside: DecodeInside returns nil for one that is missing or invalid.
 func DecodeInside(text string) *InsideReport {
-	if text == "" || len(text) > maxEncodedInside {
-		return nil
-	}
 	var report InsideReport
-	if json.Unmarshal([]byte(text), &report) != nil || !report.valid() {
+	if !decode(text, maxEncodedInside, &report) || !report.valid() {
 		return nil
 	}
 	return &report

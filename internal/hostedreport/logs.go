@@ -1,8 +1,6 @@
 package hostedreport
 
 import (
-	"encoding/json"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -104,21 +102,14 @@ func (r LogReport) Encode() (string, error) {
 		failures[i] = f
 	}
 	r.Failures = failures
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("encode the report of the delivery of logs: %w", err)
-	}
-	return string(text), nil
+	return encode("the report of the delivery of logs", r)
 }
 
-// DecodeLogs reads the annotation's value. The value comes from outside: Decode returns nil for one that is missing or invalid, and ignores invalid
+// DecodeLogs reads the annotation's value. The value comes from outside: DecodeLogs returns nil for one that is missing or invalid, and ignores invalid
 // failures.
 func DecodeLogs(text string) *LogReport {
-	if text == "" || len(text) > maxEncodedLogs {
-		return nil
-	}
 	var report LogReport
-	if json.Unmarshal([]byte(text), &report) != nil || report.Settings < 1 {
+	if !decode(text, maxEncodedLogs, &report) || report.Settings < 1 {
 		return nil
 	}
 	var valid []LogFailure

@@ -41,7 +41,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -127,7 +126,7 @@ func (s Suite) steps(dir string) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	sort.Strings(files)
+	slices.Sort(files)
 	var steps []Step
 	for _, file := range files {
 		content, err := os.ReadFile(file)
