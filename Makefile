@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help chromium portal-assets run test test-packages background-lint nightly nightly-units flakes race lint generate bench bench-compare peers sweeps cascade contract restore bad-day outages rotation clients sdks oav fuzz build clean skew capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify infra-test istio-test alerts-test drills monitor-scale
+.PHONY: help chromium portal-assets run test test-packages background-lint nightly nightly-units nightly-regions prove flakes race lint generate bench bench-compare sdks oav fuzz build clean capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs that have an image or a release, and package patterns of both modules.
@@ -32,7 +32,7 @@ test: ## run lint and the tests that protect a change (see nightly)
 	$(MAKE) --no-print-directory -j 2 kubectl tools
 	$(MAKE) --no-print-directory --keep-going -j 2 test-packages background-lint
 
-test-packages nightly-units flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
+test-packages nightly-units nightly-regions prove flakes: export KUBEBUILDER_ASSETS = $(CURDIR)/.build/third-party/bin
 # The compiler, lint, tests and their regions use more memory and less processor time. `make nightly` runs the tests with Go's default.
 test-packages lint tools: export GOGC = 400
 test-packages:
@@ -43,7 +43,7 @@ background-lint:
 	nice -n 19 $(MAKE) --silent lint
 
 # The parts run one after the other, and all run also if one fails. Each is a target of its own.
-proofs = nightly-units flakes cascade contract bad-day rotation clients sdks oav peers monitor-scale infra-test istio-test alerts-test drills deploy-test fuzz
+proofs = nightly-units nightly-regions deploy-test flakes sdks oav fuzz
 nightly: ## prove the system: all tests completely, with real nodes, every sweep, outage, drill and rotation, and published peers (hours)
 	status=0; failed=; \
 	for proof in $(proofs); do \
@@ -54,10 +54,21 @@ nightly: ## prove the system: all tests completely, with real nodes, every sweep
 	[ -z "$$failed" ] || echo "nightly: failed:$$failed" >&2; \
 	exit $$status
 
-$(filter-out flakes peers fuzz,$(proofs)) sweeps restore outages skew: export HCPMESH_NIGHTLY = 1
+nightly-units nightly-regions deploy-test sdks oav prove: export HCPMESH_NIGHTLY = 1
+# The tag nightly adds the tests with published programs and libraries that nothing else needs. They compile for several minutes of CPU time.
+completely = go test -tags nightly -vet=off -ldflags=-w -count=1 -timeout 120m
+tagged = $(sort $(dir $(shell git grep -l --untracked '^//go:build nightly' -- '*.go' | sed 's|^|./|')))
+# What deploy-test runs.
+on_nodes = %/dev-infrastructure/kubernetes %/dev-infrastructure/kubernetes/machine %/dev-infrastructure/installation %/test/skew
 nightly-units: nodes postgresql chromium
-	@go test -vet=off -ldflags=-w -count=1 -p 2 -parallel 4 -timeout 120m $(units)
-	go test -vet=off -ldflags=-w -count=1 -p 1 -parallel 10 -timeout 120m $(regions)
+	go vet -tags nightly $(tagged)
+	@$(completely) -p 2 -parallel 4 $(filter-out $(on_nodes),$(units))
+
+nightly-regions: build kubectl postgresql
+	@$(completely) -p 1 -parallel 6 $(filter-out $(on_nodes),$(regions))
+
+prove: build kubectl postgresql ## run the tests of PACKAGES, or those that match TESTS, completely, as nightly does (PACKAGES=./test/rotation)
+	$(completely) -p 1 -parallel 6 -v $(if $(TESTS),-run '$(TESTS)') $(PACKAGES)
 
 # Two processes that use all of the processors run beside the tests. grep selects the names of tests that fail.
 flakes: build postgresql ## run the units three times in random order on a loaded machine, and print each test that failed at least once
@@ -89,78 +100,15 @@ generate: tools ## regenerate the generated code and the OpenAPI documents (need
 bench: third-party postgresql ## run the benchmarks and print the table of results
 	go run ./test/bench
 	tooling/third-party/build.sh maestro
-	go test -tags peers ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
+	go test -tags nightly ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
 
 # $(or) would take the commas as separators.
 bench-compare: ONLY = create,read,frontend
 bench-compare: third-party postgresql ## measure the commit REF and this checkout alternately and print the ratios (ONLY=create,read,frontend)
 	go run ./test/bench -runs 50 -only $(ONLY) -compare $(REF)
 
-# The tag peers adds the tests with published programs and libraries that nothing else needs. They compile for several minutes of CPU time.
-with_peers = ./maestro/conformance ./tooling/azure-emulator/pkg/emulator ./hypershift/pkg/app
-peers: third-party postgresql ## run the Maestro conformance suite against the published Maestro, compare our runtime with the published HyperShift operator, and use the Azure emulator with the published client for networks
-	tooling/third-party/build.sh maestro hypershift
-	go vet -tags peers $(with_peers)
-	go test -tags peers ./maestro/conformance ./test/maestro ./hypershift/pkg/app -run Published -count 1 -v
-	go test -tags peers ./tooling/azure-emulator/pkg/emulator -count 1
-
-sweeps: third-party postgresql ## run all crash sweeps completely: kill processes at each of their writes
-	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -p 2 -parallel 4 -run TestSweep ./cluster-service/pkg/app ./hypershift/pkg/app ./maestro/conformance ./backend/pkg/app ./frontend/pkg/server ./admin/pkg/server
-
-cascade: ## delete a subscription with 10,000 clusters while the backend is killed several times
-	go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./backend/pkg/app -cascade-clusters 10000
-
-contract: kubectl postgresql ## run all API cases of the frontend against a local region, not only a part
-	go test -count=1 -timeout 60m -parallel 8 ./test/contract -every 1
-
-restore: postgresql ## restore Cluster Service's database to earlier states during random histories of a hundred customers
-	go test -count=1 -timeout 60m -v ./test/restore -restore-clusters 100 -restore-seeds 5
-
-bad-day: kubectl postgresql restore ## kill every process of a region in turn while twenty clusters are created and deleted, and restore its fleet
-	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestRestoredFleetIsRepaired' ./test/e2e -bad-day-clusters 20
-
-outages: kubectl postgresql ## make each component of a region unavailable in turn and in each way, and check what explanations name
-	go test -count=1 -timeout 60m -v ./test/outage
-
-rotation: kubectl postgresql ## replace all keys and authorities of a region while clusters come and go, that of the services ten times
-	go test -count=1 -timeout 60m -v ./test/rotation -rotations 10 -stores
-
-# OpenTofu and its provider for Azure compile for about seven minutes of CPU time once, so `make test` does not need them.
-infra-test: ## plan the infrastructure of all regions, and apply one to the Azure emulator with OpenTofu
-	tooling/third-party/build.sh opentofu
-	HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu go test -count=1 -timeout 30m -parallel 2 -v ./tooling/infrastructure/pkg/tofu ./tooling/rollout/pkg/infrastructure
-
-# Istio compiles for about six minutes of CPU time once, so `make test` does not need it.
-istio-test: third-party ## enforce the policies of the mesh with a real istiod, and validate Istio's objects of all charts with it
-	tooling/third-party/build.sh istio
-	HCPMESH_ISTIO=$(CURDIR)/.build/third-party/istio KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -tags istio -count=1 -timeout 30m -v -run '^TestIsti' ./tooling/mesh-policies/pkg/istiopolicy ./tooling/charts/pkg/chart
-
-# Prometheus and Alertmanager compile for about eight minutes of CPU time once, so `make test` uses promtool only if it was built.
-alerts-test: ## build Prometheus and Alertmanager, and test all alert rules with promtool, also with changed thresholds
-	tooling/third-party/build.sh observability
-	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 30m -v -run 'Alert|Objectives' ./test -all-alerts
-
-# `make test` runs one drill if Prometheus and Alertmanager were built.
-drills: third-party postgresql ## make alerts fire in a local region, through a real Prometheus and Alertmanager, and end
-	tooling/third-party/build.sh observability
-	HCPMESH_OBSERVABILITY=$(CURDIR)/.build/third-party/observability go test -count=1 -timeout 90m -parallel 5 -v ./test/drills -drills-all
-
-monitor-scale: ## create and delete 500 clusters that monitor probes, and measure a replica with 10,000 that is killed (ten minutes)
-	go test -count=1 -timeout 20m -v -run TestReplicasShareClusters ./monitor/pkg/app -clusters=500
-	go test -count=1 -timeout 20m -v -run TestReplicaIsReplacedAfterKill ./monitor/pkg/app -clusters=10000 -interval=30s -rounds=7
-
-# The programs of the previous release compile for about four minutes of CPU time once, so `make test` runs only those of the checkout on the
-# captured data.
-skew: third-party postgresql ## roll a region from the previous release in releases.yaml to this checkout, back, and forward again, under load
-	go test -count=1 -timeout 60m -v ./test/skew
-
 capture: third-party postgresql ## save the data of a region of the newest release in releases.yaml as test data
 	go test -count=1 -timeout 60m -v -run '^TestCapture$$' ./test/skew -capture
-
-clients: kubectl postgresql ## run an end-to-end test with the published Azure SDKs for Go and Node
-	$(needs-node) \
-	(cd test/clients/npm && npm ci); \
-	go test -count=1 -timeout 30m -v -run '^TestClusterLifecycle' ./test/e2e
 
 sdks: kubectl postgresql ## check the OpenAPI documents against ARM's rules, generate typed clients, and test a region with them
 	$(needs-node) \
@@ -179,13 +127,12 @@ oav: kubectl postgresql ## record the tests' HTTP traffic and validate it agains
 
 # The transcript has what the tests have shown, by section; one without a text is an error.
 deploy-test: nodes images third-party postgresql ## run the tests of deployments on clusters of real Kubernetes nodes, from the connections of nodes to the loss of a service cluster and the deletion of a region, and those of the previous release
-	tooling/third-party/build.sh opentofu
 	rm -f .build/transcript.txt
-	export HCPMESH_TRANSCRIPT=$(CURDIR)/.build/transcript.txt HCPMESH_OPENTOFU=$(CURDIR)/.build/third-party/opentofu; \
+	export HCPMESH_TRANSCRIPT=$(CURDIR)/.build/transcript.txt; \
 	status=0; \
 	go test -count=1 -v ./dev-infrastructure/kubernetes/machine || status=1; \
-	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes -nodes-all || status=1; \
-	go test -count=1 -timeout 120m -v ./dev-infrastructure/installation -nodes-all || status=1; \
+	go test -count=1 -timeout 30m -v ./dev-infrastructure/kubernetes || status=1; \
+	go test -count=1 -timeout 120m -v ./dev-infrastructure/installation || status=1; \
 	go test -count=1 -timeout 60m -v ./test/skew || status=1; \
 	for section in 'nodes' 'installation' 'customer and engineer' 'upgrade under load' 'drain and loss of a node' 'rollback' 'previous release' 'loss of the service cluster' 'deletion of the region'; do \
 		printf '\n%s\n' "$$section"; \
@@ -197,8 +144,8 @@ deploy-test: nodes images third-party postgresql ## run the tests of deployments
 recorded = ./frontend/pkg/server ./test/e2e
 needs-node = if ! command -v node >/dev/null; then echo "$@: skipped: Node 20 or later is not installed"; exit 0; fi;
 
-fuzz: ## run all fuzz targets for 30 s each (FUZZTIME=10m for longer)
-	tooling/fuzz.sh $(or $(FUZZTIME),30s)
+fuzz: ## run all fuzz targets for 10 s each (FUZZTIME=10m for longer)
+	tooling/fuzz.sh $(or $(FUZZTIME),10s)
 
 build: ## build the programs of a region, ours and third-party, and hcpctl
 	tooling/build.sh hcpctl

@@ -1,9 +1,9 @@
 #!/bin/bash
-# fuzz.sh [TIME [FOLDER...]] runs every fuzz target of the repository, or of the folders, for TIME (default 30s) each, and reports which
+# fuzz.sh [TIME [FOLDER...]] runs every fuzz target of the repository, or of the folders, for TIME (default 10s) each, and reports which
 # failed. Inputs are not minimized, because that takes most of the time of slow targets. `go test -list` finds the targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-time=${1:-30s}
+time=${1:-10s}
 shift $(($# > 0 ? 1 : 0))
 failed=()
 count=0

@@ -3,7 +3,6 @@ package installation_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -25,9 +24,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
-// all makes the tests run that need all images. make deploy-test builds them before.
-var all = flag.Bool("nodes-all", false, "also run the tests of installations on nodes with the images in .build/images")
-
 // timeout bounds a test.
 const timeout = 15 * time.Minute
 
@@ -37,9 +33,7 @@ const imagesDir = "../../.build/images"
 // builtImages returns the folder into which `make images` builds, or skips the test if it must not depend on it.
 func builtImages(t *testing.T) string {
 	t.Helper()
-	if !*all {
-		t.Skip("it needs the images: make deploy-test runs it")
-	}
+	nightly.Only(t)
 	return imagesDir
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 
@@ -39,9 +40,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 // TestKilledRegionLeavesNothing kills the program of a region with SIGKILL while the pipelines run, and expects that no process of the region
 // is left. The region starts again in the same folder.
 func TestKilledRegionLeavesNothing(t *testing.T) {
-	if !*all {
-		t.Skip("it needs the images: make deploy-test runs it")
-	}
+	nightly.Only(t)
 	transcript.Outcome(t, transcript.Installation)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -59,9 +58,7 @@ func TestKilledRegionLeavesNothing(t *testing.T) {
 // TestEndToEndTestsUseRegion starts a region and runs the end-to-end tests that need nothing but ARM, kubectl and hcpctl against it. They are those
 // of a region of processes.
 func TestEndToEndTestsUseRegion(t *testing.T) {
-	if !*all {
-		t.Skip("it needs the images: make deploy-test runs it")
-	}
+	nightly.Only(t)
 	transcript.Outcome(t, transcript.Customer)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()

@@ -3,7 +3,6 @@ package kubernetes_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,9 +23,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
-
-// all makes the tests run that make test leaves out.
-var all = flag.Bool("nodes-all", false, "also run the tests of several nodes and of a killed cluster")
 
 const (
 	// timeout bounds a test.

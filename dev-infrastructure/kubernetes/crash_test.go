@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
@@ -74,9 +75,7 @@ func runStarter(encoded string) error {
 // with its folder continues it.
 func TestClusterTerminatesWithItsStarter(t *testing.T) {
 	transcript.Outcome(t, transcript.Nodes)
-	if !*all {
-		t.Skip("it takes minutes: make deploy-test runs it")
-	}
+	nightly.Only(t)
 	o := options(t, kubernetes.Node{Name: "node-1"})
 	encoded, err := json.Marshal(o)
 	if err != nil {
@@ -133,9 +132,7 @@ func TestClusterTerminatesWithItsStarter(t *testing.T) {
 
 // TestStartReportsTerminatedProgram checks that Start names the program of a node that terminates, instead of waiting for the node.
 func TestStartReportsTerminatedProgram(t *testing.T) {
-	if !*all {
-		t.Skip("make deploy-test runs it")
-	}
+	nightly.Only(t)
 	o := options(t, kubernetes.Node{Name: "node-1"})
 	programs := t.TempDir()
 	entries, err := os.ReadDir(o.ThirdParty)

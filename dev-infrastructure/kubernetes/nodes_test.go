@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
@@ -99,9 +100,7 @@ func (c *cluster) checkConnections(pods []corev1.Pod) {
 // TestPodsMoveBetweenNodes checks connections between nodes, a drain, and the loss and the return of a node.
 func TestPodsMoveBetweenNodes(t *testing.T) {
 	transcript.Outcome(t, transcript.Nodes)
-	if !*all {
-		t.Skip("it takes minutes: make deploy-test runs it")
-	}
+	nightly.Only(t)
 	o := options(t, twoNodes...)
 	c := start(t, o)
 	c.apply(workload("web", 2) + "---" + outside)

@@ -1,4 +1,4 @@
-//go:build peers
+//go:build nightly
 
 package conformance
 
@@ -19,10 +19,10 @@ import (
 type figures map[string]float64
 
 // BenchmarkMaestro measures the latency of single works and the throughput of many, each from the request of a source to the
-// report of the agent at the source, with everything on this machine. If the published server is built (`make peers`), it and the
+// report of the agent at the source, with everything on this machine. If the published server is built (`build.sh maestro`), it and the
 // published agent are measured in the same run, and each figure is followed by the ratio of ours to theirs.
 //
-//	go test -tags peers ./conformance -run xxx -bench Maestro -benchtime 1x
+//	go test -tags nightly ./conformance -run xxx -bench Maestro -benchtime 1x
 func BenchmarkMaestro(b *testing.B) {
 	fmt.Printf("machine: %d cores, %s/%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	var theirs figures

@@ -1,24 +1,20 @@
-//go:build peers
+//go:build nightly
 
 package conformance
 
 import (
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
-// published returns the program of the published Maestro. It is built on demand: tooling/third-party/build.sh maestro.
+// published returns the program of the published Maestro.
 func published(t testing.TB) string {
 	t.Helper()
-	program := filepath.Join(root(t), ".build", "third-party", "bin", "maestro")
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("the published Maestro is not built; `make peers` builds it")
-	}
-	return program
+	return nightly.Program(t, "maestro", "bin/maestro")
 }
 
 func (r *region) startPublishedServer() *maestrotest.Server {

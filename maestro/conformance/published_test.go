@@ -1,7 +1,7 @@
-//go:build peers
+//go:build nightly
 
-// The published work agent compiles for more than a minute of CPU time, so only `make peers` and `make bench` build the tests with it, with the
-// tag peers.
+// The published work agent compiles for more than a minute of CPU time, so only `make nightly` and `make bench` build the tests with it, with the
+// tag nightly.
 
 package conformance
 

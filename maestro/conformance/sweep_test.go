@@ -310,7 +310,7 @@ func withoutUIDs(value any) any {
 }
 
 // TestSweepServer crashes the server at each of its writes (commits, messages to the agent, statuses to the source). It was
-// validated with a fault: if deliveries are recorded as sent before they are sent, and are due again after an hour, `make sweeps` finds
+// validated with a fault: if deliveries are recorded as sent before they are sent, and are due again after an hour, `make nightly` finds
 // a deletion that does not arrive.
 func TestSweepServer(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ package contract
 
 import (
 	"encoding/json"
-	"flag"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,11 +15,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
 // every reduces the suite: the frontend's own tests run all cases, and each case with an accepted request costs at least one cluster.
-var every = flag.Int("every", 40, "run every `n`th case; `make contract` runs all")
+var every = nightly.Choose(40, 1)
 
 // pause is the polling interval of steps that wait.
 const pause = 100 * time.Millisecond
@@ -59,7 +59,7 @@ func TestCases(t *testing.T) {
 	// After the last case.
 	t.Cleanup(func() { requireNoRejectedManifests(t, region) })
 	for i, c := range cases {
-		if i%*every != 0 {
+		if i%every != 0 {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {

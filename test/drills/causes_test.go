@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/hosted"
@@ -26,13 +27,11 @@ const concernAlert = "ClustersWithConcern"
 
 // TestAlertsNameCauses breaks the APIs of five customers at once, each in another way, and requires for each way that a real Prometheus has
 // monitor's series of the concern that names the cause and no other, that a real Alertmanager sends the alert of this concern, that the
-// explanation has it, and that the timeline has the concern and the alert. All of them must end with the fault. `make drills` runs it.
+// explanation has it, and that the timeline has the concern and the alert. All of them must end with the fault.
 func TestAlertsNameCauses(t *testing.T) {
 	programs := observability(t)
 	test.DependOnCode(t)
-	if !*all {
-		t.Skip("make drills runs it; TestMonitorNamesCauses of test/e2e evaluates the alert with promtool")
-	}
+	nightly.Only(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	r := startObserved(t, ctx, 1)

@@ -1,6 +1,6 @@
 // Package drills proves alerts in a running region: a real Prometheus scrapes its processes and evaluates the rules of the repository, a real
 // Alertmanager sends what fires to a webhook, and each drill injects a fault that must make its alerts arrive, and arrive as resolved when the
-// fault has ended. `make drills` builds both programs and runs all drills. `make test` runs a part of them where both programs are built.
+// fault has ended. A nightly run builds both programs and runs all drills. `make test` runs a part of them where both programs are built.
 package drills
 
 import (
@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,15 +22,13 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
-var (
-	all  = flag.Bool("drills-all", false, "run all drills, not only the part of make test")
-	only = flag.String("drills-only", "", "`pattern` of the faults of the drills to run")
-)
+var only = flag.String("drills-only", "", "`pattern` of the faults of the drills to run")
 
 // deadline bounds each wait, on a busy machine, and firing the time until an alert fires while its fault lasts.
 const (
@@ -196,7 +193,7 @@ func TestDrills(t *testing.T) {
 	test.DependOnCode(t)
 	var selected []drill
 	for _, d := range drills() {
-		if *all || d.slice {
+		if nightly.Run() || d.slice {
 			if matched, err := regexp.MatchString(*only, d.fault); err != nil {
 				t.Fatal(err)
 			} else if matched {
@@ -357,23 +354,10 @@ func notifies(alert rule.Rule) bool {
 	return slices.Contains([]rule.Severity{rule.Page, rule.Ticket}, rule.Severity(alert.Labels["severity"]))
 }
 
-// observability returns the folder with Prometheus and Alertmanager. The test is skipped without them, unless HCPMESH_OBSERVABILITY names
-// the folder that must have them.
+// observability returns the folder with Prometheus and Alertmanager. Without them, the test is skipped.
 func observability(t *testing.T) string {
 	t.Helper()
-	folder, required := os.LookupEnv("HCPMESH_OBSERVABILITY")
-	if !required {
-		folder = filepath.Join(root(t), ".build", "third-party", "observability")
-	}
-	for _, program := range []string{"prometheus", "alertmanager"} {
-		if _, err := os.Stat(filepath.Join(folder, program)); err != nil {
-			if required {
-				t.Fatal(err)
-			}
-			t.Skipf("%s is not built: make drills builds Prometheus and Alertmanager and runs all drills", program)
-		}
-	}
-	return folder
+	return filepath.Dir(nightly.Program(t, "observability", "observability/amtool"))
 }
 
 // root returns the folder of the repository.

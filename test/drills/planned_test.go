@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test"
 )
 
@@ -17,9 +18,7 @@ import (
 func TestPlannedOperationSilencesAlerts(t *testing.T) {
 	programs := observability(t)
 	test.DependOnCode(t)
-	if !*all {
-		t.Skip("make drills runs it")
-	}
+	nightly.Only(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	const shard = "mgmt-2"

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -21,7 +20,7 @@ import (
 )
 
 // clustersUnderFaults is the number of clusters. They are created and deleted until every process was killed.
-var clustersUnderFaults = flag.Int("bad-day-clusters", 8, "`number` of clusters of TestNothingIsLostWhenProcessesDie; `make bad-day` uses 20")
+const clustersUnderFaults = 20
 
 // killInterval is the pause between two kills. It lets the region work, so that kills interrupt operations and not only starts.
 const killInterval = 2 * time.Second
@@ -39,7 +38,7 @@ func TestNothingIsLostWhenProcessesDie(t *testing.T) {
 	everyCluster := func(what string, selected func(int) bool, do func(ctx context.Context, name string) error) {
 		t.Helper()
 		var work sync.WaitGroup
-		for i := range *clustersUnderFaults {
+		for i := range clustersUnderFaults {
 			if !selected(i) {
 				continue
 			}
@@ -94,8 +93,8 @@ func onceEach(t *testing.T, ctx context.Context, c *customer.Customer) {
 				hosted++
 			}
 		}
-		if hosted != *clustersUnderFaults {
-			return fmt.Errorf("%d HostedClusters for %d clusters", hosted, *clustersUnderFaults)
+		if hosted != clustersUnderFaults {
+			return fmt.Errorf("%d HostedClusters for %d clusters", hosted, clustersUnderFaults)
 		}
 		return nil
 	})

@@ -128,7 +128,7 @@ func (s *series) has(selector lint.Selector) bool {
 var withoutSeries = map[string]string{
 	`admin_requests_total{status=~"5.."}`:                         "admin fails only while a test has killed a process",
 	`backend_notifications_total`:                                 "no customer of the tests asks for notifications",
-	`backend_reconciliation_sent_total`:                           "only make bad-day restores Cluster Service's database to an earlier state",
+	`backend_reconciliation_sent_total`:                           "only TestRestoredFleetIsRepaired restores Cluster Service's database to an earlier state",
 	`frontend_http_requests_total{code=~"5..",route!="/healthz"}`: "the frontend fails only while a test has killed a process",
 	`frontend_http_requests_total{code=~"5.."}`:                   "the frontend fails only while a test has killed a process",
 	`frontend_requests_refused_total`:                             "the tests send fewer requests than the frontend accepts",

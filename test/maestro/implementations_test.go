@@ -19,6 +19,7 @@ import (
 	fake "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
@@ -66,12 +67,9 @@ func TestOurs(t *testing.T) {
 	})
 }
 
-// TestPublished runs the suite against the published server with our agent, if the server is built (`make peers`).
+// TestPublished runs the suite against the published server with our agent, if the server is built. A nightly run builds it.
 func TestPublished(t *testing.T) {
-	program := thirdParty(t, "bin", "maestro")
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("the published Maestro is not built; `make peers` builds it")
-	}
+	program := nightly.Program(t, "maestro", "bin/maestro")
 	testConformance(t, func(t *testing.T) implementation {
 		region := newRegion(t)
 		server := region.StartPublishedServer(program, nil)
@@ -105,15 +103,9 @@ func startAgent(t *testing.T, region *maestrotest.Region) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	region.StartAgent(consumer, agent.Options{Cluster: config, CRDDir: thirdParty(t, "crds", "work")})
-}
-
-// thirdParty returns the path of something that tooling/third-party builds.
-func thirdParty(t *testing.T, elements ...string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join(append([]string{"..", "..", ".build", "third-party"}, elements...)...))
+	thirdParty, err := nightly.ThirdParty()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	region.StartAgent(consumer, agent.Options{Cluster: config, CRDDir: filepath.Join(thirdParty, "crds", "work")})
 }

@@ -2,7 +2,6 @@ package restore
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -22,9 +21,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
+// The size of a region and the number of random histories.
 var (
-	clusters = flag.Int("restore-clusters", 6, "`number` of clusters")
-	seeds    = flag.Int("restore-seeds", 1, "`number` of random histories")
+	clusters = nightly.Choose(6, 100)
+	seeds    = nightly.Choose(1, 5)
 )
 
 // record returns a function that stores what a customer sees of a document, without the status that the fleet reports: that
@@ -202,11 +202,11 @@ func (r *region) names() map[string]bool {
 // not see a change.
 func TestRestoreKeepsDesiredState(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(*seeds) {
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := newRegion(t)
 			r.startBackend()
-			histories := r.histories(seed, *clusters)
+			histories := r.histories(seed, clusters)
 			if err := advance(t.Context(), histories, 4); err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +221,7 @@ func TestRestoreKeepsDesiredState(t *testing.T) {
 			r.restore(backup)
 			for range 3 {
 				d := &crash{after: random.IntN(2) == 0, done: make(chan struct{})}
-				d.left.Store(int64(1 + random.IntN(4**clusters)))
+				d.left.Store(int64(1 + random.IntN(4*clusters)))
 				r.crash.Store(d)
 				r.awaitCrash(d)
 			}
@@ -251,7 +251,7 @@ func TestRestoreDuringRequests(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.startBackend()
-	histories := r.histories(77, *clusters)
+	histories := r.histories(77, clusters)
 	if err := advance(t.Context(), histories, 3); err != nil {
 		t.Fatal(err)
 	}

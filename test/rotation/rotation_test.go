@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,10 +30,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
-var (
-	rotations = flag.Int("rotations", 1, "`number` of replacements of the authority")
-	stores    = flag.Bool("stores", false, "also replace the keys of etcd, and the authorities of etcd and of the management cluster")
-)
+// rotations is the number of replacements of the authority of the services.
+const rotations = 10
 
 // writers is the number of clusters that come and go at the same time.
 const writers = 2
@@ -134,7 +131,7 @@ func (l *load) awaitProgress() {
 }
 
 // TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keys at once and `hcpctl region ca rotate`
-// for the authority of the services, and renews the certificates under load. With -stores it does the same for etcd and the
+// for the authority of the services, and renews the certificates under load. It does the same for etcd and the
 // management cluster. Then it verifies the audit.
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	nightly.Only(t)
@@ -159,10 +156,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	c.FastPolling = true
 
-	awaitEtcd := func() {}
-	if *stores {
-		awaitEtcd = rotateEtcd(ctx, t, c, dir)
-	}
+	awaitEtcd := rotateEtcd(ctx, t, c, dir)
 	l := &load{t: t, region: region, customer: c}
 	l.start(ctx)
 	defer l.stop()
@@ -172,7 +166,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	l.awaitProgress()
 	renew(ctx, t, region)
 	l.awaitProgress()
-	for range *rotations {
+	for range rotations {
 		previous := readCA(t, region)
 		var output bytes.Buffer
 		hcpctl := command.New(&output, &output)
@@ -186,21 +180,15 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	renew(ctx, t, region)
 	l.awaitProgress()
 	awaitEtcd()
-	if *stores {
-		for _, authority := range []string{local.EtcdAuthority, shard} {
-			run(ctx, t, "region", "ca", "rotate", authority, "--state-dir", dir)
-			l.awaitProgress()
-		}
+	for _, authority := range []string{local.EtcdAuthority, shard} {
+		run(ctx, t, "region", "ca", "rotate", authority, "--state-dir", dir)
+		l.awaitProgress()
 	}
 	l.stop()
 
 	status := region.Status()
 	for _, process := range status.Processes {
-		want := 0
-		if *stores {
-			want = restarts[process.Name]
-		}
-		if process.Restarts != want {
+		if want := restarts[process.Name]; process.Restarts != want {
 			t.Errorf("%s was restarted %d times, want %d", process.Name, process.Restarts, want)
 		}
 	}

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -15,9 +14,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
-var cascadeClusters = flag.Int("cascade-clusters", 120, "clusters in the subscription of TestCascade")
+// cascadeClusters is the number of clusters in the subscription of TestCascade.
+var cascadeClusters = nightly.Choose(120, 10_000)
 
 // setSubscription writes what the frontend writes for a PUT of a subscription.
 func (r *region) setSubscription(id string, state hub.SubscriptionState) {
@@ -142,7 +143,7 @@ func TestCascade(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	r.setSubscription(subscription, hub.Registered)
-	uids := r.seedClusters(subscription, *cascadeClusters)
+	uids := r.seedClusters(subscription, cascadeClusters)
 	for i := 0; i < len(uids); i += max(len(uids)/10, 1) {
 		key := clusterKey(subscription, fmt.Sprintf("c%05d", i))
 		switch i % 3 {

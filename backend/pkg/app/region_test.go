@@ -97,7 +97,7 @@ func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, co
 
 func (r *region) workAs(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return app.Work(ctx, p, db, connection, r.admin.Verifier, app.Options{
-		Replica: replica, Records: r.records, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: r.lease, Resync: r.resync,
+		Replica: replica, Records: r.records, Workers: 8, CascadeDeletions: max(40, cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: r.lease, Resync: r.resync,
 		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, MinBackoff: 50 * time.Millisecond, MaxBackoff: 200 * time.Millisecond},
 		Reconcile:    reconcile.Options{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, PageSize: 3},
 		Timing:       decision.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},

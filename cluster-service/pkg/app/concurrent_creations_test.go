@@ -16,10 +16,7 @@ import (
 // TestConcurrentCreations creates a fleet at once. No cluster may get stuck. The test prints figures.
 func TestConcurrentCreations(t *testing.T) {
 	t.Parallel()
-	clusters := 500
-	if !nightly.Run() {
-		clusters = 40
-	}
+	clusters := nightly.Choose(40, 500)
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 500}, config.Shard{Name: "mgmt-2", Capacity: 500})
 	r.play()
 	service := r.start(nil)

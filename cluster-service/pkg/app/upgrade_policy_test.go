@@ -3,7 +3,6 @@ package app_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,18 +38,11 @@ func before(t *testing.T, missing ...string) *release.Catalog {
 	return catalog
 }
 
-// policyClusters is the size of the fleet, of which a tenth is upgraded at once. `make bench` uses 500 clusters in a
-// whole region.
-var policyClusters = flag.Int("policy-clusters", 100, "how many `clusters` a policy upgrades")
-
 // TestPolicyUpgradesFleet checks that a policy upgrades every cluster of a region to a new patch release with two
-// replicas, never more at once than the policy allows, and without omissions.
+// replicas, never more at once than the policy allows, and without omissions. `make bench` uses 500 clusters in a whole region.
 func TestPolicyUpgradesFleet(t *testing.T) {
 	t.Parallel()
-	clusters := *policyClusters
-	if !nightly.Run() {
-		clusters = min(clusters, 30)
-	}
+	clusters := nightly.Choose(30, 100)
 	limit := clusters / 10
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: int32(clusters)}, config.Shard{Name: "mgmt-2", Capacity: int32(clusters)})
 	r.play()

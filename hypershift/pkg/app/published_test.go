@@ -1,4 +1,4 @@
-//go:build peers
+//go:build nightly
 
 package app
 
@@ -40,6 +40,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // statedDifferences are the fields of HostedControlPlanes and their namespaces in which the operator and the runtime differ, with the reason.
@@ -58,15 +59,9 @@ const providerRelease = "quay.io/openshift-release-dev/ocp-release@sha256:7f183e
 
 // TestPublishedOperator applies what Cluster Service renders to the published operator and to the runtime, one after the other on one management
 // cluster. It compares their HostedControlPlanes, the keys for service-account tokens that they refuse, and shows the operator's deletion.
-// `make peers` builds the operator. It has no access to a network: its registry is on loopback, and its proxy refuses connections.
+// A nightly run builds the operator. It has no access to a network: its registry is on loopback, and its proxy refuses connections.
 func TestPublishedOperator(t *testing.T) {
-	program, err := filepath.Abs(filepath.Join(thirdParty, "bin", "hypershift-operator"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("the published HyperShift operator is not built; `make peers` builds it")
-	}
+	program := nightly.Program(t, "hypershift", "bin/hypershift-operator")
 	t.Parallel()
 	images := newRegistry(t)
 	cluster := kubeapitest.Start(t)

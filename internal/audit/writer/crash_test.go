@@ -88,10 +88,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	if err := r.key.Create(filepath.Join(r.dir, "key")); err != nil {
 		t.Fatal(err)
 	}
-	rounds := 12
-	if !nightly.Run() {
-		rounds = 4
-	}
+	rounds := nightly.Choose(4, 12)
 	var acknowledged []string
 	for round := range rounds {
 		acknowledged = append(acknowledged, killAfter(t, r.dir, 1+round*17)...)

@@ -31,6 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 const (
@@ -74,32 +75,16 @@ type program struct {
 func Programs() (string, error) {
 	dir := os.Getenv("KUBEBUILDER_ASSETS")
 	if dir == "" {
-		root, err := root()
+		built, err := nightly.ThirdParty()
 		if err != nil {
 			return "", err
 		}
-		dir = filepath.Join(root, ".build", "third-party", "bin")
+		dir = filepath.Join(built, "bin")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "kube-apiserver")); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNotBuilt, err)
 	}
 	return dir, nil
-}
-
-// root returns the repository's root folder, which contains the test.
-func root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("finding the repository: no go.mod above the test's folder")
-		}
-	}
 }
 
 // Start starts a management cluster that is stopped at the end of the test.

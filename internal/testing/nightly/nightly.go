@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable that `make nightly` and the targets of single suites set to 1.
+// Variable is the environment variable that `make nightly` and `make prove` set to 1.
 const Variable = "HCPMESH_NIGHTLY"
 
 // Run reports whether all tests run, completely.
@@ -18,4 +18,12 @@ func Only(t testing.TB) {
 	if !Run() {
 		t.Skip("make nightly runs it; set " + Variable + "=1")
 	}
+}
+
+// Choose returns the value of a setting of a test, such as its number of clusters: all in a nightly run, otherwise part.
+func Choose[T any](part, all T) T {
+	if Run() {
+		return all
+	}
+	return part
 }

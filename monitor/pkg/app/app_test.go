@@ -25,16 +25,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
 )
 
-// clusters is the number of clusters of TestReplicasShareClusters, and interval the time between two probes of a cluster. The default is
-// short, so that tests do not wait for probes.
-var (
-	clusters = flag.Int("clusters", 300, "`number` of clusters")
-	interval = flag.Duration("interval", time.Second, "`time` between two probes of a cluster")
-	rounds   = flag.Int("rounds", 1, "`number` of times that TestReplicaIsReplacedAfterKill waits for a probe of each cluster")
-)
+// interval is the time between two probes of a cluster. It is short, so that tests do not wait for probes.
+const interval = time.Second
 
 // lease is the duration of leases. A replica on a slow machine may lose its leases and acquire them again: tests wait for a state, and do not require that it
 // lasts.
@@ -153,7 +149,7 @@ func (r *region) start(name string) *replica {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = Work(ctx, monitor.process, db, connection, Options{Replica: name, LeaseDuration: lease, Connections: 100_000, interval: *interval, dial: r.farm.Dial})
+		_ = Work(ctx, monitor.process, db, connection, Options{Replica: name, LeaseDuration: lease, Connections: 100_000, interval: interval, dial: r.farm.Dial})
 	}()
 	monitor.stop = sync.OnceFunc(func() {
 		cancel()
@@ -219,15 +215,16 @@ func (r *region) records() int {
 }
 
 // TestReplicasShareClusters probes many clusters with two replicas, of which one loses Cosmos DB, and deletes all of them. No series,
-// record or connection of theirs is left. `make monitor-scale` runs it with 500 clusters.
+// record or connection of theirs is left. A nightly run has 500 clusters.
 func TestReplicasShareClusters(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	for i := range *clusters {
+	clusters := nightly.Choose(300, 500)
+	for i := range clusters {
 		r.create(i)
 	}
 	first := r.start("monitor-0")
-	r.sees(*clusters, first)
+	r.sees(clusters, first)
 	eventually.Soon(t, "a working replica is ready", func() error {
 		if readiness := first.process.CheckReadiness(t.Context()); !readiness.Ready {
 			return fmt.Errorf("%+v", readiness)
@@ -243,7 +240,7 @@ func TestReplicasShareClusters(t *testing.T) {
 		return nil
 	})
 
-	r.sees(*clusters, first, second)
+	r.sees(clusters, first, second)
 
 	second.cut.Store(true)
 	eventually.Soon(t, "the first replica owns all groups", func() error {
@@ -256,16 +253,16 @@ func TestReplicasShareClusters(t *testing.T) {
 		return nil
 	})
 
-	r.sees(*clusters, first)
+	r.sees(clusters, first)
 	second.stop()
 	eventually.Soon(t, "the state of each cluster is recorded", func() error {
-		if records := r.records(); records != *clusters {
+		if records := r.records(); records != clusters {
 			return fmt.Errorf("%d records", records)
 		}
 		return nil
 	})
 
-	for i := range *clusters {
+	for i := range clusters {
 		r.delete(i)
 	}
 	eventually.Soon(t, "nothing is left of deleted clusters", func() error {

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // replicaVariable is the environment variable with the replicaConfig of a child process, in JSON.
@@ -72,10 +73,10 @@ func runReplica() int {
 }
 
 // startProcess starts a replica as a process. The caller must wait for it.
-func (r *region) startProcess(name string) *exec.Cmd {
+func (r *region) startProcess(name string, interval time.Duration) *exec.Cmd {
 	r.t.Helper()
 	config, err := json.Marshal(replicaConfig{Name: name, Farm: r.farm.Address(), ClusterService: r.target,
-		CosmosEndpoint: r.cosmos.Options.Endpoint, CosmosKey: r.cosmos.Options.Key, Interval: *interval})
+		CosmosEndpoint: r.cosmos.Options.Endpoint, CosmosKey: r.cosmos.Options.Key, Interval: interval})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -101,13 +102,13 @@ func (r *region) startProcess(name string) *exec.Cmd {
 	return command
 }
 
-// probedSince waits until every cluster was probed after a time, and returns when the last one was.
-func (r *region) probedSince(since time.Time) time.Time {
+// probedSince waits until each of the clusters was probed after a time, and returns when the last one was.
+func (r *region) probedSince(clusters int, since time.Time) time.Time {
 	r.t.Helper()
 	var last time.Time
 	eventually.Soon(r.t, "every cluster is probed", func() error {
 		missing := 0
-		for i := range *clusters {
+		for i := range clusters {
 			at := r.farm.LastRequest(uidOf(i))
 			if !at.After(since) {
 				missing++
@@ -125,22 +126,23 @@ func (r *region) probedSince(since time.Time) time.Time {
 	return last
 }
 
-// TestReplicaIsReplacedAfterKill kills one of two replicas with SIGKILL. The other one takes over its clusters. With -clusters=10000
-// -interval=30s -rounds=7, as in `make monitor-scale`, it measures the cost of a replica: see the log.
+// TestReplicaIsReplacedAfterKill kills one of two replicas with SIGKILL. The other one takes over its clusters. A nightly run
+// measures the cost of a replica that probes 10,000 clusters seven times: see the log.
 func TestReplicaIsReplacedAfterKill(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	for i := range *clusters {
+	clusters, interval, rounds := nightly.Choose(300, 10_000), nightly.Choose(interval, 30*time.Second), nightly.Choose(1, 7)
+	for i := range clusters {
 		r.create(i)
 	}
 	began := time.Now()
-	killed := r.startProcess("monitor-0")
-	for range *rounds {
-		r.probedSince(time.Now())
+	killed := r.startProcess("monitor-0", interval)
+	for range rounds {
+		r.probedSince(clusters, time.Now())
 	}
-	other := r.startProcess("monitor-1")
+	other := r.startProcess("monitor-1", interval)
 	eventually.Soon(t, "the second replica has opened connections", func() error {
-		if accepted := r.farm.Accepted(); accepted < int64(*clusters)*5/4 {
+		if accepted := r.farm.Accepted(); accepted < int64(clusters)*5/4 {
 			return fmt.Errorf("%d connections were opened", accepted)
 		}
 		return nil
@@ -151,8 +153,8 @@ func TestReplicaIsReplacedAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = killed.Wait()
-	last := r.probedSince(since)
-	t.Logf("%d clusters: the last one was probed %s after the kill, with an interval of %s and leases of %s", *clusters, last.Sub(since).Round(10*time.Millisecond), *interval, lease)
+	last := r.probedSince(clusters, since)
+	t.Logf("%d clusters: the last one was probed %s after the kill, with an interval of %s and leases of %s", clusters, last.Sub(since).Round(10*time.Millisecond), interval, lease)
 	if usage, ok := killed.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		t.Logf("the first replica ran %s with %s CPU and %d MiB at most", since.Sub(began).Round(time.Second), killed.ProcessState.UserTime()+killed.ProcessState.SystemTime(), usage.Maxrss>>10)
 	}

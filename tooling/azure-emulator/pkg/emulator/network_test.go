@@ -1,6 +1,6 @@
-//go:build peers
+//go:build nightly
 
-// The published client for networks compiles for half a minute of CPU time, so only `make peers` builds this file, with the tag peers.
+// The published client for networks compiles for half a minute of CPU time, so only `make nightly` builds this file, with the tag nightly.
 
 package emulator_test
 

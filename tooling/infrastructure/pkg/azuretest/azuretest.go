@@ -15,18 +15,17 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
-// Programs returns the folder with tofu and the mirror, which `make infra-test` builds.
+// Programs returns the folder with tofu and the mirror, in a nightly run; another run skips the test. OpenTofu and its provider for Azure compile for about
+// seven minutes of CPU time once.
 func Programs(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("HCPMESH_OPENTOFU")
-	if dir == "" {
-		t.Skip("HCPMESH_OPENTOFU is not set: make infra-test builds OpenTofu and runs this test")
-	}
-	return dir
+	nightly.Only(t)
+	return filepath.Dir(nightly.Program(t, "opentofu", "opentofu/providers"))
 }
 
 // Azure is an emulator without resources, and the environment with which tofu calls it.

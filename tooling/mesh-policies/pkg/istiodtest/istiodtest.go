@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 const (
@@ -43,14 +44,11 @@ const (
 // Namespace is the namespace of istiod. Policies in it apply to all namespaces.
 const Namespace = "istio-system"
 
-// Programs returns the folder with Istio's programs. Without it, the test is skipped.
+// Programs returns the folder with Istio's programs, in a nightly run; another run skips the test. Istio compiles for about six minutes of CPU time once.
 func Programs(t testing.TB) string {
 	t.Helper()
-	dir := os.Getenv("HCPMESH_ISTIO")
-	if dir == "" {
-		t.Skip("HCPMESH_ISTIO is not set: make istio-test builds Istio and runs this test")
-	}
-	return dir
+	nightly.Only(t)
+	return filepath.Dir(nightly.Program(t, "istio", "istio/pilot-discovery"))
 }
 
 // InstallDefinitions installs the CustomResourceDefinitions of the pinned istio.io/api in an API server, and returns its configuration.

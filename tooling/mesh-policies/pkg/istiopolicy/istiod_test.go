@@ -1,7 +1,7 @@
-//go:build istio
+//go:build nightly
 
-// gRPC's xDS client and the packages of Envoy, which only `make istio-test` needs, compile for more than a minute of CPU time. So only it
-// builds this file, with the tag istio.
+// gRPC's xDS client and the packages of Envoy, which only `make nightly` needs, compile for more than a minute of CPU time. So only it
+// builds this file, with the tag nightly.
 
 package istiopolicy_test
 

@@ -203,10 +203,7 @@ func TestCrashes(t *testing.T) {
 			t.Parallel()
 			want, points := scenario(t, c.releases, c.killed, 0)
 			t.Logf("%d points; the outcome is %v", points, want)
-			step := 1
-			if !nightly.Run() {
-				step = 30
-			}
+			step := nightly.Choose(30, 1)
 			for at := 1; at <= points; at += step {
 				got, _ := scenario(t, c.releases, c.killed, at)
 				if diff := cmp.Diff(want, got); diff != "" {

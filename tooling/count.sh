@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# count.sh prints the size of the repository: raw lines of Go without tests and generated code, of Go tests and of API cases, and the numbers
+# of Go packages and modules.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+lines() { xargs -r cat | wc -l; }
+code() { git ls-files '*.go' "$@" | grep -v '_test\.go$' | xargs -r grep -L -m1 '^// Code generated .* DO NOT EDIT\.$'; }
+
+printf '%8d lines of Go, without tests and generated code\n' "$(code | lines)"
+printf '%8d lines of them in the services and internal\n' "$(code ':!tooling' ':!test' ':!dev-infrastructure' | lines)"
+printf '%8d lines of Go tests\n' "$(git ls-files '*_test.go' | lines)"
+printf '%8d lines of API cases\n' "$(git ls-files '*.http' '*.table' | lines)"
+printf '%8d packages\n' "$(git ls-files '*.go' | xargs -n1 dirname | sort -u | wc -l)"
+printf '%8d modules\n' "$(git ls-files '*go.mod' | wc -l)"
