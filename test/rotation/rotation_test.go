@@ -38,7 +38,8 @@ const writers = 2
 
 // restarts are those that the replacement of the authorities of etcd and of the management cluster needs.
 var restarts = map[string]int{
-	"etcd": 2, shard + "-kube-apiserver": 2, shard + "-controllers": 2, shard + "-hypershift-runtime": 4, shard + "-maestro-agent": 2, shard + "-egress-proxy": 2, shard + "-log-forwarder": 2, shard + "-gateway-tunnel": 2,
+	"etcd": 2, shard + "-kube-apiserver": 2, shard + "-controllers": 2, shard + "-hypershift-runtime": 4, shard + "-maestro-agent": 2,
+	shard + "-egress-proxy": 2, shard + "-monitor-inside": 2, shard + "-log-forwarder": 2, shard + "-gateway-tunnel": 2,
 }
 
 // load is a customer and an SRE who call the region until they are stopped.
