@@ -37,6 +37,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	maestroagent "github.com/hcpmesh/hcpmesh/maestro/agent"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/inside"
@@ -47,46 +48,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 )
 
-// programs define the flags of the programs and return their validation. The agent's flags are in its main package; TestAgentHasItsFlags
-// compares their names.
-func programs() map[string]func(*flag.FlagSet) func() error {
-	return map[string]func(*flag.FlagSet) func() error{
-		"frontend":       func(set *flag.FlagSet) func() error { o := &frontendapp.Options{}; o.AddFlags(set); return o.Validate },
-		"backend":        func(set *flag.FlagSet) func() error { o := &backendapp.Options{}; o.AddFlags(set); return o.Validate },
-		"admin":          func(set *flag.FlagSet) func() error { o := &adminapp.Options{}; o.AddFlags(set); return o.Validate },
-		"gateway-access": func(set *flag.FlagSet) func() error { o := &gatewayapp.Options{}; o.AddFlags(set); return o.Validate },
-		"gateway-egress": func(set *flag.FlagSet) func() error {
-			o := &gatewayegress.Options{}
-			o.AddFlags(set)
-			return o.Validate
-		},
-		"monitor":        func(set *flag.FlagSet) func() error { o := &monitorapp.Options{}; o.AddFlags(set); return o.Validate },
-		"gateway-grants": func(set *flag.FlagSet) func() error { o := &grant.Options{}; o.AddFlags(set); return o.Validate },
-		"monitor-inside": func(set *flag.FlagSet) func() error { o := &inside.Flags{}; o.AddFlags(set); return o.Validate },
-		"gateway-tunnel": func(set *flag.FlagSet) func() error { o := &agent.Flags{}; o.AddFlags(set); return o.Validate },
-		"cluster-service": func(set *flag.FlagSet) func() error {
-			o := &clusterserviceapp.Options{}
-			o.AddFlags(set)
-			return func() error { return o.Validate(set) }
-		},
-		"hypershift-runtime": func(set *flag.FlagSet) func() error {
-			o, common := &hypershiftapp.Options{}, &process.Options{}
-			o.AddFlags(set)
-			common.AddFlags(set)
-			return o.Validate
-		},
-		"maestro-server": func(set *flag.FlagSet) func() error { o := &maestroapp.Options{}; o.AddFlags(set); return o.Validate },
-		"migrate": func(set *flag.FlagSet) func() error {
-			o := &postgrescommand.MigrateOptions{}
-			o.AddFlags(set)
-			return func() error { return o.Validate(set) }
-		},
-		"provision": func(set *flag.FlagSet) func() error {
-			o := &postgrescommand.ProvisionOptions{}
-			o.AddFlags(set)
-			return func() error { return o.Validate(set) }
-		},
+// programs returns the flags of each program with a chart, and of the commands that prepare databases.
+func programs() map[string]process.Flags {
+	return map[string]process.Flags{
+		"frontend": &frontendapp.Options{}, "backend": &backendapp.Options{}, "admin": &adminapp.Options{},
+		"gateway-access": &gatewayapp.Options{}, "gateway-egress": &gatewayegress.Options{}, "gateway-grants": &grant.Options{}, "gateway-tunnel": &agent.Flags{},
+		"monitor": &monitorapp.Options{}, "monitor-inside": &inside.Flags{},
+		"cluster-service": &clusterserviceapp.Options{}, "maestro-server": &maestroapp.Options{}, "maestro-agent": &maestroagent.Flags{}, "hypershift-runtime": &hypershiftapp.Options{},
+		postgrescommand.MigrateName: &postgrescommand.MigrateOptions{}, postgrescommand.ProvisionName: &postgrescommand.ProvisionOptions{},
 	}
+}
+
+// flagSet returns the flags of a program with those that every process has. The commands that prepare databases do not have them.
+func flagSet(name string, program process.Flags) *flag.FlagSet {
+	set := flag.NewFlagSet(name, flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	program.AddFlags(set)
+	if name != postgrescommand.MigrateName && name != postgrescommand.ProvisionName {
+		new(process.Options).AddFlags(set)
+	}
+	return set
 }
 
 // renderedChart is a chart that is rendered for a region or a stamp.
@@ -117,10 +98,10 @@ func charts(t *testing.T) []renderedChart {
 }
 
 // eachChart visits every chart for every region and stamp.
-func eachChart(t *testing.T, visit func(t *testing.T, w workload.Workload, objects chart.Objects)) {
+func eachChart(t *testing.T, visit func(t *testing.T, c renderedChart)) {
 	t.Helper()
 	for _, c := range charts(t) {
-		t.Run(c.target+" "+string(c.workload.Peer), func(t *testing.T) { visit(t, c.workload, c.objects) })
+		t.Run(c.target+" "+string(c.workload.Peer), func(t *testing.T) { visit(t, c) })
 	}
 }
 
@@ -141,34 +122,40 @@ func template(t *testing.T, object *unstructured.Unstructured) *corev1.PodTempla
 	return found
 }
 
-// TestProgramsAcceptTheFlagsOfCharts parses and validates the arguments of every container with the code of the program.
-func TestProgramsAcceptTheFlagsOfCharts(t *testing.T) {
-	accepted := map[string]bool{}
-	eachChart(t, func(t *testing.T, w workload.Workload, objects chart.Objects) {
-		for _, object := range objects {
+// eachProgram visits the pods of every chart that start one of programs, with the name of the program and its arguments.
+func eachProgram(t *testing.T, visit func(t *testing.T, c renderedChart, program string, arguments []string, pod *corev1.PodTemplateSpec)) {
+	t.Helper()
+	known := programs()
+	eachChart(t, func(t *testing.T, c renderedChart) {
+		for _, object := range c.objects {
 			pod := template(t, object)
 			if pod == nil {
 				continue
 			}
-			name, args := w.Program(), pod.Spec.Containers[0].Args
-			if args[0] == postgrescommand.MigrateName || args[0] == postgrescommand.ProvisionName {
-				name, args = args[0], args[1:]
+			name, arguments := c.workload.Program(), pod.Spec.Containers[0].Args
+			if arguments[0] == postgrescommand.MigrateName || arguments[0] == postgrescommand.ProvisionName {
+				name, arguments = arguments[0], arguments[1:]
 			}
-			define, ok := programs()[name]
-			if !ok {
-				continue
+			if known[name] != nil {
+				visit(t, c, name, arguments, pod)
 			}
-			set := flag.NewFlagSet(name, flag.ContinueOnError)
-			set.SetOutput(io.Discard)
-			validate := define(set)
-			if err := errors.Join(set.Parse(args), validate()); err != nil || set.NArg() > 0 {
-				t.Errorf("%s %s: %v", name, strings.Join(args, " "), err)
-			}
-			accepted[name] = true
-			checkFiles(t, pod, objects)
-			if name == w.Program() && !w.Management && !w.PrivateLink { // others authenticate to no program
-				checkIdentity(t, w, pod, objects)
-			}
+		}
+	})
+}
+
+// TestProgramsAcceptTheFlagsOfCharts parses and validates the arguments of every container with the code of the program.
+func TestProgramsAcceptTheFlagsOfCharts(t *testing.T) {
+	accepted := map[string]bool{}
+	eachProgram(t, func(t *testing.T, c renderedChart, name string, arguments []string, pod *corev1.PodTemplateSpec) {
+		program := programs()[name]
+		set := flagSet(name, program)
+		if err := errors.Join(set.Parse(arguments), program.Validate()); err != nil || set.NArg() > 0 {
+			t.Errorf("%s %s: %v", name, strings.Join(arguments, " "), err)
+		}
+		accepted[name] = true
+		checkFiles(t, pod, c.objects)
+		if w := c.workload; name == w.Program() && !w.Management && !w.PrivateLink { // others authenticate to no program
+			checkIdentity(t, w, pod, c.objects)
 		}
 	})
 	for name := range programs() {
@@ -222,34 +209,6 @@ func checkIdentity(t *testing.T, w workload.Workload, pod *corev1.PodTemplateSpe
 	}
 }
 
-// TestAgentHasItsFlags compares the names of the flags in the agent's charts with those of its program.
-func TestAgentHasItsFlags(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(charttest.Root(t), "maestro/agent/main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	eachChart(t, func(t *testing.T, w workload.Workload, objects chart.Objects) {
-		for _, object := range objects {
-			pod := template(t, object)
-			if w.Program() != "maestro-agent" || pod == nil {
-				continue
-			}
-			found = true
-			for _, argument := range pod.Spec.Containers[0].Args {
-				name, _, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
-				if !strings.Contains(string(source), `"`+name+`"`) && name != "drain" && name != "log-level" && name != "ops-listen" {
-					t.Errorf("maestro-agent has no flag --%s", name)
-				}
-			}
-			checkFiles(t, pod, objects)
-		}
-	})
-	if !found {
-		t.Error("no chart starts maestro-agent")
-	}
-}
-
 // imageFolder has the files of an image that are neither programs nor those that all images share.
 const imageFolder = "/usr/share/"
 
@@ -297,8 +256,8 @@ func claimed(t *testing.T, objects chart.Objects, volume string) bool {
 // TestProgramsAcceptTheFilesOfCharts loads the configuration files with the code of the programs.
 func TestProgramsAcceptTheFilesOfCharts(t *testing.T) {
 	loaded := 0
-	eachChart(t, func(t *testing.T, _ workload.Workload, objects chart.Objects) {
-		for _, object := range objects {
+	eachChart(t, func(t *testing.T, c renderedChart) {
+		for _, object := range c.objects {
 			files, ok, err := unstructured.NestedStringMap(object.Object, "data")
 			if object.GetKind() != "ConfigMap" || !ok || err != nil {
 				continue
@@ -348,13 +307,13 @@ func load(dir, name string) error {
 // TestExcludedDependenciesExist checks that the program of a chart registers each dependency that its readiness probe excludes.
 func TestExcludedDependenciesExist(t *testing.T) {
 	excluded := 0
-	eachChart(t, func(t *testing.T, w workload.Workload, objects chart.Objects) {
-		module, _, _ := strings.Cut(w.Folder, "/")
+	eachChart(t, func(t *testing.T, c renderedChart) {
+		module, _, _ := strings.Cut(c.workload.Folder, "/")
 		folder := filepath.Join(module, "pkg", "app")
-		if w.Peer == mesh.GatewayTunnel {
+		if c.workload.Peer == mesh.GatewayTunnel {
 			folder = filepath.Join(module, "pkg", "tunnel", "agent")
 		}
-		for _, object := range objects {
+		for _, object := range c.objects {
 			pod := template(t, object)
 			if pod == nil || pod.Spec.Containers[0].ReadinessProbe == nil {
 				continue

@@ -431,7 +431,7 @@ func TestServicesAcceptTheirConfiguration(t *testing.T) {
 			accept(t, "cluster-service", flags, func(set *flag.FlagSet) func() error {
 				o := &clusterserviceapp.Options{}
 				o.AddFlags(set)
-				return func() error { return o.Validate(set) }
+				return o.Validate
 			})
 			accept(t, "maestro-server", flags, func(set *flag.FlagSet) func() error {
 				o := &maestroapp.Options{}

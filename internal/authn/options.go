@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // The values of Options.Mode.
@@ -52,31 +54,23 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
-	required := map[string]string{}
 	switch o.Mode {
 	case modeOff:
+		return nil
 	case modeSidecar:
-		required["authentication-check-url"] = o.CheckURL
+		return process.Required("authentication-check-url", o.CheckURL)
 	case modeToken:
-		required["authentication-issuer"] = o.Issuer
-		required["authentication-audience"] = o.Audience
-		required["authentication-client-ids"] = o.ClientIDs
+		u, err := url.Parse(o.Issuer)
+		return cmp.Or(
+			process.Required("authentication-issuer", o.Issuer),
+			process.Required("authentication-audience", o.Audience),
+			process.Required("authentication-client-ids", o.ClientIDs),
+			process.ErrorIf(err != nil || u.Scheme != "https" || u.Host == "", "--authentication-issuer: must be an https URL"),
+		)
 	case "":
 		return errors.New("--authentication is required: sidecar, token or off")
-	default:
-		return fmt.Errorf("--authentication: %q is not sidecar, token or off", o.Mode)
 	}
-	for _, name := range []string{"authentication-check-url", "authentication-issuer", "authentication-audience", "authentication-client-ids"} {
-		if value, needed := required[name]; needed && value == "" {
-			return fmt.Errorf("--%s is required with --authentication %s", name, o.Mode)
-		}
-	}
-	if o.Mode == modeToken {
-		if u, err := url.Parse(o.Issuer); err != nil || u.Scheme != "https" || u.Host == "" {
-			return errors.New("--authentication-issuer: must be an https URL")
-		}
-	}
-	return nil
+	return fmt.Errorf("--authentication: %q is not sidecar, token or off", o.Mode)
 }
 
 // issuerTimeout bounds one request to the issuer.

@@ -314,7 +314,7 @@ func TestProvisionOptions(t *testing.T) {
 			if err := flags.Parse(append(append([]string{administrator, "--database-authentication=entra"}, names...), c.flags...)); err != nil {
 				t.Fatal(err)
 			}
-			err := o.Validate(flags)
+			err := o.Validate()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

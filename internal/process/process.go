@@ -1,7 +1,7 @@
 // Package process contains what all long-running programs of hcpmesh share: start-up, logging, health and readiness, metrics and
 // shutdown.
 //
-// A main function parses its flags and calls Run with the function of the program. That function receives a Process, for readiness
+// A main function calls Main with the flags and the function of the program. That function receives a Process, for readiness
 // checks and metrics, and a context that ends on SIGTERM or SIGINT, after the time in Options.Drain. It must not return before all its goroutines have.
 package process
 
@@ -42,33 +42,6 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.LogLevel, "log-level", "info", "least severe `level` to log: debug, info, warn, error")
 	flags.DurationVar(&o.Drain, "drain", 0, "`time` for which the process serves on after SIGTERM, while /readyz fails, so that load balancers stop to use it; a second signal ends it")
 	flags.BoolVar(&o.DieWithParent, "die-with-parent", false, "terminate this process when its parent process terminates (Linux only)")
-}
-
-// Parse parses args, which do not contain the name of the program, and calls validate, which may be nil. It terminates the program
-// on an invalid flag, a remaining argument or -h, like flag.ExitOnError.
-func Parse(flags *flag.FlagSet, args []string, validate func() error) {
-	flags.Init(flags.Name(), flag.ExitOnError)
-	_ = flags.Parse(args)
-	var err error
-	if flags.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	} else if validate != nil {
-		err = validate()
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", flags.Name(), err)
-		os.Exit(2)
-	}
-}
-
-// Required returns an error that names the first of the given flags with an empty value.
-func Required(flags *flag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if flags.Lookup(name).Value.String() == "" {
-			return fmt.Errorf("--%s is required", name)
-		}
-	}
-	return nil
 }
 
 // Process gives the parts of a program access to its logger, metrics and readiness checks.

@@ -49,8 +49,7 @@ func TestMain(m *testing.M) {
 	case "parse":
 		flags := flag.NewFlagSet("child", flag.ExitOnError)
 		listen := flags.String("listen", "", "`address`")
-		_ = listen
-		Parse(flags, os.Args[1:], func() error { return Required(flags, "listen") })
+		Parse(flags, os.Args[1:], func() error { return Required("listen", *listen) })
 		os.Exit(0)
 	case "parent":
 		child := exec.Command(os.Args[0])

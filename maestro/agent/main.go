@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -19,8 +18,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
-type options struct {
-	process                   process.Options
+// Flags are the flags of the program maestro-agent.
+type Flags struct {
 	tracing                   tracing.Options
 	kubeconfig, consumer      string
 	mqttAddress, mqttIdentity string
@@ -32,9 +31,12 @@ type options struct {
 
 // Main is the program maestro-agent. It reads the arguments of the process.
 func Main() {
-	var o options
-	flags := flag.NewFlagSet("maestro-agent", flag.ExitOnError)
-	o.process.AddFlags(flags)
+	var o Flags
+	process.Main("maestro-agent", &o, o.run)
+}
+
+// AddFlags registers the flags.
+func (o *Flags) AddFlags(flags *flag.FlagSet) {
 	o.tracing.AddFlags(flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
 	flags.StringVar(&o.consumer, "consumer-name", "", "`name` of the management cluster at the server")
@@ -47,13 +49,20 @@ func Main() {
 	flags.IntVar(&o.maxFeedback, "max-feedback-bytes", DefaultMaxFeedbackBytes, "largest feedback value that is raw JSON, in bytes")
 	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "interval at which objects without feedback rules are read; others are watched")
 	flags.DurationVar(&o.heartbeat, "heartbeat", 10*time.Second, "interval of the heartbeats to the server")
-	process.Parse(flags, os.Args[1:], func() error {
-		return cmp.Or(process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir", "secrets-key-file"), o.tracing.Validate())
-	})
-	process.Run("maestro-agent", o.process, o.run)
 }
 
-func (o *options) run(ctx context.Context, p *process.Process) error {
+// Validate returns an error that names the first missing or invalid flag.
+func (o *Flags) Validate() error {
+	return cmp.Or(
+		process.Required("consumer-name", o.consumer),
+		process.Required("mqtt-address", o.mqttAddress),
+		process.Required("mqtt-identity-dir", o.mqttIdentity),
+		process.Required("secrets-key-file", o.secretsKey),
+		o.tracing.Validate(),
+	)
+}
+
+func (o *Flags) run(ctx context.Context, p *process.Process) error {
 	// The library of the work agent uses klog and logs each apply at level info.
 	klog.SetSlogLogger(slog.New(demoted{p.Log.Handler()}))
 	cluster, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)

@@ -2,7 +2,8 @@
 package app
 
 import (
-	"errors"
+	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"net/url"
@@ -26,7 +27,6 @@ import (
 
 // Options holds the flags of admin.
 type Options struct {
-	Process        process.Options
 	Database       database.Options
 	Authentication authn.Options
 	Audit          writer.Options
@@ -102,7 +102,6 @@ func (o *Options) recordings(metrics prometheus.Registerer) (*server.Recordings,
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
 	o.Audit.AddFlags(flags)
@@ -132,69 +131,43 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error for the first missing or invalid flag.
 func (o *Options) Validate() error {
-	for _, required := range []struct{ flag, value string }{
-		{"listen", o.Listen},
-		{"cluster-service-address", o.ClusterServiceAddress},
-		{"maestro-url", o.MaestroURL},
-		{"roles-file", o.RolesFile},
-		{"access-policy-file", o.AccessPolicyFile},
-		{"intent-key-file", o.IntentKeyFile},
-		{"audit-keys-dir", o.AuditKeysDir},
-		{"environment", o.Environment},
-	} {
-		if required.value == "" {
-			return fmt.Errorf("--%s is required", required.flag)
-		}
-	}
-	if err := o.Mesh.Validate(); err != nil {
-		return err
-	}
-	if err := o.Mesh.CheckURL(o.MaestroURL); err != nil {
-		return fmt.Errorf("--maestro-url: %w", err)
-	}
-	if (o.TicketValidatorURL == "") != (o.TicketValidatorTokenFile == "") {
-		return errors.New("--ticket-validator-url and --ticket-validator-token-file require each other")
-	}
-	if o.ServiceClusterSessions && o.GatewayURL == "" {
-		return errors.New("--service-cluster-sessions: --gateway-url is required with it")
-	}
-	if (o.GatewayURL == "") != (o.GatewayKeyFile == "") {
-		return errors.New("--gateway-url and --gateway-key-file require each other")
-	}
-	if o.Recordings.Enabled() != (o.RecordingKeyFile != "") {
-		return errors.New("--recording-private-key-file and one of --recording-sink-dir and --recording-sink-url require each other")
-	}
-	if o.Recordings.Enabled() {
-		if err := o.Recordings.Validate(); err != nil {
-			return err
-		}
-	}
-	if u, err := url.Parse(o.GatewayURL); o.GatewayURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "") {
-		return errors.New("--gateway-url: must be an https URL without a path")
-	}
+	var alertsErr, silencesErr, recordingsErr error
 	if o.PrometheusURL != "" {
-		if err := alerts.Check(o.PrometheusURL, o.PrometheusScope); err != nil {
-			return fmt.Errorf("--prometheus-url: %w", err)
-		}
-	} else if o.PrometheusScope != "" {
-		return errors.New("--prometheus-scope requires --prometheus-url")
+		alertsErr = alerts.Check(o.PrometheusURL, o.PrometheusScope)
 	}
 	if o.AlertmanagerURL != "" {
-		if err := alerts.Check(o.AlertmanagerURL, ""); err != nil {
-			return fmt.Errorf("--alertmanager-url: %w", err)
-		}
+		silencesErr = alerts.Check(o.AlertmanagerURL, "")
 	}
-	if err := o.Authentication.Validate(); err != nil {
-		return err
+	if o.Recordings.Enabled() {
+		recordingsErr = o.Recordings.Validate()
 	}
-	if o.Authentication.Mode == "off" {
-		return fmt.Errorf("--authentication: authentication cannot be disabled: actions are audited")
-	}
-	if err := o.Portal.validate(o.Authentication); err != nil {
-		return err
-	}
-	if err := o.Audit.Validate(); err != nil {
-		return err
-	}
-	return o.Database.Validate()
+	gateway, err := url.Parse(o.GatewayURL)
+	return cmp.Or(
+		process.Required("listen", o.Listen),
+		process.Required("cluster-service-address", o.ClusterServiceAddress),
+		process.Required("maestro-url", o.MaestroURL),
+		process.Required("roles-file", o.RolesFile),
+		process.Required("access-policy-file", o.AccessPolicyFile),
+		process.Required("intent-key-file", o.IntentKeyFile),
+		process.Required("audit-keys-dir", o.AuditKeysDir),
+		process.Required("environment", o.Environment),
+		o.Mesh.Validate(), process.Named("maestro-url", o.Mesh.CheckURL(o.MaestroURL)),
+		process.ErrorIf((o.TicketValidatorURL == "") != (o.TicketValidatorTokenFile == ""), "--ticket-validator-url and --ticket-validator-token-file require each other"),
+		process.ErrorIf(o.ServiceClusterSessions && o.GatewayURL == "", "--service-cluster-sessions: --gateway-url is required with it"),
+		process.ErrorIf((o.GatewayURL == "") != (o.GatewayKeyFile == ""), "--gateway-url and --gateway-key-file require each other"),
+		process.ErrorIf(o.GatewayURL != "" && (err != nil || gateway.Scheme != "https" || gateway.Host == "" || strings.Trim(gateway.Path, "/") != "" || gateway.RawQuery != ""),
+			"--gateway-url: must be an https URL without a path"),
+		process.ErrorIf(o.Recordings.Enabled() != (o.RecordingKeyFile != ""),
+			"--recording-private-key-file and one of --recording-sink-dir and --recording-sink-url require each other"),
+		process.ErrorIf(o.PrometheusURL == "" && o.PrometheusScope != "", "--prometheus-scope requires --prometheus-url"),
+		process.Named("prometheus-url", alertsErr), process.Named("alertmanager-url", silencesErr),
+		process.ErrorIf(o.Authentication.Mode == "off", "--authentication: authentication cannot be disabled: actions are audited"),
+		recordingsErr, o.Authentication.Validate(), o.Portal.validate(o.Authentication), o.Audit.Validate(), o.Database.Validate(),
+	)
+}
+
+// Main is the program admin. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("admin", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }

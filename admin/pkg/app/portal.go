@@ -57,18 +57,13 @@ func (o *PortalOptions) validate(authentication authn.Options) error {
 		}
 		return nil
 	}
-	for _, required := range []struct{ flag, value string }{
-		{"portal-url", o.URL}, {"portal-client-id", o.ClientID}, {"portal-issuer", cmp.Or(o.Issuer, authentication.Issuer)},
-		{"portal-scope", cmp.Or(o.Scope, authentication.Audience)},
-	} {
-		if required.value == "" {
-			return fmt.Errorf("--%s is required with --portal-listen", required.flag)
-		}
-	}
-	if err := portal.CheckURL(o.URL); err != nil {
-		return fmt.Errorf("--portal-url: %w", err)
-	}
-	return nil
+	return cmp.Or(
+		process.Required("portal-url", o.URL),
+		process.Required("portal-client-id", o.ClientID),
+		process.Required("portal-issuer", cmp.Or(o.Issuer, authentication.Issuer)),
+		process.Required("portal-scope", cmp.Or(o.Scope, authentication.Audience)),
+		process.Named("portal-url", portal.CheckURL(o.URL)),
+	)
 }
 
 // portalServer is the server of the portal and its listener.

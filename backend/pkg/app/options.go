@@ -1,9 +1,9 @@
 package app
 
 import (
-	"errors"
+	"cmp"
+	"context"
 	"flag"
-	"fmt"
 	"os"
 	"time"
 
@@ -21,7 +21,6 @@ import (
 
 // Options are the options of the backend.
 type Options struct {
-	Process  process.Options
 	Database database.Options
 	Tracing  tracing.Options
 	Audit    writer.Options
@@ -54,7 +53,6 @@ type Options struct {
 
 // AddFlags registers the flags of the options.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	o.Audit.AddFlags(flags)
@@ -80,45 +78,27 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
-	if err := o.Database.Validate(); err != nil {
-		return err
-	}
-	if err := o.Tracing.Validate(); err != nil {
-		return err
-	}
-	if err := o.Audit.Validate(); err != nil {
-		return err
-	}
-	if err := o.Mesh.Validate(); err != nil {
-		return err
-	}
-	if err := o.Mesh.CheckURL(o.IntentKeysURL); err != nil {
-		return fmt.Errorf("--intent-keys-url: %w", err)
-	}
-	switch {
-	case o.ClusterServiceAddress == "":
-		return errors.New("--cluster-service-address is required")
-	case o.Replica == "":
-		return errors.New("--replica is required: the host name is unknown")
-	case o.Workers < 1 || o.Workers > 256:
-		return fmt.Errorf("--workers: %d is not 1 to 256", o.Workers)
-	case o.CascadeDeletions < 1 || o.CascadeDeletions > 10_000:
-		return fmt.Errorf("--cascade-deletions: %d is not 1 to 10000", o.CascadeDeletions)
-	}
-	for _, flag := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"fast-path-grace", o.Timing.Grace}, {"progress-interval", o.Timing.Coalesce}, {"create-deadline", o.Timing.CreateDeadline},
-		{"delete-deadline", o.Timing.DeleteDeadline}, {"feed-busy-interval", o.FeedBusy}, {"feed-idle-interval", o.FeedIdle}, {"resync", o.Resync},
-		{"reconcile-interval", o.Reconcile.Interval},
-	} {
-		if flag.value <= 0 {
-			return fmt.Errorf("--%s: %s is not greater than 0", flag.name, flag.value)
-		}
-	}
-	if o.LeaseDuration < time.Second {
-		return fmt.Errorf("--lease-duration: %s is less than 1s", o.LeaseDuration)
-	}
-	return nil
+	return cmp.Or(
+		o.Database.Validate(), o.Tracing.Validate(), o.Audit.Validate(), o.Mesh.Validate(),
+		process.Named("intent-keys-url", o.Mesh.CheckURL(o.IntentKeysURL)),
+		process.Required("cluster-service-address", o.ClusterServiceAddress),
+		process.Required("replica", o.Replica),
+		process.Between("workers", o.Workers, 1, 256),
+		process.Between("cascade-deletions", o.CascadeDeletions, 1, 10_000),
+		process.AtLeast("fast-path-grace", o.Timing.Grace, 1),
+		process.AtLeast("progress-interval", o.Timing.Coalesce, 1),
+		process.AtLeast("create-deadline", o.Timing.CreateDeadline, 1),
+		process.AtLeast("delete-deadline", o.Timing.DeleteDeadline, 1),
+		process.AtLeast("feed-busy-interval", o.FeedBusy, 1),
+		process.AtLeast("feed-idle-interval", o.FeedIdle, 1),
+		process.AtLeast("resync", o.Resync, 1),
+		process.AtLeast("reconcile-interval", o.Reconcile.Interval, 1),
+		process.AtLeast("lease-duration", o.LeaseDuration, time.Second),
+	)
+}
+
+// Main is the program backend. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("backend", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }

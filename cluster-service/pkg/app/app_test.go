@@ -104,7 +104,7 @@ func TestProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := options.Validate(flags); err != nil {
+	if err := options.Validate(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -291,7 +291,7 @@ func TestOptionsAreValidated(t *testing.T) {
 			if err := flags.Parse(append(required, tc.flags...)); err != nil {
 				t.Fatal(err)
 			}
-			err := options.Validate(flags)
+			err := options.Validate()
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want an error with %q: %s", err, tc.want, tc.reason)
 			}

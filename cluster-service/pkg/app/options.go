@@ -4,12 +4,14 @@
 package app
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -20,10 +22,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
@@ -33,7 +37,6 @@ import (
 
 // Options are the flags of the process.
 type Options struct {
-	Process process.Options
 	Tracing tracing.Options
 	Audit   writer.Options
 	Mesh    mesh.Options
@@ -70,7 +73,6 @@ type Options struct {
 
 // AddFlags registers the flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	o.Audit.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, which uses mutual TLS unless --sidecar-identity is set")
@@ -107,59 +109,40 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
 
 // Validate validates the flags.
-func (o *Options) Validate(flags *flag.FlagSet) error {
-	if err := process.Required(flags, "listen", "intent-keys-url", "secrets-key-file", "maestro-grpc-address", "shards-file", "shard-keys-dir", "region"); err != nil {
-		return err
-	}
-	if err := o.Mesh.Validate(); err != nil {
-		return err
-	}
-	if err := o.Tracing.Validate(); err != nil {
-		return err
-	}
-	if err := o.Audit.Validate(); err != nil {
-		return err
-	}
-	if err := o.Database.Validate(); err != nil {
-		return err
-	}
-	if o.BaseDomain == "" {
-		o.BaseDomain = o.Region + ".hcpmesh.test"
-	}
-	if o.IssuerBase == "" {
-		o.IssuerBase = "https://oidc." + o.BaseDomain
-	}
+func (o *Options) Validate() error {
+	o.BaseDomain = cmp.Or(o.BaseDomain, o.Region+".hcpmesh.test")
+	o.IssuerBase = cmp.Or(o.IssuerBase, "https://oidc."+o.BaseDomain)
 	issuer, err := url.Parse(o.IssuerBase)
-	if err := o.Mesh.CheckURL(o.IntentKeysURL); err != nil {
-		return fmt.Errorf("--intent-keys-url: %w", err)
-	}
-	switch {
-	case !environmentName.MatchString(o.Environment):
-		return fmt.Errorf("--environment: %q is not 1 to 10 lower-case letters and digits", o.Environment)
-	case err != nil || issuer.Scheme != "https" || issuer.Host == "":
-		return fmt.Errorf("--oidc-issuer-base: %q is not an https URL", o.IssuerBase)
-	case o.APIURLSource != "dns" && o.APIURLSource != "endpoint":
-		return fmt.Errorf("--api-url-source: %q is neither dns nor endpoint", o.APIURLSource)
-	case o.UpdateGraph != "" && !isHTTP(o.UpdateGraph):
-		return fmt.Errorf("--update-graph-url: %q is not an http or https URL", o.UpdateGraph)
-	case o.Signatures == "":
-		return errors.New("--release-signatures: is required")
-	case o.MaxConnections < 2:
-		return errors.New("--database-connections: at least 2 are needed")
-	case o.Publishers < 1:
-		return errors.New("--publishers: at least 1 is needed")
-	case o.UpgradeLimit < 0:
-		return errors.New("--max-policy-upgrades: must not be negative")
-	case o.Components < 0:
-		return errors.New("--components-after: must not be negative")
-	case o.Renewals < 1:
-		return errors.New("--renewals: at least 1 is needed")
-	case o.ResealAgain <= 0:
-		return errors.New("--reseal-again-after: must be positive")
-	case o.SigningKeys < 0:
-		return errors.New("--signing-keys-ahead: must not be negative")
-	}
-	return nil
+	return cmp.Or(
+		process.Required("listen", o.Listen),
+		process.Required("intent-keys-url", o.IntentKeysURL),
+		process.Required("secrets-key-file", o.SecretsKey),
+		process.Required("maestro-grpc-address", o.Maestro),
+		process.Required("shards-file", o.ShardsFile),
+		process.Required("shard-keys-dir", o.ShardKeysDir),
+		process.Required("region", o.Region),
+		process.Required("release-signatures", o.Signatures),
+		o.Mesh.Validate(), o.Tracing.Validate(), o.Audit.Validate(), o.Database.Validate(),
+		process.Named("intent-keys-url", o.Mesh.CheckURL(o.IntentKeysURL)),
+		process.ErrorIf(!environmentName.MatchString(o.Environment), "--environment: %q is not 1 to 10 lower-case letters and digits", o.Environment),
+		process.ErrorIf(err != nil || issuer.Scheme != "https" || issuer.Host == "", "--oidc-issuer-base: %q is not an https URL", o.IssuerBase),
+		process.ErrorIf(o.APIURLSource != "dns" && o.APIURLSource != "endpoint", "--api-url-source: %q is neither dns nor endpoint", o.APIURLSource),
+		process.ErrorIf(o.UpdateGraph != "" && !isHTTP(o.UpdateGraph), "--update-graph-url: %q is not an http or https URL", o.UpdateGraph),
+		process.AtLeast("database-connections", o.MaxConnections, 2),
+		process.AtLeast("publishers", o.Publishers, 1),
+		process.AtLeast("max-policy-upgrades", o.UpgradeLimit, 0),
+		process.AtLeast("components-after", o.Components, 0),
+		process.AtLeast("renewals", o.Renewals, 1),
+		process.AtLeast("reseal-again-after", o.ResealAgain, 1),
+		process.AtLeast("signing-keys-ahead", o.SigningKeys, 0),
+	)
+}
+
+// Main is the program cluster-service. It reads the arguments of the process.
+func Main() {
+	postgrescommand.Main("cluster-service", store.Migrations(), os.Args[1:])
+	var options Options
+	process.Main("cluster-service", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, &options) })
 }
 
 func isHTTP(text string) bool {

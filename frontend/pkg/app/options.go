@@ -2,9 +2,10 @@
 package app
 
 import (
-	"errors"
+	"cmp"
+	"context"
 	"flag"
-	"fmt"
+	"regexp"
 
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
@@ -17,7 +18,6 @@ import (
 
 // Options holds the frontend's flags.
 type Options struct {
-	Process        process.Options
 	Database       database.Options
 	Tracing        tracing.Options
 	Authentication authn.Options
@@ -46,7 +46,6 @@ type Options struct {
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
@@ -66,36 +65,21 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that the region offers; if empty, the built-in configuration")
 }
 
+var regionName = regexp.MustCompile(`^[a-z0-9-]+$`)
+
 // Validate returns an error for the first missing or invalid flag.
 func (o *Options) Validate() error {
-	for _, required := range []struct{ flag, value string }{
-		{"listen", o.Listen},
-		{"cluster-service-address", o.ClusterServiceAddress},
-		{"location", o.Location},
-	} {
-		if required.value == "" {
-			return fmt.Errorf("--%s is required", required.flag)
-		}
-	}
-	for i := range len(o.Location) {
-		if c := o.Location[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
-			return errors.New("--location: a region consists of lower-case letters, digits and '-', for example westus3")
-		}
-	}
-	if err := o.Mesh.Validate(); err != nil {
-		return err
-	}
-	if o.ClustersPerSubscription < 0 || o.ClustersPerSubscription > database.MaxClusterQuota {
-		return fmt.Errorf("--clusters-per-subscription: %d: must be 0 to %d", o.ClustersPerSubscription, database.MaxClusterQuota)
-	}
-	if err := o.Authentication.Validate(); err != nil {
-		return err
-	}
-	if err := o.Audit.Validate(); err != nil {
-		return err
-	}
-	if err := o.Tracing.Validate(); err != nil {
-		return err
-	}
-	return o.Database.Validate()
+	return cmp.Or(
+		process.Required("listen", o.Listen),
+		process.Required("cluster-service-address", o.ClusterServiceAddress),
+		process.ErrorIf(!regionName.MatchString(o.Location), "--location: a region consists of lower-case letters, digits and '-', for example westus3"),
+		process.Between("clusters-per-subscription", o.ClustersPerSubscription, 0, database.MaxClusterQuota),
+		o.Mesh.Validate(), o.Authentication.Validate(), o.Audit.Validate(), o.Tracing.Validate(), o.Database.Validate(),
+	)
+}
+
+// Main is the program frontend. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("frontend", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }

@@ -61,9 +61,11 @@ func runChild(text string) {
 	var options Options
 	flags := flag.NewFlagSet("gateway-access", flag.ExitOnError)
 	options.AddFlags(flags)
+	var common process.Options
+	common.AddFlags(flags)
 	process.Parse(flags, c.Arguments, options.Validate)
 	options.Database.Key = c.DatabaseKey
-	process.Run("gateway-access", options.Process, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
+	process.Run("gateway-access", common, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }
 
 // countingProxy forwards TCP connections to the API server. It calls a function directly after it has forwarded a number of parts of requests.

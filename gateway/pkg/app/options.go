@@ -2,22 +2,23 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"net"
 
+	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"k8s.io/klog/v2"
 )
 
 // Options holds the flags of gateway-access.
 type Options struct {
-	Process        process.Options
 	Database       database.Options
 	Authentication authn.Options
 	Audit          writer.Options
@@ -39,7 +40,6 @@ type Options struct {
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
 	o.Audit.AddFlags(flags)
@@ -54,33 +54,24 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error for the first missing or invalid flag.
 func (o *Options) Validate() error {
-	for _, required := range []struct{ flag, value string }{{"listen", o.Listen}, {"cluster-service-address", o.ClusterServiceAddress}, {"key-file", o.KeyFile}} {
-		if required.value == "" {
-			return fmt.Errorf("--%s is required", required.flag)
-		}
-	}
-	if err := o.Mesh.Validate(); err != nil {
-		return err
-	}
+	var grants error
 	if o.GrantsURL != "" {
-		if err := o.Mesh.CheckURL(o.GrantsURL); err != nil {
-			return fmt.Errorf("--grants-url: %w", err)
-		}
+		grants = o.Mesh.CheckURL(o.GrantsURL)
 	}
-	if err := o.Authentication.Validate(); err != nil {
-		return err
-	}
-	if o.Authentication.Mode != "token" {
-		return fmt.Errorf("--authentication: must be token: the gateway verifies the token of each request itself")
-	}
-	if err := o.Tunnels.Validate(); err != nil {
-		return err
-	}
-	if err := o.Audit.Validate(); err != nil {
-		return err
-	}
-	if err := o.Recordings.Validate(); err != nil {
-		return err
-	}
-	return o.Database.Validate()
+	return cmp.Or(
+		process.Required("listen", o.Listen),
+		process.Required("cluster-service-address", o.ClusterServiceAddress),
+		process.Required("key-file", o.KeyFile),
+		o.Mesh.Validate(), process.Named("grants-url", grants), o.Authentication.Validate(),
+		process.ErrorIf(o.Authentication.Mode != "token", "--authentication: must be token: the gateway verifies the token of each request itself"),
+		o.Tunnels.Validate(), o.Audit.Validate(), o.Recordings.Validate(), o.Database.Validate(),
+	)
+}
+
+// Main is the program gateway-access. It reads the arguments of the process.
+func Main() {
+	var options Options
+	// Libraries of Kubernetes would log the queries of requests that they cannot parse.
+	klog.SetLogger(logr.Discard())
+	process.Main("gateway-access", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/tunnel"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // TunnelFlags are the flags of the tunnels to management clusters.
@@ -32,11 +34,8 @@ func (f *TunnelFlags) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first invalid flag.
 func (f *TunnelFlags) Validate() error {
-	if f.Replicas < 1 || f.Replicas > 20 {
-		return fmt.Errorf("--tunnel-replicas: %d is not 1 to 20", f.Replicas)
-	}
 	_, err := f.agents()
-	return err
+	return cmp.Or(process.Between("tunnel-replicas", f.Replicas, 1, 20), err)
 }
 
 // agents returns the IDs of the applications by management cluster.

@@ -12,9 +12,10 @@
 package egress
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,6 @@ import (
 
 // Options holds the flags of gateway-egress.
 type Options struct {
-	Process  process.Options
 	Database database.Options
 	// IntentKeysFile has the public keys of intents, with which admin signs what engineers ask for. TrustDomain is the trust domain of the region, which intents name.
 	IntentKeysFile, TrustDomain string
@@ -43,7 +43,6 @@ type Options struct {
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	flags.StringVar(&o.IntentKeysFile, "intent-keys-file", "", "`file` with the public Tink keyset of the keys with which admin signs what engineers ask for; a link without a signed intent is refused")
 	flags.StringVar(&o.TrustDomain, "trust-domain", "", "trust `domain` of the region")
@@ -74,25 +73,23 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error for the first missing or invalid flag.
 func (o *Options) Validate() error {
-	switch {
-	case o.Listen == "" && o.ListenConnect == "":
-		return errors.New("--listen or --listen-connect is required")
-	case o.IntentKeysFile == "":
-		return errors.New("--intent-keys-file is required")
-	case o.TrustDomain == "":
-		return errors.New("--trust-domain is required")
-	case o.Limits.Connections < 1:
-		return fmt.Errorf("--connections: %d is not positive", o.Limits.Connections)
-	case o.ConnectionsPerLink < 1:
-		return fmt.Errorf("--connections-per-link: %d is not positive", o.ConnectionsPerLink)
-	case o.NewPerLink < 1 || o.NewPerLink > 100_000:
-		return fmt.Errorf("--new-connections-per-link: %d is not from 1 to 100000", o.NewPerLink)
-	case o.Limits.Idle <= 0:
-		return fmt.Errorf("--idle-timeout: %s is not positive", o.Limits.Idle)
-	case o.Limits.Drain < 0:
-		return fmt.Errorf("--drain-connections: %s is negative", o.Limits.Drain)
-	}
-	return o.Database.Validate()
+	return cmp.Or(
+		process.ErrorIf(o.Listen == "" && o.ListenConnect == "", "--listen or --listen-connect is required"),
+		process.Required("intent-keys-file", o.IntentKeysFile),
+		process.Required("trust-domain", o.TrustDomain),
+		process.AtLeast("connections", o.Limits.Connections, 1),
+		process.AtLeast("connections-per-link", o.ConnectionsPerLink, 1),
+		process.Between("new-connections-per-link", o.NewPerLink, 1, 100_000),
+		process.AtLeast("idle-timeout", o.Limits.Idle, 1),
+		process.AtLeast("drain-connections", o.Limits.Drain, 0),
+		o.Database.Validate(),
+	)
+}
+
+// Main is the program gateway-egress. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("gateway-egress", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }
 
 // policy returns what the flags permit to all clusters.

@@ -1,8 +1,8 @@
 package grant
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -27,8 +27,7 @@ const shutdownTimeout = 10 * time.Second
 
 // Options are the options of gateway-grants.
 type Options struct {
-	Process process.Options
-	Mesh    mesh.Options
+	Mesh mesh.Options
 	// Listen is host:port of the server. Only the session gateway may call it.
 	Listen string
 	// Kubeconfig is the kubeconfig file of the service cluster; empty means the service account of the pod.
@@ -39,7 +38,6 @@ type Options struct {
 
 // AddFlags registers the flags of the options.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Mesh.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8448", "`address` of the server, which only the session gateway may call")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the service cluster; empty uses the service account of the pod")
@@ -48,18 +46,14 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
-	for _, required := range []struct{ flag, value string }{{"listen", o.Listen}, {"intent-keys-url", o.IntentKeysURL}} {
-		if required.value == "" {
-			return errors.New("--" + required.flag + " is required")
-		}
-	}
-	if err := o.Mesh.Validate(); err != nil {
-		return err
-	}
-	if err := o.Mesh.CheckURL(o.IntentKeysURL); err != nil {
-		return fmt.Errorf("--intent-keys-url: %w", err)
-	}
-	return nil
+	return cmp.Or(process.Required("listen", o.Listen), process.Required("intent-keys-url", o.IntentKeysURL),
+		o.Mesh.Validate(), process.Named("intent-keys-url", o.Mesh.CheckURL(o.IntentKeysURL)))
+}
+
+// Main is the program gateway-grants. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("gateway-grants", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }
 
 // Run serves until ctx ends.

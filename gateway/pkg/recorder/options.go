@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
@@ -35,18 +37,13 @@ func (f *Flags) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (f *Flags) Validate() error {
-	for _, required := range []struct{ flag, value string }{{"recording-dir", f.Dir}, {"recording-key-file", f.KeyFile}} {
-		if required.value == "" {
-			return fmt.Errorf("--%s is required: commands are recorded", required.flag)
-		}
-	}
-	switch {
-	case f.Limit < MinTotal:
-		return fmt.Errorf("--recording-limit: %d is less than %d", f.Limit, MinTotal)
-	case f.MaxBytes < MinTotal || f.MaxBytes > f.Limit:
-		return fmt.Errorf("--recording-max-bytes: must be %d to %d, the limit of all recordings", MinTotal, f.Limit)
-	}
-	return f.Sink.Validate()
+	return cmp.Or(
+		process.Required("recording-dir", f.Dir),
+		process.Required("recording-key-file", f.KeyFile),
+		process.AtLeast("recording-limit", f.Limit, MinTotal),
+		process.Between("recording-max-bytes", f.MaxBytes, MinTotal, f.Limit),
+		f.Sink.Validate(),
+	)
 }
 
 // Open opens the Store. signing signs recordings.

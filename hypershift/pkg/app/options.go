@@ -5,7 +5,8 @@
 package app
 
 import (
-	"errors"
+	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // Options configures the runtime.
@@ -70,20 +72,14 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 // Validate checks the options. An error names the invalid flag.
 func (o *Options) Validate() error {
 	fidelity, err := contract.ParseFidelity(o.Fidelity)
-	if err != nil {
-		return fmt.Errorf("--fidelity: %w", err)
-	}
-	if o.TimeScale < 0 || o.TimeScale > 100 {
-		return fmt.Errorf("--time-scale: %v is not between 0 and 100", o.TimeScale)
-	}
-	if o.ConcurrentStarts < 1 {
-		return fmt.Errorf("--concurrent-starts: %d is less than 1", o.ConcurrentStarts)
-	}
-	switch {
-	case (o.EgressProxy == "") != (o.EgressAuthority == ""):
-		return errors.New("--egress-proxy and --egress-authority-dir are required together")
-	case o.EgressProxy != "" && !strings.HasPrefix(o.EgressProxy, "https://"):
-		return fmt.Errorf("--egress-proxy: %q is not an https URL", o.EgressProxy)
+	if err := cmp.Or(
+		process.Named("fidelity", err),
+		process.Between("time-scale", o.TimeScale, 0, 100),
+		process.AtLeast("concurrent-starts", o.ConcurrentStarts, 1),
+		process.ErrorIf((o.EgressProxy == "") != (o.EgressAuthority == ""), "--egress-proxy and --egress-authority-dir are required together"),
+		process.ErrorIf(o.EgressProxy != "" && !strings.HasPrefix(o.EgressProxy, "https://"), "--egress-proxy: %q is not an https URL", o.EgressProxy),
+	); err != nil {
+		return err
 	}
 	if done, err := o.validatePods(); done || err != nil {
 		return err
@@ -94,10 +90,19 @@ func (o *Options) Validate() error {
 			given++
 		}
 	}
-	if given != 4 && (given != 0 || fidelity == contract.FidelityProcess) {
-		return errors.New("--kube-apiserver, --etcd-servers, --etcd-authority-dir and --state-dir are required together for process fidelity")
-	}
-	return nil
+	return process.ErrorIf(given != 4 && (given != 0 || fidelity == contract.FidelityProcess),
+		"--kube-apiserver, --etcd-servers, --etcd-authority-dir and --state-dir are required together for process fidelity")
+}
+
+// Main is the program hypershift-runtime. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("hypershift-runtime", &options, func(ctx context.Context, p *process.Process) error {
+		runtime := New(options, p.Log)
+		runtime.Register(p.Metrics)
+		p.Ready("management cluster", runtime.Ready)
+		return runtime.Run(ctx)
+	})
 }
 
 // byDigest is the format of the images of pods.

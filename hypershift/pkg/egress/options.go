@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,23 +65,30 @@ func (f *Flags) AddFlags(flags *flag.FlagSet) {
 func (f *Flags) Validate() error {
 	certificates := f.Certificate != "" && f.Key != "" && f.ClientCA != ""
 	none := f.Certificate == "" && f.Key == "" && f.ClientCA == ""
-	switch {
-	case f.Listen == "" && f.Cleartext == "":
-		return errors.New("--listen or --listen-cleartext is required")
-	case f.Listen != "" && !certificates || f.Listen == "" && !none:
-		return errors.New("--tls-cert, --tls-key and --client-ca-file are required with --listen, and only with it")
-	case f.Limits.TunnelsPerClient < 1:
-		return errors.New("--tunnels-per-control-plane must be at least 1")
-	case f.Limits.Tunnels < 1:
-		return errors.New("--tunnels must be at least 1")
-	case f.Limits.Lifetime <= 0:
-		return errors.New("--tunnel-lifetime must be positive")
-	case f.Limits.Idle <= 0:
-		return errors.New("--tunnel-idle must be positive")
-	case f.Limits.Bytes < 1:
-		return errors.New("--tunnel-bytes must be at least 1")
-	}
-	return nil
+	return cmp.Or(
+		process.ErrorIf(f.Listen == "" && f.Cleartext == "", "--listen or --listen-cleartext is required"),
+		process.ErrorIf(f.Listen != "" && !certificates || f.Listen == "" && !none, "--tls-cert, --tls-key and --client-ca-file are required with --listen, and only with it"),
+		process.AtLeast("tunnels-per-control-plane", f.Limits.TunnelsPerClient, 1),
+		process.AtLeast("tunnels", f.Limits.Tunnels, 1),
+		process.AtLeast("tunnel-lifetime", f.Limits.Lifetime, 1),
+		process.AtLeast("tunnel-idle", f.Limits.Idle, 1),
+		process.AtLeast("tunnel-bytes", f.Limits.Bytes, 1),
+	)
+}
+
+// Main is the program egress-proxy. It reads the arguments of the process.
+func Main() {
+	var options Flags
+	process.Main("egress-proxy", &options, func(ctx context.Context, p *process.Process) error {
+		var serving atomic.Bool
+		p.Ready("listeners", func(context.Context) error {
+			if !serving.Load() {
+				return errors.New("the proxy does not listen yet")
+			}
+			return nil
+		})
+		return options.Run(ctx, p.Metrics, p.Log, func([]net.Addr) { serving.Store(true) })
+	})
 }
 
 // Run serves until ctx ends. It calls ready with the addresses on which it listens, in the order of the fields of Flags.

@@ -1,6 +1,7 @@
 package logforwarder
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,29 +52,23 @@ func (f *Flags) AddFlags(flags *flag.FlagSet) {
 
 // Validate checks the flags. An error names the invalid one.
 func (f *Flags) Validate() error {
-	for _, required := range []struct{ flag, value string }{{"hosted-dir", f.HostedDir}, {"state-dir", f.StateDir}, {"location", f.Location}} {
-		if required.value == "" {
-			return errors.New("--" + required.flag + " is required")
-		}
-	}
-	if err := validURL(f.ResourceManager); err != nil {
-		return fmt.Errorf("--resource-manager: %w", err)
-	}
-	if strings.Count(f.BlobURL, accountVariable) != 1 {
-		return fmt.Errorf("--blob-url: %q does not contain %s once", f.BlobURL, accountVariable)
-	}
-	if err := validURL(strings.Replace(f.BlobURL, accountVariable, "account", 1)); err != nil {
-		return fmt.Errorf("--blob-url: %w", err)
-	}
-	switch {
-	case f.SettingsAge < time.Second:
-		return errors.New("--settings-age must be at least 1s")
-	case f.FlushInterval < 100*time.Millisecond:
-		return errors.New("--flush-interval must be at least 100ms")
-	case f.ReportAfter < time.Second:
-		return errors.New("--report-after must be at least 1s")
-	}
-	return nil
+	return cmp.Or(
+		process.Required("hosted-dir", f.HostedDir),
+		process.Required("state-dir", f.StateDir),
+		process.Required("location", f.Location),
+		process.Named("resource-manager", validURL(f.ResourceManager)),
+		process.ErrorIf(strings.Count(f.BlobURL, accountVariable) != 1, "--blob-url: %q does not contain %s once", f.BlobURL, accountVariable),
+		process.Named("blob-url", validURL(strings.Replace(f.BlobURL, accountVariable, "account", 1))),
+		process.AtLeast("settings-age", f.SettingsAge, time.Second),
+		process.AtLeast("flush-interval", f.FlushInterval, 100*time.Millisecond),
+		process.AtLeast("report-after", f.ReportAfter, time.Second),
+	)
+}
+
+// Main is the program log-forwarder. It reads the arguments of the process.
+func Main() {
+	var options Flags
+	process.Main("log-forwarder", &options, options.Run)
 }
 
 func validURL(text string) error {

@@ -1,8 +1,8 @@
 package writer
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // Options are the flags of a service with an audit.
@@ -46,34 +47,21 @@ func (o *Options) Enabled() bool {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
-	for _, required := range []struct{ flag, value string }{
-		{"audit-queue-dir", o.QueueDir},
-		{"audit-sink-dir", o.SinkDir + o.SinkURL},
-		{"audit-witness-dir", o.WitnessDir + o.WitnessURL},
-		{"audit-signing-key-file", o.KeyFile},
-	} {
-		if required.value == "" {
-			return fmt.Errorf("--%s is required: actions are audited", required.flag)
-		}
-	}
+	err := cmp.Or(
+		process.Required("audit-queue-dir", o.QueueDir),
+		process.Required("audit-sink-dir", o.SinkDir+o.SinkURL),
+		process.Required("audit-witness-dir", o.WitnessDir+o.WitnessURL),
+		process.Required("audit-signing-key-file", o.KeyFile),
+		process.ErrorIf(o.SinkDir+o.SinkURL == o.WitnessDir+o.WitnessURL, "--audit-witness-dir: the witness must not be in the sink"),
+		process.AtLeast("audit-queue-limit", o.QueueLimit, MinBytes),
+	)
 	for _, storage := range []struct{ name, dir, url string }{{"sink", o.SinkDir, o.SinkURL}, {"witness", o.WitnessDir, o.WitnessURL}} {
-		if storage.dir != "" && storage.url != "" {
-			return fmt.Errorf("--audit-%s-dir and --audit-%[1]s-url: set one of them", storage.name)
-		}
-		if storage.url == "" {
-			continue
-		}
-		if err := blobsink.Valid(storage.url); err != nil {
-			return fmt.Errorf("--audit-%s-url: %w", storage.name, err)
+		if storage.url != "" {
+			err = cmp.Or(err, process.ErrorIf(storage.dir != "", "--audit-%s-dir and --audit-%[1]s-url: set one of them", storage.name),
+				process.Named("audit-"+storage.name+"-url", blobsink.Valid(storage.url)))
 		}
 	}
-	if o.SinkDir+o.SinkURL == o.WitnessDir+o.WitnessURL {
-		return errors.New("--audit-witness-dir: the witness must not be in the sink")
-	}
-	if o.QueueLimit < MinBytes {
-		return fmt.Errorf("--audit-queue-limit: %d is less than %d", o.QueueLimit, MinBytes)
-	}
-	return nil
+	return err
 }
 
 // Storage returns the sink and the witness. It does not create their folders: a missing folder is storage that is not mounted, and counts as away.

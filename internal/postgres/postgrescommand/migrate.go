@@ -35,11 +35,9 @@ func (o *MigrateOptions) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate checks the options. An error names the invalid flag.
-func (o *MigrateOptions) Validate(flags *flag.FlagSet) error {
-	if o.Database.Authentication == postgres.WithCertificate {
-		if err := process.Required(flags, "identity-dir"); err != nil {
-			return err
-		}
+func (o *MigrateOptions) Validate() error {
+	if err := process.Required("identity-dir", o.IdentityDir); err != nil && o.Database.Authentication == postgres.WithCertificate {
+		return err
 	}
 	return o.Database.Validate()
 }
@@ -50,7 +48,7 @@ func runMigrate(program string, migrations fs.FS, arguments []string) {
 	name := program + " " + MigrateName
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
 	o.AddFlags(flags)
-	process.Parse(flags, arguments, func() error { return o.Validate(flags) })
+	process.Parse(flags, arguments, o.Validate)
 	process.Run(name, process.Options{LogLevel: o.LogLevel}, func(ctx context.Context, p *process.Process) error {
 		return Migrate(ctx, name, &o, migrations, p.Log)
 	})

@@ -39,28 +39,24 @@ func (o *ProvisionOptions) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate checks the options. An error names the invalid flag.
-func (o *ProvisionOptions) Validate(flags *flag.FlagSet) error {
+func (o *ProvisionOptions) Validate() error {
 	if err := o.Database.Validate(); err != nil {
 		return err
 	}
 	if o.Database.Authentication == postgres.WithCertificate {
 		return fmt.Errorf("--database-authentication: the command %s does not support %s", ProvisionName, postgres.WithCertificate)
 	}
-	for _, required := range []string{"database-name", "owner", "runtime"} {
-		if value := flags.Lookup(required).Value.String(); !postgres.ValidName(value) {
-			return fmt.Errorf("--%s: %q is not a name of 1 to 63 lower-case letters, digits and underscores that begins with a letter", required, value)
+	for _, required := range []struct{ flag, value string }{{"database-name", o.Name}, {"owner", o.Owner}, {"runtime", o.Runtime}} {
+		if !postgres.ValidName(required.value) {
+			return fmt.Errorf("--%s: %q is not a name of 1 to 63 lower-case letters, digits and underscores that begins with a letter", required.flag, required.value)
 		}
 	}
 	if o.Owner == o.Runtime {
 		return errors.New("--runtime: the program must not own its database: use another role than --owner")
 	}
-	for _, name := range []string{"owner-object-id", "runtime-object-id"} {
-		value := flags.Lookup(name).Value.String()
-		if value == "" && o.Database.Authentication != postgres.WithEntra {
-			continue
-		}
-		if !postgres.ValidObjectID(value) {
-			return fmt.Errorf("--%s: %q is not the object ID of an identity, a UUID in lower case", name, value)
+	for _, id := range []struct{ flag, value string }{{"owner-object-id", o.OwnerObjectID}, {"runtime-object-id", o.RuntimeObject}} {
+		if (id.value != "" || o.Database.Authentication == postgres.WithEntra) && !postgres.ValidObjectID(id.value) {
+			return fmt.Errorf("--%s: %q is not the object ID of an identity, a UUID in lower case", id.flag, id.value)
 		}
 	}
 	if o.OwnerObjectID != "" && o.OwnerObjectID == o.RuntimeObject {
@@ -75,7 +71,7 @@ func runProvision(program string, arguments []string) {
 	name := program + " " + ProvisionName
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
 	o.AddFlags(flags)
-	process.Parse(flags, arguments, func() error { return o.Validate(flags) })
+	process.Parse(flags, arguments, o.Validate)
 	process.Run(name, process.Options{LogLevel: o.LogLevel}, func(ctx context.Context, p *process.Process) error {
 		return Provision(ctx, name, &o, p.Log)
 	})

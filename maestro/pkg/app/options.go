@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
@@ -22,7 +25,6 @@ import (
 
 // Options are the flags of maestro-server.
 type Options struct {
-	Process process.Options
 	Audit   writer.Options
 	Tracing tracing.Options
 
@@ -35,14 +37,10 @@ type Options struct {
 	maxConnections, window          int
 	heartbeat, resend, maxResend    time.Duration
 	safetyPoll, sweep, tombstoneAge time.Duration
-
-	flags *flag.FlagSet
 }
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.flags = flags
-	o.Process.AddFlags(flags)
 	o.Audit.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	flags.StringVar(&o.grpc, "listen-grpc", "127.0.0.1:8090", "`address` of the CloudEvents gRPC service")
@@ -66,24 +64,19 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first required flag without a value, or a flag with an unsupported value.
 func (o *Options) Validate() error {
-	if err := process.Required(o.flags, "mqtt-address", "mqtt-identity-dir"); err != nil {
-		return err
-	}
-	if err := o.mesh.Validate(); err != nil {
-		return err
-	}
-	if err := o.Audit.Validate(); err != nil {
-		return err
-	}
-	if err := o.Tracing.Validate(); err != nil {
-		return err
-	}
+	err := cmp.Or(process.Required("mqtt-address", o.mqttAddress), process.Required("mqtt-identity-dir", o.mqttIdentity),
+		o.mesh.Validate(), o.Audit.Validate(), o.Tracing.Validate(), o.database.Validate())
 	for _, name := range o.consumerNames() {
-		if err := store.CheckConsumerName(name); err != nil {
-			return fmt.Errorf("--consumers: %w", err)
-		}
+		err = cmp.Or(err, process.Named("consumers", store.CheckConsumerName(name)))
 	}
-	return o.database.Validate()
+	return err
+}
+
+// Main is the program maestro-server. It reads the arguments of the process.
+func Main() {
+	postgrescommand.Main("maestro-server", store.Migrations(), os.Args[1:])
+	var options Options
+	process.Main("maestro-server", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, &options) })
 }
 
 // consumerNames returns the names in --consumers.

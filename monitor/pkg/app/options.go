@@ -1,10 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -18,7 +17,6 @@ import (
 
 // Options are the options of monitor.
 type Options struct {
-	Process  process.Options
 	Database database.Options
 	Mesh     mesh.Options
 	// ClusterServiceAddress is host:port.
@@ -42,7 +40,6 @@ type Options struct {
 
 // AddFlags registers the flags of the options.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Mesh.AddFlags(flags)
 	host, _ := os.Hostname()
@@ -56,31 +53,26 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
-	if err := o.Database.Validate(); err != nil {
-		return err
-	}
-	if err := o.Mesh.Validate(); err != nil {
-		return err
-	}
-	if _, err := o.addresses(); err != nil {
-		return fmt.Errorf("--egress-addresses: %w", err)
-	}
+	_, err := o.addresses()
+	err = cmp.Or(
+		o.Database.Validate(), o.Mesh.Validate(),
+		process.Named("egress-addresses", err),
+		process.Required("cluster-service-address", o.ClusterServiceAddress),
+		process.Required("replica", o.Replica),
+		process.AtLeast("lease-duration", o.LeaseDuration, time.Second),
+		process.Between("max-connections", o.Connections, 1, 100_000),
+	)
 	for _, address := range o.anchors() {
-		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
-			return fmt.Errorf("--anchors: %q is not host:port", address)
-		}
+		host, port, invalid := net.SplitHostPort(address)
+		err = cmp.Or(err, process.ErrorIf(invalid != nil || host == "" || port == "", "--anchors: %q is not host:port", address))
 	}
-	switch {
-	case o.ClusterServiceAddress == "":
-		return errors.New("--cluster-service-address is required")
-	case o.Replica == "":
-		return errors.New("--replica is required: the host name is unknown")
-	case o.LeaseDuration < time.Second:
-		return fmt.Errorf("--lease-duration: %s is less than 1s", o.LeaseDuration)
-	case o.Connections < 1 || o.Connections > 100_000:
-		return fmt.Errorf("--max-connections: %d is not 1 to 100000", o.Connections)
-	}
-	return nil
+	return err
+}
+
+// Main is the program monitor. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("monitor", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }
 
 func (o *Options) addresses() ([]netip.Addr, error) {

@@ -19,7 +19,6 @@ import (
 
 // Flags are the flags of the program monitor-inside.
 type Flags struct {
-	Process process.Options
 	// Kubeconfig is the kubeconfig file of the management cluster; empty means the service account of the pod.
 	Kubeconfig string
 	// Connections is the maximum number of kept connections.
@@ -28,17 +27,19 @@ type Flags struct {
 
 // AddFlags registers the flags.
 func (o *Flags) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
 	flags.IntVar(&o.Connections, "max-connections", 1_000, "maximum `number` of connections that monitor-inside keeps open, 1 to 100000")
 }
 
 // Validate returns an error that names the first invalid flag.
 func (o *Flags) Validate() error {
-	if o.Connections < 1 || o.Connections > 100_000 {
-		return fmt.Errorf("--max-connections: %d is not 1 to 100000", o.Connections)
-	}
-	return nil
+	return process.Between("max-connections", o.Connections, 1, 100_000)
+}
+
+// Main is the program monitor-inside. It reads the arguments of the process.
+func Main() {
+	var options Flags
+	process.Main("monitor-inside", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }
 
 // Run probes until ctx ends.

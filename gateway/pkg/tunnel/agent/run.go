@@ -1,9 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -24,7 +24,6 @@ import (
 
 // Flags are the flags of the program gateway-tunnel.
 type Flags struct {
-	Process process.Options
 	// Kubeconfig is the kubeconfig file of the management cluster; empty means the service account of the pod.
 	Kubeconfig string
 	// ManagementCluster is the name of the management cluster, which is that of its provision shard.
@@ -40,7 +39,6 @@ type Flags struct {
 
 // AddFlags registers the flags.
 func (o *Flags) AddFlags(flags *flag.FlagSet) {
-	o.Process.AddFlags(flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
 	flags.StringVar(&o.ManagementCluster, "management-cluster", "", "`name` of the management cluster, which is that of its provision shard")
 	flags.StringVar(&o.GatewayURL, "gateway-url", "", "`URL` of the session gateway, https://HOST[:PORT]")
@@ -52,22 +50,21 @@ func (o *Flags) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Flags) Validate() error {
-	for _, required := range []struct{ flag, value string }{{"management-cluster", o.ManagementCluster}, {"gateway-url", o.GatewayURL}, {"audience", o.Audience}} {
-		if required.value == "" {
-			return errors.New("--" + required.flag + " is required")
-		}
-	}
 	u, err := url.Parse(o.GatewayURL)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "" {
-		return fmt.Errorf("--gateway-url: %q is not an https URL without a path", o.GatewayURL)
-	}
-	switch {
-	case o.IntentKeysFile == "" && o.TrustDomain != "":
-		return errors.New("--trust-domain: --intent-keys-file is required with it")
-	case o.IntentKeysFile != "" && o.TrustDomain == "":
-		return errors.New("--trust-domain is required with --intent-keys-file")
-	}
-	return nil
+	return cmp.Or(
+		process.Required("management-cluster", o.ManagementCluster),
+		process.Required("gateway-url", o.GatewayURL),
+		process.Required("audience", o.Audience),
+		process.ErrorIf(err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "",
+			"--gateway-url: %q is not an https URL without a path", o.GatewayURL),
+		process.ErrorIf((o.IntentKeysFile == "") != (o.TrustDomain == ""), "--trust-domain and --intent-keys-file require each other"),
+	)
+}
+
+// Main is the program gateway-tunnel. It reads the arguments of the process.
+func Main() {
+	var options Flags
+	process.Main("gateway-tunnel", &options, func(ctx context.Context, p *process.Process) error { return Run(ctx, p, options) })
 }
 
 // Run keeps tunnels until ctx ends.

@@ -2,6 +2,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -75,26 +76,23 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing flag.
 func (o *Options) Validate() error {
-	for _, required := range []struct{ name, value string }{
-		{"listen", o.Listen}, {"identity-dir", o.IdentityDir}, {"frontend-address", o.FrontendAddress}, {"state-dir", o.StateDir}, {"clients-file", o.ClientsFile},
-	} {
-		if required.value == "" {
-			return fmt.Errorf("--%s is required", required.name)
-		}
-	}
-	if (o.WorkloadIssuer == "") != (o.WorkloadKeyFile == "") {
-		return errors.New("--workload-issuer and --workload-issuer-key-file require each other")
-	}
-	if o.ARMClientFile != "" && o.ProviderAudience == "" {
-		return errors.New("--provider-audience is required with --own-client-file")
-	}
-	if o.TicketTokenFile != "" && o.ClosedTicketsFile == "" {
-		return errors.New("--closed-tickets-file is required with --ticket-token-file")
-	}
-	if o.EngineersFile != "" && o.AdminAudience == "" {
-		return errors.New("--admin-audience is required with --engineers-file")
-	}
-	return nil
+	return cmp.Or(
+		process.Required("listen", o.Listen),
+		process.Required("identity-dir", o.IdentityDir),
+		process.Required("frontend-address", o.FrontendAddress),
+		process.Required("state-dir", o.StateDir),
+		process.Required("clients-file", o.ClientsFile),
+		process.ErrorIf((o.WorkloadIssuer == "") != (o.WorkloadKeyFile == ""), "--workload-issuer and --workload-issuer-key-file require each other"),
+		process.ErrorIf(o.ARMClientFile != "" && o.ProviderAudience == "", "--provider-audience is required with --own-client-file"),
+		process.ErrorIf(o.TicketTokenFile != "" && o.ClosedTicketsFile == "", "--closed-tickets-file is required with --ticket-token-file"),
+		process.ErrorIf(o.EngineersFile != "" && o.AdminAudience == "", "--admin-audience is required with --engineers-file"),
+	)
+}
+
+// Main is the program arm-frontdoor. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("arm-frontdoor", &options, options.Run)
 }
 
 // Run serves until ctx ends.

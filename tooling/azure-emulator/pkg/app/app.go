@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -64,21 +65,22 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
-	for _, required := range [][2]string{{"data-dir", o.DataDir}, {"tls-cert", o.TLSCert}, {"tls-key", o.TLSKey}, {"authority", o.Authority}} {
-		if required[1] == "" {
-			return fmt.Errorf("--%s is required", required[0])
-		}
-	}
-	if u, err := url.Parse(o.Authority); err != nil || u.Host == "" {
-		return fmt.Errorf("--authority: %q is not a URL", o.Authority)
-	}
-	if o.OperationDelay < 0 {
-		return errors.New("--operation-delay must not be negative")
-	}
-	if o.CertificateLifetime < 0 {
-		return errors.New("--certificate-lifetime must not be negative")
-	}
-	return nil
+	u, err := url.Parse(o.Authority)
+	return cmp.Or(
+		process.Required("data-dir", o.DataDir),
+		process.Required("tls-cert", o.TLSCert),
+		process.Required("tls-key", o.TLSKey),
+		process.Required("authority", o.Authority),
+		process.ErrorIf(err != nil || u.Host == "", "--authority: %q is not a URL", o.Authority),
+		process.AtLeast("operation-delay", o.OperationDelay, 0),
+		process.AtLeast("certificate-lifetime", o.CertificateLifetime, 0),
+	)
+}
+
+// Main is the program azure-emulator. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("azure-emulator", &options, options.Run)
 }
 
 // drainTimeout bounds the requests that are in progress when the program stops.

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,19 +61,19 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or contradictory flag.
 func (o *Options) Validate() error {
-	switch {
-	case o.DataDir == "":
-		return errors.New("--data-dir is required")
-	case o.KeyFile == "" && !o.WellKnownKey && o.Authority == "":
-		return errors.New("--authority, --key-file or --well-known-key is required")
-	case o.KeyFile != "" && o.WellKnownKey:
-		return errors.New("--key-file and --well-known-key are mutually exclusive")
-	case o.Authority != "" && o.AccountFile == "":
-		return errors.New("--account-file is required with --authority: only its role assignments allow requests")
-	case (o.TLSCert == "") != (o.TLSKey == ""):
-		return errors.New("--tls-cert and --tls-key require each other")
-	}
-	return nil
+	return cmp.Or(
+		process.Required("data-dir", o.DataDir),
+		process.ErrorIf(o.KeyFile == "" && !o.WellKnownKey && o.Authority == "", "--authority, --key-file or --well-known-key is required"),
+		process.ErrorIf(o.KeyFile != "" && o.WellKnownKey, "--key-file and --well-known-key are mutually exclusive"),
+		process.ErrorIf(o.Authority != "" && o.AccountFile == "", "--account-file is required with --authority: only its role assignments allow requests"),
+		process.ErrorIf((o.TLSCert == "") != (o.TLSKey == ""), "--tls-cert and --tls-key require each other"),
+	)
+}
+
+// Main is the program cosmos-emulator. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("cosmos-emulator", &options, options.Run)
 }
 
 const (

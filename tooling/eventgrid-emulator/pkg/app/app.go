@@ -44,13 +44,16 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 // Validate returns an error that names the first missing or invalid flag. The flags of the audit are optional, but they need each other:
 // Azure has its own audit of Event Grid.
 func (o *Options) Validate() error {
-	if o.IdentityDir == "" {
-		return errors.New("--identity-dir is required")
-	}
-	if !o.Audit.Enabled() {
-		return nil
+	if err := process.Required("identity-dir", o.IdentityDir); err != nil || !o.Audit.Enabled() {
+		return err
 	}
 	return o.Audit.Validate()
+}
+
+// Main is the program eventgrid-emulator. It reads the arguments of the process.
+func Main() {
+	var options Options
+	process.Main("eventgrid-emulator", &options, options.Run)
 }
 
 // Run serves until ctx ends.

@@ -2,8 +2,8 @@
 package app
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,7 +15,6 @@ import (
 )
 
 type options struct {
-	process      process.Options
 	audit        writer.Options
 	cluster      string
 	logDir       string
@@ -25,25 +24,25 @@ type options struct {
 // Main is the program management-audit. It reads the arguments of the process.
 func Main() {
 	var o options
-	flags := flag.NewFlagSet("management-audit", flag.ExitOnError)
-	o.process.AddFlags(flags)
+	process.Main("management-audit", &o, o.run)
+}
+
+// AddFlags registers the flags.
+func (o *options) AddFlags(flags *flag.FlagSet) {
 	o.audit.AddFlags(flags)
 	flags.StringVar(&o.cluster, "management-cluster", "", "`name` of the management cluster in audit records")
 	flags.StringVar(&o.logDir, "log-dir", "", "`folder` of the API server's audit log, audit.log")
 	flags.StringVar(&o.positionFile, "position-file", "", "`file` that has the position in the log, on a disk that survives a restart")
-	process.Parse(flags, os.Args[1:], o.validate)
-	process.Run("management-audit", o.process, o.run)
 }
 
-func (o *options) validate() error {
-	for _, required := range []struct{ flag, value string }{
-		{"management-cluster", o.cluster}, {"log-dir", o.logDir}, {"position-file", o.positionFile},
-	} {
-		if required.value == "" {
-			return errors.New("--" + required.flag + " is required")
-		}
-	}
-	return o.audit.Validate()
+// Validate returns an error that names the first missing or invalid flag.
+func (o *options) Validate() error {
+	return cmp.Or(
+		process.Required("management-cluster", o.cluster),
+		process.Required("log-dir", o.logDir),
+		process.Required("position-file", o.positionFile),
+		o.audit.Validate(),
+	)
 }
 
 func (o *options) run(ctx context.Context, p *process.Process) error {

@@ -44,7 +44,7 @@ func main() {
 	flags.StringVar(&o.read, "read-credentials", "", "require the credentials in this `file` (USER:PASSWORD) to read; without it everybody may read")
 	flags.StringVar(&o.write, "write-credentials", "", "accept writes with the credentials in this `file` (USER:PASSWORD); without it nobody may write")
 	flags.BoolVar(&o.openWrites, "open-writes", false, "accept writes without credentials, on a loopback address")
-	process.Parse(flags, os.Args[1:], func() error { return errors.Join(process.Required(flags, "data-dir"), o.validate()) })
+	process.Parse(flags, os.Args[1:], func() error { return errors.Join(process.Required("data-dir", o.dir), o.validate()) })
 	process.Run("registry", o.process, o.run)
 }
 

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -18,25 +17,26 @@ import (
 const drainTimeout = 5 * time.Second
 
 type options struct {
-	process process.Options
-	listen  string
-	limits  spans.Limits
+	listen string
+	limits spans.Limits
 }
 
 // Main is the program trace-store. It reads the arguments of the process.
 func Main() {
 	o := options{limits: spans.DefaultLimits()}
-	flags := flag.NewFlagSet("trace-store", flag.ExitOnError)
-	o.process.AddFlags(flags)
+	process.Main("trace-store", &o, o.run)
+}
+
+// AddFlags registers the flags.
+func (o *options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:4318", "serve OTLP over HTTP and queries on this `address`; clients are not authenticated")
 	flags.IntVar(&o.limits.Traces, "max-traces", o.limits.Traces, "`number` of traces to keep; those that changed least recently are forgotten")
 	flags.IntVar(&o.limits.Spans, "max-spans", o.limits.Spans, "`number` of spans of all traces to keep")
 	flags.IntVar(&o.limits.SpansPerTrace, "max-spans-per-trace", o.limits.SpansPerTrace, "`number` of spans of one trace to keep; later ones are dropped")
-	process.Parse(flags, os.Args[1:], o.validate)
-	process.Run("trace-store", o.process, o.run)
 }
 
-func (o *options) validate() error {
+// Validate returns an error that names the first missing or invalid flag.
+func (o *options) Validate() error {
 	if o.limits.Traces < 1 || o.limits.SpansPerTrace < 1 || o.limits.Spans < o.limits.SpansPerTrace {
 		return errors.New("--max-traces and --max-spans-per-trace must be positive, and --max-spans at least --max-spans-per-trace")
 	}

@@ -1,13 +1,12 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 const drainTimeout = 5 * time.Second
 
 type options struct {
-	process        process.Options
 	listen         string
 	cert, key      string
 	catalogue      string
@@ -31,25 +29,24 @@ type options struct {
 // Main is the program update-graph. It reads the arguments of the process.
 func Main() {
 	var o options
-	flags := flag.NewFlagSet("update-graph", flag.ExitOnError)
-	o.process.AddFlags(flags)
+	process.Main("update-graph", &o, o.run)
+}
+
+// AddFlags registers the flags.
+func (o *options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8585", "serve the update graph on this `address`: HTTPS, or HTTP without a certificate")
 	flags.StringVar(&o.cert, "tls-cert", "", "read the server certificate from this `file`")
 	flags.StringVar(&o.key, "tls-key", "", "read the certificate's key from this `file`")
 	flags.StringVar(&o.catalogue, "release-catalog", "", "read the releases from this YAML `file`; without it the built-in catalogue is served")
 	flags.DurationVar(&o.followInterval, "follow-interval", 2*time.Second, "check the file for changes at this interval")
-	process.Parse(flags, os.Args[1:], o.validate)
-	process.Run("update-graph", o.process, o.run)
 }
 
-func (o *options) validate() error {
-	switch {
-	case (o.cert == "") != (o.key == ""):
-		return errors.New("--tls-cert and --tls-key: set both or none")
-	case o.followInterval <= 0:
-		return errors.New("--follow-interval: must be positive")
-	}
-	return nil
+// Validate returns an error that names the first missing or invalid flag.
+func (o *options) Validate() error {
+	return cmp.Or(
+		process.ErrorIf((o.cert == "") != (o.key == ""), "--tls-cert and --tls-key: set both or none"),
+		process.AtLeast("follow-interval", o.followInterval, 1),
+	)
 }
 
 func (o *options) run(ctx context.Context, p *process.Process) error {
