@@ -118,7 +118,7 @@ func (r *Region) createEngineers() error {
 
 // admin needs only its store, so that it is available when other services are not.
 func (r *Region) admin() supervisor.Spec {
-	spec := r.ours("admin", "admin", adminOps, append(append(r.cosmosFlags(), r.auditFlags("admin")...),
+	spec := r.ours("admin", "admin", append(append(r.cosmosFlags(), r.auditFlags("admin")...),
 		"--listen="+r.address(adminPort),
 		"--identity-dir="+r.identityDir("admin"),
 		"--cluster-service-address="+r.address(clusterServicePort),
@@ -147,8 +147,6 @@ func (r *Region) admin() supervisor.Spec {
 		spec.Args = append(spec.Args, "--gateway-url=https://"+r.address(gatewayAccessPort), "--gateway-key-file="+r.gatewayPublicKeyFile(),
 			"--recording-sink-dir="+r.recordingSinkDir(), "--recording-private-key-file="+r.recordingKeyFile())
 	}
-	spec.Needs = []string{"cosmos-emulator"}
-	spec.Ports["https"], spec.Ports["portal"] = r.port(adminPort), r.port(portalPort)
 	return r.withComponents(r.withWorkload(spec, spec.Name))
 }
 

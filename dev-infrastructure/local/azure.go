@@ -48,7 +48,7 @@ func (r *Region) azureSeedFile() string { return r.state.path("azure", "seed.jso
 func (r *Region) azureEmulator() supervisor.Spec {
 	identity := r.identityDir("azure-emulator")
 	delay := time.Duration(float64(longOperation) * *r.config.TimeScale)
-	spec := r.ours("azure-emulator", "azure-emulator", azureOps,
+	spec := r.ours("azure-emulator", "azure-emulator",
 		"--listen="+r.address(azurePort),
 		"--data-dir="+r.state.path("azure"),
 		"--tls-cert="+filepath.Join(identity, mesh.CertificateFile),
@@ -64,7 +64,6 @@ func (r *Region) azureEmulator() supervisor.Spec {
 	if r.config.Faults {
 		spec.Args = append(spec.Args, "--enable-faults")
 	}
-	spec.Ports["https"] = r.port(azurePort)
 	spec.DataDir = r.state.path("azure")
 	spec.Prepare = r.writeAzureSeed
 	return spec

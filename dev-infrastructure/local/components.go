@@ -31,19 +31,19 @@ func (r *Region) writeComponents(context.Context) error {
 
 // components returns the components of the region that it starts.
 func (r *Region) components() []component {
-	ours := func(name, layer, shard string, ops service) component {
-		base := "http://" + r.address(ops)
+	ours := func(name, layer, shard string) component {
+		base := "http://" + r.ops(name)
 		return component{Name: name, Layer: layer, ProvisionShard: shard, Ready: base + "/readyz", Alive: base + "/healthz"}
 	}
 	all := []component{
 		{Name: "postgres", Layer: "postgresql", PostgreSQL: r.address(postgresPort)},
 		{Name: "etcd", Layer: "etcd", Ready: "http://" + r.address(etcdOps) + "/health"},
-		ours("cosmos-emulator", "cosmos-db", "", cosmosOps),
-		ours("eventgrid-emulator", "mqtt-broker", "", mqttOps),
-		ours("maestro-server", "maestro-server", "", maestroServerOps),
-		ours("cluster-service", "cluster-service", "", clusterServiceOps),
-		ours("backend", "backend", "", backendOps),
-		ours("frontend", "frontend", "", frontendOps),
+		ours("cosmos-emulator", "cosmos-db", ""),
+		ours("eventgrid-emulator", "mqtt-broker", ""),
+		ours("maestro-server", "maestro-server", ""),
+		ours("cluster-service", "cluster-service", ""),
+		ours("backend", "backend", ""),
+		ours("frontend", "frontend", ""),
 	}
 	for _, m := range r.clusters {
 		api := "https://" + r.address(management(m.index, managementAPI))
@@ -51,8 +51,8 @@ func (r *Region) components() []component {
 		all = append(all,
 			component{Name: m.apiServerName(), Layer: "management-api-server", ProvisionShard: m.name, Ready: api + "/readyz", Alive: api + "/livez", CAFile: m.pki.Path("ca.crt")},
 			component{Name: m.name + "-controllers", Layer: "management-controllers", ProvisionShard: m.name, Ready: controllers + "/healthz", CAFile: m.pki.Path("ca.crt")},
-			ours(m.name+"-maestro-agent", "maestro-agent", m.name, management(m.index, maestroAgentOps)),
-			ours(m.name+"-hypershift-runtime", "hypershift", m.name, management(m.index, hypershiftOps)),
+			ours(m.name+"-maestro-agent", "maestro-agent", m.name),
+			ours(m.name+"-hypershift-runtime", "hypershift", m.name),
 		)
 	}
 	var started []component

@@ -226,17 +226,9 @@ func (c *Config) managementClusters() []string {
 
 // ProcessNames returns the names of all processes that a region can have.
 func (c *Config) ProcessNames() []string {
-	names := []string{
-		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin", "monitor", "gateway-access", "gateway-egress",
-	}
-	if c.with(WithObservability) {
-		names = append(names, prometheusName, alertmanagerName)
-	}
-	if c.with(WithTraces) {
-		names = append(names, traceStoreName)
-	}
-	for _, cluster := range c.managementClusters() {
-		names = append(names, cluster+"-kube-apiserver", cluster+"-controllers", cluster+"-egress-proxy", cluster+"-hypershift-runtime", cluster+"-maestro-agent", cluster+"-management-audit", cluster+"-monitor-inside", cluster+"-"+logForwarder, tunnelName(cluster))
+	var names []string
+	for _, p := range c.processes(c.managementClusters()) {
+		names = append(names, p.name)
 	}
 	return names
 }

@@ -27,7 +27,7 @@ func (r *Region) issueEgress() error {
 // issuer, which is on this machine, is the only exception. The proxy reports to the management cluster when that is ready, and needs no
 // other process.
 func (r *Region) egressProxy(m *managementCluster) supervisor.Spec {
-	spec := r.ours(m.egressProxyName(), "egress-proxy", management(m.index, egressOps),
+	return r.ours(m.egressProxyName(), "egress-proxy",
 		"--listen="+r.address(management(m.index, egressPort)),
 		"--tls-cert="+m.egress.CertificateFile(),
 		"--tls-key="+m.egress.KeyFile(),
@@ -35,8 +35,6 @@ func (r *Region) egressProxy(m *managementCluster) supervisor.Spec {
 		"--kubeconfig="+m.kubeconfig(managementaccess.Egress),
 		"--allow="+r.address(frontDoorPort),
 	)
-	spec.Ports["https"] = r.port(management(m.index, egressPort))
-	return spec
 }
 
 // egressFlags returns the flags with which the runtime makes hosted API servers use the egress proxy.

@@ -130,39 +130,20 @@ func (r *Region) Endpoints() Endpoints {
 		},
 		AdministratorURLFile: r.administratorURLFile(),
 		Identities:           map[string]string{},
-		Ops: map[string]string{
-			"arm-frontdoor":      r.address(frontDoorOps),
-			"frontend":           r.address(frontendOps),
-			"backend":            r.address(backendOps),
-			"admin":              r.address(adminOps),
-			"monitor":            r.address(monitorOps),
-			"gateway-access":     r.address(gatewayAccessOps),
-			"gateway-egress":     r.address(gatewayEgressOps),
-			"cluster-service":    r.address(clusterServiceOps),
-			"maestro-server":     r.address(maestroServerOps),
-			"azure-emulator":     r.address(azureOps),
-			"cosmos-emulator":    r.address(cosmosOps),
-			"eventgrid-emulator": r.address(mqttOps),
-			"update-graph":       r.address(updateGraphOps),
-		},
+		Ops:                  map[string]string{},
 	}
 	if r.config.with(WithObservability) {
 		e.Prometheus, e.Alertmanager = "http://"+r.address(prometheusPort), "http://"+r.address(alertmanagerPort)
 	}
 	e.Traces = "http://" + r.address(tracesPort)
-	if r.config.with(WithTraces) {
-		e.Ops[traceStoreName] = r.address(tracesOps)
-	}
-	for i, name := range r.state.record.ManagementClusters {
+	for _, name := range r.state.record.ManagementClusters {
 		e.Kubeconfigs[name] = r.state.path("management", name, "admin.kubeconfig")
-		e.Ops[name+"-maestro-agent"] = r.address(management(i, maestroAgentOps))
 		e.EngineerKubeconfigs[name] = r.state.path("management", name, engineerClient+".kubeconfig")
-		e.Ops[name+"-management-audit"] = r.address(management(i, managementAuditOps))
-		e.Ops[name+"-"+logForwarder] = r.address(logForwarderOpsOf(i))
-		e.Ops[tunnelName(name)] = r.address(gatewayTunnelOpsOf(i))
-		e.Ops[name+"-egress-proxy"] = r.address(management(i, egressOps))
-		e.Ops[name+"-hypershift-runtime"] = r.address(management(i, hypershiftOps))
-		e.Ops[name+"-monitor-inside"] = r.address(management(i, monitorInsideOps))
+	}
+	for _, p := range r.config.processes(r.state.record.ManagementClusters) {
+		if port, ok := p.ports["ops"]; ok && p.name != "etcd" {
+			e.Ops[p.name] = r.address(port)
+		}
 	}
 	for name := range r.applications() {
 		e.Workloads[name] = r.workload(name)

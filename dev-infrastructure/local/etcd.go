@@ -71,7 +71,7 @@ func (r *Region) etcd() supervisor.Spec {
 		Name:    "etcd",
 		Program: r.thirdParty("bin", "etcd"),
 		Args:    arguments,
-		Ports:   map[string]int{"client": r.port(etcdPort), "peer": r.port(etcdPeerPort), "ops": r.port(etcdOps)},
+		Ports:   r.ports("etcd"),
 		// /health executes a read with consensus and reports alarms.
 		Ready: httpReady(ops+"/health", nil),
 		// /metrics needs no consensus.

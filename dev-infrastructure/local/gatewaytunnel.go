@@ -20,7 +20,7 @@ func (r *Region) gatewayTunnels(m *managementCluster) []supervisor.Spec {
 	if r.config.without("gateway-access") || r.config.without("arm-frontdoor") {
 		return nil
 	}
-	spec := r.ours(tunnelName(m.name), gatewayTunnel, gatewayTunnelOpsOf(m.index),
+	spec := r.ours(tunnelName(m.name), gatewayTunnel,
 		"--kubeconfig="+m.kubeconfig(gatewayTunnel),
 		"--management-cluster="+m.name,
 		"--gateway-url=https://"+r.address(gatewayAccessPort),
@@ -29,7 +29,6 @@ func (r *Region) gatewayTunnels(m *managementCluster) []supervisor.Spec {
 		"--intent-keys-file="+r.intentPublicKeyFile(),
 		"--trust-domain="+r.config.TrustDomain,
 	)
-	spec.Needs = []string{m.apiServerName()}
 	return []supervisor.Spec{r.withWorkload(spec, spec.Name)}
 }
 

@@ -17,7 +17,7 @@ func (r *Region) logForwarders(m *managementCluster) []supervisor.Spec {
 	if !r.hasAzure() {
 		return nil
 	}
-	spec := r.ours(m.logForwarderName(), logForwarder, logForwarderOpsOf(m.index),
+	spec := r.ours(m.logForwarderName(), logForwarder,
 		"--kubeconfig="+m.kubeconfig(logForwarder),
 		"--hosted-dir="+r.state.path("hosted", m.name),
 		"--state-dir="+r.state.path("log-forwarder", m.name),
@@ -29,6 +29,5 @@ func (r *Region) logForwarders(m *managementCluster) []supervisor.Spec {
 		"--flush-interval=1s",
 		"--report-after=15s",
 	)
-	spec.Needs = []string{m.apiServerName()}
 	return []supervisor.Spec{r.withWorkload(spec, logForwarder)}
 }

@@ -99,8 +99,8 @@ func (r *Region) kubeAPIServer(m *managementCluster) supervisor.Spec {
 			Etcd: r.etcdURL(), EtcdPrefix: "/" + m.name, EtcdTLS: kubeapi.EtcdFiles(r.etcdAuthorityDir(), r.managementDir(m)), AuditPolicy: r.auditPolicyFile(),
 			AuditLog: filepath.Join(r.auditLogDir(m.name), managementaudit.LogName), AuditMegabytes: managementaudit.MaxMegabytes, AuditBackups: managementaudit.MaxBackups}.APIServer(),
 		Env:   r.garbageCollection(),
-		Needs: []string{"etcd"},
-		Ports: map[string]int{"https": port},
+		Needs: r.process(m.apiServerName()).needs,
+		Ports: r.ports(m.apiServerName()),
 		Ready: httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", m.probeTLS),
 		// The other checks of /livez depend on etcd.
 		Live: httpLive("https://"+r.address(management(m.index, managementAPI))+"/livez/ping", m.probeTLS),
@@ -129,8 +129,8 @@ func (r *Region) managementControllers(m *managementCluster) supervisor.Spec {
 		Program: r.thirdParty("bin", "management-controllers"),
 		Args:    kubeapi.Server{PKI: m.pki, Port: r.port(service)}.ManagementControllers(),
 		Env:     r.garbageCollection(),
-		Needs:   []string{m.apiServerName()},
-		Ports:   map[string]int{"https": r.port(service)},
+		Needs:   r.process(m.controllersName()).needs,
+		Ports:   r.ports(m.controllersName()),
 		Ready:   httpReady("https://"+r.address(service)+"/healthz", m.probeTLS),
 		Live:    httpLive("https://"+r.address(service)+"/healthz", m.probeTLS),
 	}
@@ -139,7 +139,5 @@ func (r *Region) managementControllers(m *managementCluster) supervisor.Spec {
 // monitorInside returns the prober of a management cluster, which reports the hosted API servers to monitor. Its rights are those of package
 // managementaccess.
 func (r *Region) monitorInside(m *managementCluster) supervisor.Spec {
-	spec := r.ours(m.insideName(), "monitor-inside", management(m.index, monitorInsideOps), "--kubeconfig="+m.kubeconfig(managementaccess.Prober))
-	spec.Needs = []string{m.apiServerName()}
-	return spec
+	return r.ours(m.insideName(), "monitor-inside", "--kubeconfig="+m.kubeconfig(managementaccess.Prober))
 }

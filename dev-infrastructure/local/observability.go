@@ -39,7 +39,7 @@ func (r *Region) observability() []supervisor.Spec {
 			Name:       name,
 			Program:    r.thirdParty("observability", name),
 			Args:       append(arguments, "--config.file="+filepath.Join(dir, name+".yaml"), "--web.listen-address="+r.address(port), "--log.level=warn"),
-			Ports:      map[string]int{"http": r.port(port)},
+			Ports:      r.ports(name),
 			Background: true,
 			Prepare:    prepare,
 			Ready:      httpReady(url+"/-/ready", nil),

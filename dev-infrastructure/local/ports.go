@@ -21,7 +21,7 @@ const (
 
 // PortTaken is the error for a port on which another process listens.
 type PortTaken struct {
-	// Name is the purpose of the port.
+	// Name has the process that needs the port and the name of the port.
 	Name string
 	Port int
 	// Holder is the process that uses it, as in `nginx (pid 12)`; empty if it is unknown.
@@ -58,7 +58,7 @@ func blockIsFree(base, size int) bool {
 }
 
 // AwaitFreePorts waits until all ports are free, at most for timeout, because processes that are terminating may still use
-// them. wanted holds the ports by purpose. It returns a *Taken for a port in use.
+// them. wanted holds the ports by the name in the error. It returns a *Taken for a port in use.
 func AwaitFreePorts(ctx context.Context, wanted map[string]int, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -56,3 +56,17 @@ func TestFreeBlockIsFree(t *testing.T) {
 		t.Errorf("the block from %d is not free", base)
 	}
 }
+
+// TestPortsOfProcessesDiffer checks the largest region: no two processes have the same port, and all ports are in the region's block.
+func TestPortsOfProcessesDiffer(t *testing.T) {
+	c := Config{With: []string{WithObservability, WithTraces}, Faults: true, ManagementClusters: maxManagementClusters}
+	owners := map[service]string{}
+	for _, p := range c.processes(c.managementClusters()) {
+		for name, port := range p.ports {
+			if owners[port] != "" || port < 0 || port >= portsPerRegion {
+				t.Errorf("%s: the port %s has the offset %d, as %q", p.name, name, port, owners[port])
+			}
+			owners[port] = p.name
+		}
+	}
+}

@@ -30,24 +30,26 @@ func (r *Region) specs() []supervisor.Spec {
 
 // ours returns the common part of the specs of our programs. The parent-death signal of the supervisor covers them;
 // they do not need --die-with-parent.
-func (r *Region) ours(name, program string, ops service, arguments ...string) supervisor.Spec {
+func (r *Region) ours(name, program string, arguments ...string) supervisor.Spec {
 	if r.config.Profiling {
 		arguments = append([]string{"--profiling-socket=" + ProfilingSocket(r.state.dir, name)}, arguments...)
 	}
+	ops := r.ops(name)
 	return supervisor.Spec{
 		Name:    name,
 		Program: r.program(program),
-		Args:    append([]string{"--ops-listen=" + r.address(ops), "--log-level=" + r.config.LogLevel}, arguments...),
+		Args:    append([]string{"--ops-listen=" + ops, "--log-level=" + r.config.LogLevel}, arguments...),
 		Env:     r.raceEnvironment(),
-		Ports:   map[string]int{"ops": r.port(ops)},
-		Ready:   httpReady("http://"+r.address(ops)+"/readyz", nil),
-		Live:    httpLive("http://"+r.address(ops)+"/healthz", nil),
+		Needs:   r.process(name).needs,
+		Ports:   r.ports(name),
+		Ready:   httpReady("http://"+ops+"/readyz", nil),
+		Live:    httpLive("http://"+ops+"/healthz", nil),
 	}
 }
 
 func (r *Region) cosmosEmulator() supervisor.Spec {
 	identity := r.identityDir("cosmos-emulator")
-	spec := r.ours("cosmos-emulator", "cosmos-emulator", cosmosOps,
+	spec := r.ours("cosmos-emulator", "cosmos-emulator",
 		"--listen="+r.address(cosmosPort),
 		"--data-dir="+r.state.path("cosmos"),
 		"--account-file="+r.cosmosAccountFile(),
@@ -60,7 +62,6 @@ func (r *Region) cosmosEmulator() supervisor.Spec {
 	if r.config.Faults {
 		spec.Args = append(spec.Args, "--enable-faults")
 	}
-	spec.Ports["https"] = r.port(cosmosPort)
 	spec.DataDir = r.state.path("cosmos")
 	spec.Prepare = r.writeCosmosAccount
 	return spec
@@ -76,7 +77,7 @@ func (r *Region) cosmosFlags() []string {
 
 func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
 	first := firstHostedPort + m.index*hostedPortsPerCluster
-	spec := r.ours(m.hypershiftName(), "hypershift-runtime", management(m.index, hypershiftOps),
+	spec := r.ours(m.hypershiftName(), "hypershift-runtime",
 		"--kubeconfig="+m.kubeconfig("hypershift"),
 		"--crd-dir="+r.thirdParty("crds", "hypershift"),
 		"--fidelity="+string(r.config.Fidelity),
@@ -88,20 +89,17 @@ func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
 		fmt.Sprintf("--hosted-ports=%d-%d", first, first+hostedPortsPerCluster-1),
 	)
 	spec.Args = append(append(spec.Args, r.releaseCatalog()...), r.egressFlags(m)...)
-	spec.Needs = []string{m.apiServerName(), "etcd"}
 	return spec
 }
 
 func (r *Region) eventGridEmulator() supervisor.Spec {
-	spec := r.ours("eventgrid-emulator", "eventgrid-emulator", mqttOps,
+	spec := r.ours("eventgrid-emulator", "eventgrid-emulator",
 		"--listen="+r.address(mqttPort),
 		"--identity-dir="+r.identityDir("eventgrid-emulator"),
 	)
 	spec.Args = append(spec.Args, r.auditFlags("eventgrid-emulator")...)
-	spec.Ports["mqtt"] = r.port(mqttPort)
 	if r.config.Faults {
 		spec.Args = append(spec.Args, "--enable-faults", "--faults-listen="+r.address(mqttFaults))
-		spec.Ports["faults"] = r.port(mqttFaults)
 	}
 	return spec
 }
@@ -116,13 +114,11 @@ func (r *Region) releaseCatalog() []string {
 
 func (r *Region) updateGraph() supervisor.Spec {
 	identity := r.identityDir("update-graph")
-	spec := r.ours("update-graph", "update-graph", updateGraphOps, append(r.releaseCatalog(),
+	return r.ours("update-graph", "update-graph", append(r.releaseCatalog(),
 		"--listen="+r.address(updateGraphPort),
 		"--tls-cert="+filepath.Join(identity, mesh.CertificateFile),
 		"--tls-key="+filepath.Join(identity, mesh.KeyFile),
 	)...)
-	spec.Ports["https"] = r.port(updateGraphPort)
-	return spec
 }
 
 // updateGraphFlags returns the flags with which Cluster Service connects to the update graph. It uses its last copy
@@ -140,7 +136,7 @@ func (r *Region) updateGraphURL() string {
 
 func (r *Region) maestroServer() supervisor.Spec {
 	identity := r.identityDir("maestro-server")
-	spec := r.ours("maestro-server", "maestro-server", maestroServerOps,
+	spec := r.ours("maestro-server", "maestro-server",
 		"--listen-grpc="+r.address(maestroGRPCPort),
 		"--listen-rest="+r.address(maestroRESTPort),
 		"--identity-dir="+identity,
@@ -148,14 +144,12 @@ func (r *Region) maestroServer() supervisor.Spec {
 		"--mqtt-identity-dir="+identity,
 	)
 	spec.Args = slices.Concat(spec.Args, r.databaseFlags(MaestroDatabase), r.tracing(), r.auditFlags("maestro-server"))
-	spec.Needs = []string{"postgres", "eventgrid-emulator"}
-	spec.Ports["grpc"], spec.Ports["rest"] = r.port(maestroGRPCPort), r.port(maestroRESTPort)
 	spec.Settle = r.registerConsumers
 	return spec
 }
 
 func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
-	spec := r.ours(m.agentName(), "maestro-agent", management(m.index, maestroAgentOps),
+	spec := r.ours(m.agentName(), "maestro-agent",
 		"--kubeconfig="+m.kubeconfig("maestro-agent"),
 		"--consumer-name="+m.name,
 		"--mqtt-address="+r.address(mqttPort),
@@ -164,12 +158,11 @@ func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
 		"--install-crds="+r.thirdParty("crds", "work"),
 	)
 	spec.Args = append(spec.Args, r.tracing()...)
-	spec.Needs = []string{m.apiServerName(), "eventgrid-emulator"}
 	return spec
 }
 
 func (r *Region) clusterService() supervisor.Spec {
-	spec := r.ours("cluster-service", "cluster-service", clusterServiceOps,
+	spec := r.ours("cluster-service", "cluster-service",
 		"--listen="+r.address(clusterServicePort),
 		"--identity-dir="+r.identityDir("cluster-service"),
 		"--intent-keys-url="+r.intentKeysURL(),
@@ -192,8 +185,6 @@ func (r *Region) clusterService() supervisor.Spec {
 		spec.Args = append(spec.Args, "--config="+r.clusterServiceConfigFile())
 	}
 	spec.Prepare = r.prepareClusterService
-	spec.Needs = []string{"postgres", "maestro-server"}
-	spec.Ports["grpc"] = r.port(clusterServicePort)
 	return spec
 }
 
@@ -212,19 +203,18 @@ func (r *Region) resealAgainAfter() time.Duration {
 }
 
 func (r *Region) backend() supervisor.Spec {
-	spec := r.ours("backend", "backend", backendOps, slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("backend"), []string{
+	spec := r.ours("backend", "backend", slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("backend"), []string{
 		"--identity-dir=" + r.identityDir("backend"),
 		"--cluster-service-address=" + r.address(clusterServicePort),
 		"--intent-keys-url=" + r.intentKeysURL(),
 		"--replica=local",
 		"--allow-loopback-notifications",
 	})...)
-	spec.Needs = []string{"cosmos-emulator"}
 	return r.withWorkload(spec, spec.Name)
 }
 
 func (r *Region) monitor() supervisor.Spec {
-	spec := r.ours("monitor", "monitor", monitorOps, append(r.cosmosFlags(),
+	spec := r.ours("monitor", "monitor", append(r.cosmosFlags(),
 		"--identity-dir="+r.identityDir("monitor"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--replica=local",
@@ -232,13 +222,12 @@ func (r *Region) monitor() supervisor.Spec {
 		"--egress-addresses=127.0.0.1",
 		"--anchors="+r.address(frontendPort)+","+r.address(clusterServicePort),
 	)...)
-	spec.Needs = []string{"cosmos-emulator"}
 	return r.withWorkload(spec, spec.Name)
 }
 
 // gatewayAccess is the session gateway. Engineers use the tokens that they have for admin.
 func (r *Region) gatewayAccess() supervisor.Spec {
-	spec := r.ours("gateway-access", "gateway-access", gatewayAccessOps, append(append(r.cosmosFlags(), r.auditFlags("gateway-access")...),
+	spec := r.ours("gateway-access", "gateway-access", append(append(r.cosmosFlags(), r.auditFlags("gateway-access")...),
 		"--listen="+r.address(gatewayAccessPort),
 		"--identity-dir="+r.identityDir("gateway-access"),
 		"--cluster-service-address="+r.address(clusterServicePort),
@@ -253,27 +242,23 @@ func (r *Region) gatewayAccess() supervisor.Spec {
 		"--authentication-ca-file="+r.state.path("ca", mesh.CAFile),
 		"--tunnel-agents="+r.tunnelAgents(),
 	)...)
-	spec.Needs = []string{"cosmos-emulator"}
-	spec.Ports["https"] = r.port(gatewayAccessPort)
 	return r.withWorkload(spec, spec.Name)
 }
 
 // gatewayEgress is the egress gateway. It has no certificate, because it authenticates at Cosmos DB with a token, and identifies clients by the
 // PROXY headers that Azure writes in production.
 func (r *Region) gatewayEgress() supervisor.Spec {
-	spec := r.ours("gateway-egress", "gateway-egress", gatewayEgressOps, append(r.cosmosFlags(),
+	spec := r.ours("gateway-egress", "gateway-egress", append(r.cosmosFlags(),
 		"--intent-keys-file="+r.intentPublicKeyFile(),
 		"--trust-domain="+r.config.TrustDomain,
 		"--listen="+r.address(gatewayEgressPort),
 		"--listen-connect="+r.address(gatewayEgressConnect),
 	)...)
-	spec.Needs = []string{"cosmos-emulator"}
-	spec.Ports["tls"], spec.Ports["connect"] = r.port(gatewayEgressPort), r.port(gatewayEgressConnect)
 	return r.withWorkload(spec, spec.Name)
 }
 
 func (r *Region) frontend() supervisor.Spec {
-	spec := r.ours("frontend", "frontend", frontendOps, append(slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("frontend")),
+	spec := r.ours("frontend", "frontend", append(slices.Concat(r.cosmosFlags(), r.tracing(), r.auditFlags("frontend")),
 		"--listen="+r.address(frontendPort),
 		"--identity-dir="+r.identityDir("frontend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
@@ -286,8 +271,6 @@ func (r *Region) frontend() supervisor.Spec {
 		"--allow-loopback-issuers",
 	)...)
 	spec.Args = append(spec.Args, r.authentication()...)
-	spec.Needs = []string{"cosmos-emulator"}
-	spec.Ports["https"] = r.port(frontendPort)
 	return r.withWorkload(spec, spec.Name)
 }
 
@@ -309,7 +292,7 @@ func (r *Region) authentication() []string {
 // armFrontDoor needs no other process: the frontend becomes ready when it has read the keys that the front door
 // publishes, and the front door when the frontend accepts connections.
 func (r *Region) armFrontDoor() supervisor.Spec {
-	spec := r.ours("arm-frontdoor", "arm-frontdoor", frontDoorOps,
+	return r.ours("arm-frontdoor", "arm-frontdoor",
 		"--listen="+r.address(frontDoorPort),
 		"--identity-dir="+r.identityDir("arm-frontdoor"),
 		"--frontend-address="+r.address(frontendPort),
@@ -328,8 +311,6 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 		"--closed-tickets-file="+r.closedTicketsFile(),
 		"--location="+r.config.Location,
 	)
-	spec.Ports["https"] = r.port(frontDoorPort)
-	return spec
 }
 
 // leaveOut removes the processes that a developer runs, and the dependencies on them.
@@ -343,69 +324,4 @@ func (r *Region) leaveOut(specs []supervisor.Spec) []supervisor.Spec {
 		kept = append(kept, spec)
 	}
 	return kept
-}
-
-// wantedPorts returns the ports on which a region at base listens, by purpose.
-func (r *Region) wantedPorts(base int) map[string]int {
-	wanted := map[string]int{}
-	add := func(process, name string, s service) {
-		if !r.config.without(process) {
-			wanted[name] = base + int(s)
-		}
-	}
-	add("arm-frontdoor", "the ARM front door", frontDoorPort)
-	add("arm-frontdoor", "the ARM front door's metrics", frontDoorOps)
-	add("frontend", "the frontend", frontendPort)
-	add("frontend", "the frontend's metrics", frontendOps)
-	add("backend", "the backend's metrics", backendOps)
-	add("monitor", "monitor's metrics", monitorOps)
-	add("gateway-access", "the session gateway", gatewayAccessPort)
-	add("gateway-access", "the session gateway's metrics", gatewayAccessOps)
-	add("gateway-egress", "the egress gateway", gatewayEgressPort)
-	add("gateway-egress", "the egress gateway's CONNECT", gatewayEgressConnect)
-	add("gateway-egress", "the egress gateway's metrics", gatewayEgressOps)
-	if r.config.with(WithObservability) {
-		add(prometheusName, "Prometheus", prometheusPort)
-		add(alertmanagerName, "Alertmanager", alertmanagerPort)
-	}
-	if r.config.with(WithTraces) {
-		add(traceStoreName, "the trace store", tracesPort)
-		add(traceStoreName, "the trace store's metrics", tracesOps)
-	}
-	add("admin", "admin's API", adminPort)
-	add("admin", "the SRE portal", portalPort)
-	add("admin", "admin's metrics", adminOps)
-	add("cluster-service", "cluster-service", clusterServicePort)
-	add("cluster-service", "cluster-service's metrics", clusterServiceOps)
-	add("maestro-server", "maestro-server's REST API", maestroRESTPort)
-	add("maestro-server", "maestro-server's gRPC API", maestroGRPCPort)
-	add("maestro-server", "maestro-server's metrics", maestroServerOps)
-	add("cosmos-emulator", "the Cosmos DB emulator", cosmosPort)
-	add("cosmos-emulator", "the Cosmos DB emulator's metrics", cosmosOps)
-	add("eventgrid-emulator", "the Event Grid emulator", mqttPort)
-	add("eventgrid-emulator", "the Event Grid emulator's metrics", mqttOps)
-	if r.config.Faults {
-		add("eventgrid-emulator", "the Event Grid emulator's faults", mqttFaults)
-	}
-	add("update-graph", "the update graph", updateGraphPort)
-	add("update-graph", "the update graph's metrics", updateGraphOps)
-	add("azure-emulator", "the Azure emulator", azurePort)
-	add("azure-emulator", "the Azure emulator's metrics", azureOps)
-	add("postgres", "PostgreSQL", postgresPort)
-	add("etcd", "etcd's clients", etcdPort)
-	add("etcd", "etcd's peers", etcdPeerPort)
-	add("etcd", "etcd's health and metrics", etcdOps)
-	for i, name := range r.config.managementClusters() {
-		add(name+"-kube-apiserver", name+"'s kube-apiserver", management(i, managementAPI))
-		add(name+"-controllers", name+"'s controllers", management(i, managementController))
-		add(name+"-maestro-agent", name+"'s maestro-agent's metrics", management(i, maestroAgentOps))
-		add(name+"-egress-proxy", name+"'s egress-proxy", management(i, egressPort))
-		add(name+"-egress-proxy", name+"'s egress-proxy's metrics", management(i, egressOps))
-		add(name+"-management-audit", name+"'s management-audit's metrics", management(i, managementAuditOps))
-		add(name+"-"+logForwarder, name+"'s log-forwarder's metrics", logForwarderOpsOf(i))
-		add(tunnelName(name), name+"'s gateway-tunnel's metrics", gatewayTunnelOpsOf(i))
-		add(name+"-hypershift-runtime", name+"'s hypershift-runtime's metrics", management(i, hypershiftOps))
-		add(name+"-monitor-inside", name+"'s monitor-inside's metrics", management(i, monitorInsideOps))
-	}
-	return wanted
 }

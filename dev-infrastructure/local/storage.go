@@ -80,7 +80,7 @@ func (r *Region) postgres() supervisor.Spec {
 	current := &r.database
 	return supervisor.Spec{
 		Name:    "postgres",
-		Ports:   map[string]int{"sql": r.port(postgresPort)},
+		Ports:   r.ports("postgres"),
 		DataDir: r.state.record.PostgresDir,
 		Launch: func(ctx context.Context, log *os.File) (supervisor.Running, error) {
 			// PostgreSQL's user must be able to enter the parent folder; the data directory itself is closed to others.

@@ -12,9 +12,7 @@ func (r *Region) traceStore() []supervisor.Spec {
 	if !r.config.with(WithTraces) {
 		return nil
 	}
-	spec := r.ours(traceStoreName, "trace-store", tracesOps, "--listen="+r.address(tracesPort))
-	spec.Ports["http"] = r.port(tracesPort)
-	return []supervisor.Spec{spec}
+	return []supervisor.Spec{r.ours(traceStoreName, "trace-store", "--listen="+r.address(tracesPort))}
 }
 
 // tracing returns the flags of the processes that send spans.
