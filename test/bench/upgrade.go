@@ -14,6 +14,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -63,10 +64,7 @@ func measureUpgrades(ctx context.Context, region *local.Region, o options, repor
 			}
 		}
 	}
-	e := region.Endpoints()
-	engineer, err := adminclient.New(adminclient.Options{
-		Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Audience: e.AdminAudience,
-	})
+	engineer, err := customer.NewEngineer(region.Endpoints(), "")
 	if err != nil {
 		return err
 	}

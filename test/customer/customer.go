@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // APIVersion is the api-version of all requests.
@@ -109,6 +110,11 @@ func NewHTTPClient(authorityFile string) (*http.Client, error) {
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	transport.MaxIdleConnsPerHost = 64
 	return &http.Client{Transport: roots.Transport(transport)}, nil
+}
+
+// NewEngineer returns a client of admin with the credential of an engineer, for tests of what customers do not see.
+func NewEngineer(e local.Endpoints, name string) (*adminclient.Client, error) {
+	return adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: name, Audience: e.AdminAudience})
 }
 
 // createSubscription creates the subscription at the front door. In Azure it exists before all resources.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/hosted"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
 // concernAlert is the alert that names a concern of clusters, in its label concern.
@@ -27,11 +26,11 @@ const concernAlert = "ClustersWithConcern"
 
 // TestAlertsNameCauses breaks the APIs of five customers at once, each in another way, and requires for each way that a real Prometheus has
 // monitor's series of the concern that names the cause and no other, that a real Alertmanager sends the alert of this concern, that the
-// explanation has it, and that the timeline has the concern and the alert. All of them must end with the fault.
+// explanation and the journal have it, and that the timeline has the concern and the alert. All of them must end with the fault.
 func TestAlertsNameCauses(t *testing.T) {
+	nightly.Only(t)
 	programs := observability(t)
 	test.DependOnCode(t)
-	nightly.Only(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	r := startObserved(t, ctx, 1)
@@ -45,16 +44,16 @@ func TestAlertsNameCauses(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = r.customer.Close() })
 	t.Run("faults", func(t *testing.T) {
-		for _, fault := range hosted.Faults() {
-			t.Run(fault.Name, func(t *testing.T) {
+		for _, cause := range fault.Causes() {
+			t.Run(cause.Name, func(t *testing.T) {
 				t.Parallel()
-				r.nameCause(t, ctx, &fault, webhook, observed.prometheus)
+				r.nameCause(t, ctx, &cause, webhook, observed.prometheus)
 			})
 		}
 	})
 	var expectedConcerns []string
-	for _, fault := range hosted.Faults() {
-		expectedConcerns = append(expectedConcerns, fault.Concern.Kind)
+	for _, cause := range fault.Causes() {
+		expectedConcerns = append(expectedConcerns, cause.Concern.Kind)
 	}
 	for _, concern := range webhook.labels(concernAlert, "concern") {
 		if !slices.Contains(expectedConcerns, concern) {
@@ -67,47 +66,25 @@ func TestAlertsNameCauses(t *testing.T) {
 // Endpoints().Prometheus, where admin reads which alerts fired.
 func startObserved(t *testing.T, ctx context.Context, managementClusters int) *region {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hcpmesh-drills-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the state of the region is in %s", dir)
-			return
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as another user
-		t.Fatal(err)
-	}
-	freePorts := 0
-	running, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: managementClusters, Build: true, Faults: true, Throwaway: true,
-		With: []string{local.WithObservability}, Without: []string{"prometheus", "alertmanager"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(running.Close)
-	return &region{Region: running, dir: dir}
+	return &region{Region: fault.Start(t, ctx, local.Config{ManagementClusters: managementClusters, Build: true, Faults: true,
+		With: []string{local.WithObservability}, Without: []string{"prometheus", "alertmanager"}})}
 }
 
 // nameCause creates a cluster, breaks its API, and checks what names the cause while the fault lasts and after its end.
-func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Fault, webhook *received, prometheus string) {
+func (r *region) nameCause(t *testing.T, ctx context.Context, cause *fault.Cause, webhook *received, prometheus string) {
 	t.Helper()
-	name, kind := "broken-"+fault.Name, fault.Concern.Kind
+	name, kind := "broken-"+cause.Name, cause.Concern.Kind
 	id := r.customer.ClusterID(name)
 	if _, err := r.customer.Put(ctx, id, r.customer.ClusterBody(name)); err != nil {
 		t.Fatal(err)
 	}
 	cluster := r.lookUp(t, ctx, name)
-	server, err := hosted.Find(r.Endpoints(), r.dir, cluster)
+	server, err := fault.Find(r.Endpoints(), r.Dir, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually.Soon(t, name+" is available", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
-	running, err := fault.Begin(ctx, server)
+	eventually.Soon(t, name+" is available", func() error { return r.explains(ctx, id, nil) })
+	running, err := cause.Begin(ctx, server)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +96,9 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 	}()
 
 	eventually.Soon(t, "the explanation names "+kind, func() error {
-		return errors.Join(running.Provoke(ctx, false), r.explains(ctx, id, fault.API, kind))
+		return errors.Join(running.Provoke(ctx, false), r.explains(ctx, id, cause))
 	})
-
-	t.Logf("%s: the explanation names %s after %s", fault.Name, kind, time.Since(begun).Round(time.Second))
+	t.Logf("%s: the explanation names %s after %s", cause.Name, kind, time.Since(begun).Round(time.Second))
 	alerted := alert(concernAlert, "concern", kind, "severity", "ticket")
 	eventually.Soon(t, concernAlert+" of "+kind+" arrives", func() error {
 		if err := running.Provoke(ctx, true); err != nil {
@@ -133,8 +109,7 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 		}
 		return nil
 	})
-
-	t.Logf("%s: the alert arrived after %s", fault.Name, time.Since(begun).Round(time.Second))
+	t.Logf("%s: the alert arrived after %s", cause.Name, time.Since(begun).Round(time.Second))
 	eventually.Soon(t, "the timeline has the concern and its alert", func() error {
 		if err := errors.Join(running.Provoke(ctx, true), r.concernOf(ctx, prometheus, cluster.UID, kind)); err != nil {
 			return err
@@ -146,15 +121,14 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 		t.Fatal(err)
 	}
 	ended := time.Now()
-	eventually.Soon(t, name+" is available again", func() error { return r.explains(ctx, id, adminv1.HealthAvailable, "") })
+	eventually.Soon(t, name+" is available again", func() error { return r.explains(ctx, id, nil) })
 	eventually.Soon(t, concernAlert+" of "+kind+" ends", func() error {
 		if status := webhook.status(alerted); status != "resolved" {
 			return fmt.Errorf("its status is %q", status)
 		}
 		return r.timelineNames(ctx, id, kind, " ended", concernAlert)
 	})
-
-	t.Logf("%s: the alert ended after %s", fault.Name, time.Since(ended).Round(time.Second))
+	t.Logf("%s: the alert ended after %s", cause.Name, time.Since(ended).Round(time.Second))
 	text, err := r.hcpctlOutput(ctx, "cluster", "journal", id, "-o", "json")
 	if err != nil {
 		t.Fatal(err)
@@ -163,13 +137,19 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, fault *hosted.Faul
 	if err := json.Unmarshal([]byte(text), &journal); err != nil {
 		t.Fatal(err)
 	}
-	if misleading := fault.Misleading(journal.Items); len(misleading) > 0 {
+	for _, event := range []string{adminv1.JournalConcernBegan, adminv1.JournalConcernEnded} {
+		if !slices.ContainsFunc(journal.Items, func(e adminv1.JournalEntry) bool { return e.Event == event && e.Kind == kind }) {
+			t.Errorf("the journal has no %s %s: %+v", event, kind, journal.Items)
+		}
+	}
+	if misleading := cause.Misleading(journal.Items); len(misleading) > 0 {
 		t.Errorf("monitor also named %v: %+v", misleading, journal.Items)
 	}
 }
 
-// explains returns an error unless the explanation of a cluster has a state of its API, and one concern or none.
-func (r *region) explains(ctx context.Context, id, api, concern string) error {
+// explains returns an error unless the explanation of a cluster has the concern of a cause and its state of the API, or calls the API available
+// without a cause.
+func (r *region) explains(ctx context.Context, id string, cause *fault.Cause) error {
 	text, err := r.hcpctlOutput(ctx, "explain", id, "-o", "json")
 	if err != nil {
 		return err
@@ -178,14 +158,14 @@ func (r *region) explains(ctx context.Context, id, api, concern string) error {
 	if err := json.Unmarshal([]byte(text), &explained); err != nil {
 		return err
 	}
-	var kinds []string
-	if explained.Health != nil {
-		for _, c := range explained.Health.Concerns {
-			kinds = append(kinds, c.Kind)
-		}
+	api, want := adminv1.HealthAvailable, []adminv1.HealthConcern(nil)
+	if cause != nil {
+		api, want = cause.API, []adminv1.HealthConcern{cause.Concern}
 	}
-	if explained.Health == nil || explained.Health.API != api || strings.Join(kinds, " ") != concern {
-		return fmt.Errorf("monitor states %+v", explained.Health)
+	if explained.Health == nil || explained.Health.API != api || !slices.EqualFunc(explained.Health.Concerns, want, func(got, want adminv1.HealthConcern) bool {
+		return got.Kind == want.Kind && got.Summary == want.Summary && strings.Contains(strings.Join(strings.Fields(explained.Text()), " "), want.Summary)
+	}) {
+		return fmt.Errorf("monitor states %+v, want %s %+v:\n%s", explained.Health, api, want, explained.Text())
 	}
 	return nil
 }

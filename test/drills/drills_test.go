@@ -25,10 +25,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/test"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
 var only = flag.String("drills-only", "", "`pattern` of the faults of the drills to run")
+
+// inSlice is the drill that is part of make test.
+const inSlice = "the Maestro server is away"
 
 // deadline bounds each wait, on a busy machine, and firing the time until an alert fires while its fault lasts.
 const (
@@ -40,8 +44,6 @@ const (
 type drill struct {
 	// fault describes the fault for the table.
 	fault string
-	// slice is true if the drill is part of make test.
-	slice bool
 	// settle makes the drill begin when all alerts of the drills before have ended: its own alerts would silence them, and their end.
 	settle bool
 	// background makes the next drills begin while the fault lasts. It affects nothing that they need.
@@ -55,18 +57,21 @@ type drill struct {
 }
 
 // expected is an alert with some of its labels.
-type expected struct {
-	alert  string
-	labels map[string]string
-}
+type expected = fault.Alert
 
 // alert returns an expected alert. labels are names and values.
 func alert(name string, labels ...string) expected {
-	e := expected{alert: name, labels: map[string]string{}}
+	e := expected{Name: name, Labels: map[string]string{}}
 	for i := 0; i+1 < len(labels); i += 2 {
-		e.labels[labels[i]] = labels[i+1]
+		e.Labels[labels[i]] = labels[i+1]
 	}
 	return e
+}
+
+// away returns the drill of a component that is terminated, with the alerts of its row in the table of components.
+func away(layer string) drill {
+	c := fault.ComponentOf(layer)
+	return drill{fault: c.Name + " is away", inject: hold(c.Process), during: append([]expected{c.Away()}, c.Alerts...), silent: c.Silent}
 }
 
 // burns returns the three alerts of an objective with a suffix for each speed.
@@ -107,14 +112,14 @@ func (r *received) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// matches reports whether a notification is for the expected alert.
-func (e expected) matches(n notification) bool {
-	for name, value := range e.labels {
+// matches reports whether a notification is for an expected alert.
+func (n notification) matches(e expected) bool {
+	for name, value := range e.Labels {
 		if !strings.EqualFold(n.Labels[name], value) { // the case of a resource ID means nothing
 			return false
 		}
 	}
-	return n.Labels["alertname"] == e.alert
+	return n.Labels["alertname"] == e.Name
 }
 
 // status returns the status of an alert: firing, resolved, or empty if it has not arrived.
@@ -123,7 +128,7 @@ func (r *received) status(e expected) string {
 	defer r.mu.Unlock()
 	found := ""
 	for _, a := range r.alerts {
-		if e.matches(a) && found != "firing" {
+		if a.matches(e) && found != "firing" {
 			found = a.Status
 		}
 	}
@@ -135,7 +140,7 @@ func (r *received) since(e expected, begun time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, a := range r.alerts {
-		if e.matches(a) && r.arrived[key].After(begun) {
+		if a.matches(e) && r.arrived[key].After(begun) {
 			return true
 		}
 	}
@@ -193,7 +198,7 @@ func TestDrills(t *testing.T) {
 	test.DependOnCode(t)
 	var selected []drill
 	for _, d := range drills() {
-		if nightly.Run() || d.slice {
+		if nightly.Run() || d.fault == inSlice {
 			if matched, err := regexp.MatchString(*only, d.fault); err != nil {
 				t.Fatal(err)
 			} else if matched {
@@ -205,7 +210,7 @@ func TestDrills(t *testing.T) {
 	smalldisk.Run(t, 2<<30, func(t *testing.T, dir string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
 		defer cancel()
-		r := startRegion(t, ctx, dir, slices.ContainsFunc(selected, func(d drill) bool { return !d.slice }))
+		r := startRegion(t, ctx, dir, slices.ContainsFunc(selected, func(d drill) bool { return d.fault != inSlice }))
 		webhook := &received{alerts: map[string]notification{}, arrived: map[string]time.Time{}}
 		server := httptest.NewServer(webhook)
 		t.Cleanup(server.Close)
@@ -240,7 +245,7 @@ func (d *drill) run(t *testing.T, ctx context.Context, r *region, webhook *recei
 	eventually.Soon(t, "none of the alerts fires before the fault: "+d.fault, func() error {
 		for _, e := range slices.Concat(d.during, d.then) {
 			if webhook.status(e) == "firing" {
-				return fmt.Errorf("%s fires", e.alert)
+				return fmt.Errorf("%s fires", e.Name)
 			}
 		}
 		return nil
@@ -270,7 +275,7 @@ func (d *drill) finish(t *testing.T, ctx context.Context, begun time.Time, end f
 			limited, cancel := context.WithTimeout(ctx, firing)
 			defer cancel()
 			if err := eventually.Repeat(limited, func() error { return results.observed.inhibited(limited, e) }); err != nil {
-				results.add(fmt.Errorf("%s: %s %v is not inhibited: %w", d.fault, e.alert, e.labels, err), "")
+				results.add(fmt.Errorf("%s: %s %v is not inhibited: %w", d.fault, e.Name, e.Labels, err), "")
 			}
 		})
 	}
@@ -280,7 +285,7 @@ func (d *drill) finish(t *testing.T, ctx context.Context, begun time.Time, end f
 	t.Logf("%s: ended; pages: %v", ended.Format(time.TimeOnly), webhook.pages(begun, ended))
 	for _, e := range d.silent {
 		if webhook.since(e, begun) {
-			results.add(fmt.Errorf("%s: %s arrived although its cause fired", d.fault, e.alert), "")
+			results.add(fmt.Errorf("%s: %s arrived although its cause fired", d.fault, e.Name), "")
 		}
 	}
 	for i, e := range d.during {
@@ -290,7 +295,7 @@ func (d *drill) finish(t *testing.T, ctx context.Context, begun time.Time, end f
 		}
 		results.waiting.Go(func() {
 			resolved, err := d.await(ctx, webhook, e, "resolved", ended, deadline)
-			results.add(err, "| %s | %s | %s | %s |", e.alert, d.fault, fired[i], resolved)
+			results.add(err, "| %s | %s | %s | %s |", e.Name, d.fault, fired[i], resolved)
 		})
 	}
 	for _, e := range d.then {
@@ -301,7 +306,7 @@ func (d *drill) finish(t *testing.T, ctx context.Context, begun time.Time, end f
 				return
 			}
 			resolved, err := d.await(ctx, webhook, e, "resolved", ended, deadline)
-			results.add(err, "| %s | %s | %s | %s |", e.alert, d.fault, fired, resolved)
+			results.add(err, "| %s | %s | %s | %s |", e.Name, d.fault, fired, resolved)
 		})
 	}
 }
@@ -317,7 +322,7 @@ func (d *drill) await(ctx context.Context, webhook *received, e expected, want s
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("%s: %s %v does not arrive as %s: %w", d.fault, e.alert, e.labels, want, err)
+		return 0, fmt.Errorf("%s: %s %v does not arrive as %s: %w", d.fault, e.Name, e.Labels, want, err)
 	}
 	return time.Since(begun).Round(time.Second), nil
 }
@@ -327,7 +332,7 @@ func TestEveryAlertHasDrill(t *testing.T) {
 	drilled := map[string]bool{}
 	for _, d := range drills() {
 		for _, e := range slices.Concat(d.during, d.then) {
-			drilled[e.alert] = true
+			drilled[e.Name] = true
 		}
 	}
 	alerts := map[string]bool{}
@@ -374,13 +379,7 @@ func root(t *testing.T) string {
 func startRegion(t *testing.T, ctx context.Context, dir string, used bool) *region {
 	t.Helper()
 	smalldisk.Mount(t, filepath.Join(dir, "audit", "queue", fullQueue), 32<<20)
-	freePorts := 0
-	running, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Build: true, Faults: true, Throwaway: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(running.Close)
-	r := &region{Region: running, dir: dir}
+	r := &region{Region: fault.Start(t, ctx, local.Config{StateDir: dir, ManagementClusters: 1, Build: true, Faults: true})}
 	if used {
 		r.use(t, ctx)
 	}

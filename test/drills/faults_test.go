@@ -29,7 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
 // fullQueue is the service whose audit queue has a small disk of its own. Engineers use it all the time, so it writes records.
@@ -43,24 +43,13 @@ const configuration = "cluster-service.yaml"
 // within 15 minutes of a creation do not count.
 func drills() []drill {
 	return []drill{
-		{
-			fault: "the Maestro server is away", slice: true, inject: hold("maestro-server"),
-			during: []expected{alert("ComponentAway", "layer", "maestro-server")},
-			silent: []expected{alert("TargetDown", "job", "maestro-server")},
-		},
-		{
-			fault: "the agent of a management cluster is away", inject: hold("mgmt-1-maestro-agent"),
-			during: []expected{alert("ComponentAway", "layer", "maestro-agent", "shard", "mgmt-1")},
-			silent: []expected{alert("AgentSilent"), alert("InsideProberSilent")},
-		},
+		away(adminv1.ComponentMaestroServer),
+		away(adminv1.ComponentAgent),
 		{
 			fault: "the prober of a management cluster is away", inject: hold("mgmt-1-monitor-inside"),
 			during: []expected{alert("InsideProberSilent", "shard", "mgmt-1")},
 		},
-		{
-			fault: "Cosmos DB is away", inject: hold("cosmos-emulator"),
-			during: []expected{alert("ComponentAway", "layer", "cosmos-db"), alert("FrontendNotReady"), alert("SubscriptionsWithoutBackend"), alert("ClustersWithoutMonitor")},
-		},
+		away(adminv1.ComponentCosmosDB),
 		{
 			fault: "Cosmos DB is very slow while many customers send requests", inject: busyFrontend,
 			during: []expected{alert("FrontendBusy")},
@@ -102,7 +91,7 @@ func drills() []drill {
 		},
 		{
 			fault: "the configuration of Cluster Service is damaged", inject: func(t *testing.T, _ context.Context, r *region) func() {
-				return r.aside(t, configuration, []byte("azureResources: [\n"))
+				return r.Aside(t, configuration, []byte("azureResources: [\n"))
 			},
 			during: []expected{alert("SettingsUnusable")},
 		},
@@ -129,18 +118,13 @@ func drills() []drill {
 		},
 		{
 			fault: "the export of audit records fails", inject: func(t *testing.T, _ context.Context, r *region) func() {
-				return r.aside(t, "audit/sink", []byte("no folder"))
+				return r.Aside(t, "audit/sink", []byte("no folder"))
 			},
 			during: []expected{alert("AuditExportFailing")},
 		},
 		{
 			fault: "the disk of an audit queue is full", inject: func(t *testing.T, _ context.Context, r *region) func() {
-				filler := smalldisk.Fill(t, filepath.Join(r.dir, "audit", "queue", fullQueue))
-				return func() {
-					if err := os.Remove(filler); err != nil {
-						t.Error(err)
-					}
-				}
+				return fault.FillDisk(t, filepath.Join(r.Dir, "audit", "queue", fullQueue))
 			},
 			during: []expected{alert("AuditRejecting", "cause", "disk")},
 		},
@@ -186,7 +170,7 @@ func drills() []drill {
 		},
 		{
 			fault: "the log of a management cluster's audit cannot be read", inject: func(t *testing.T, _ context.Context, r *region) func() {
-				return r.aside(t, "management/mgmt-1/audit/audit.log", nil)
+				return r.Aside(t, "management/mgmt-1/audit/audit.log", nil)
 			},
 			during: []expected{alert("ManagementAuditFailing")},
 		},
@@ -240,7 +224,7 @@ func drills() []drill {
 		},
 		{
 			fault: "the folder of an audit queue is damaged", inject: func(t *testing.T, ctx context.Context, r *region) func() {
-				queue := r.aside(t, "audit/queue/maestro-server", []byte("no folder"))
+				queue := r.Aside(t, "audit/queue/maestro-server", []byte("no folder"))
 				r.restart(t, ctx, "maestro-server")
 				return func() {
 					queue()
@@ -338,11 +322,11 @@ deletion:
 // agentAway deletes all node pools and creates others while the agent is away, and admin, so that no alert names the agent as the cause.
 func agentAway(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.dir, configuration))
+	text, err := os.ReadFile(filepath.Join(r.Dir, configuration))
 	if err != nil {
 		t.Fatal(err)
 	}
-	configured := r.aside(t, configuration, append(text, stuckAfter...))
+	configured := r.Aside(t, configuration, append(text, stuckAfter...))
 	release := hold("mgmt-1-maestro-agent", "admin")(t, ctx, r)
 	var operations sync.WaitGroup
 	for i, name := range pools {
@@ -370,13 +354,13 @@ func agentAway(t *testing.T, ctx context.Context, r *region) func() {
 // damageSignatures makes Cluster Service verify all releases again, of which one has a damaged signature and one an unreadable folder.
 func damageSignatures(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	folders, err := filepath.Glob(filepath.Join(r.dir, "releases", "signatures", "*"))
+	folders, err := filepath.Glob(filepath.Join(r.Dir, "releases", "signatures", "*"))
 	if err != nil || len(folders) < 2 {
 		t.Fatalf("the folders of signatures are %v: %v", folders, err)
 	}
-	below := func(path string) string { return strings.TrimPrefix(path, r.dir+"/") }
-	damaged := r.aside(t, below(folders[0])+"/*", []byte("no signature"))
-	unreadable := r.aside(t, below(folders[1]), []byte("no folder"))
+	below := func(path string) string { return strings.TrimPrefix(path, r.Dir+"/") }
+	damaged := r.Aside(t, below(folders[0])+"/*", []byte("no signature"))
+	unreadable := r.Aside(t, below(folders[1]), []byte("no folder"))
 	r.sql(t, ctx, "DELETE FROM release_signatures")
 	r.restart(t, ctx, "cluster-service")
 	return func() {
@@ -389,7 +373,7 @@ func damageSignatures(t *testing.T, ctx context.Context, r *region) func() {
 // endingCertificate gives monitor a certificate that ends within hours. The region renews all certificates much later.
 func endingCertificate(t *testing.T, _ context.Context, r *region) func() {
 	t.Helper()
-	issuer, err := mesh.OpenAuthority(filepath.Join(r.dir, "ca"), local.DefaultTrustDomain)
+	issuer, err := mesh.OpenAuthority(filepath.Join(r.Dir, "ca"), local.DefaultTrustDomain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +390,7 @@ func endingCertificate(t *testing.T, _ context.Context, r *region) func() {
 // nothing until then.
 func changeSink(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	chain := r.find(t, "audit/sink/admin-*.jsonl")
+	chain := r.File(t, "audit/sink/admin-*.jsonl")
 	const line = "{}\n"
 	file, err := os.OpenFile(chain, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -488,7 +472,7 @@ func setElevationBack(t *testing.T, ctx context.Context, r *region) func() {
 func ticketValidatorAway(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	elevation := r.elevate(t, ctx, "--class", "recover", "--reason", "drill of the tickets", "--ticket", "INC-43")
-	closed := filepath.Join(r.dir, "front-door", "closed-tickets")
+	closed := filepath.Join(r.Dir, "front-door", "closed-tickets")
 	if err := os.Mkdir(closed, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +491,7 @@ func ticketValidatorAway(t *testing.T, ctx context.Context, r *region) func() {
 // damageManagementAudit writes a line that is no event into the audit log of a management cluster.
 func damageManagementAudit(t *testing.T, _ context.Context, r *region) func() {
 	t.Helper()
-	log, err := os.OpenFile(r.find(t, "management/mgmt-1/audit/*.log"), os.O_APPEND|os.O_WRONLY, 0)
+	log, err := os.OpenFile(r.File(t, "management/mgmt-1/audit/*.log"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -521,7 +505,7 @@ func damageManagementAudit(t *testing.T, _ context.Context, r *region) func() {
 // unresolvedNames asks the egress proxy, in the name of a control plane, for connections to a name that does not exist.
 func unresolvedNames(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	authority, err := kubeapi.OpenEgressAuthority(filepath.Join(r.dir, "egress-ca", "mgmt-1"))
+	authority, err := kubeapi.OpenEgressAuthority(filepath.Join(r.Dir, "egress-ca", "mgmt-1"))
 	if err != nil {
 		t.Fatal(err)
 	}

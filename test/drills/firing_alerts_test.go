@@ -2,7 +2,6 @@ package drills
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,34 +17,16 @@ import (
 // TestFiringAlertsAndSilences checks which alerts of a real Prometheus admin lists as firing, and silences in a real Alertmanager.
 func TestFiringAlertsAndSilences(t *testing.T) {
 	programs := observability(t)
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
 	pending := rule.Rule{Alert: "Pending", Expr: "vector(1)", Labels: map[string]string{"severity": "page"}, For: "1h"}
-	rules := write("rules.yaml", rule.Text("Alerts that fire.", []rule.Group{{Name: "firing", Rules: []rule.Rule{
+	began := time.Now().Add(-time.Second)
+	history := startPrometheus(t, programs, []rule.Rule{
 		{Alert: alerts.Watchdog, Expr: "vector(1)", Labels: map[string]string{"severity": "heartbeat"}},
 		{Alert: "OfShard", Expr: "vector(1)", Labels: map[string]string{"severity": "page", "shard": "mgmt-1"}},
 		{Alert: "OfRegion", Expr: "vector(1)", Labels: map[string]string{"severity": "ticket"}},
 		pending,
-	}}}))
-	config := write("prometheus.yaml", fmt.Sprintf("global: {evaluation_interval: 1s}\nrule_files: [%q]\n", rules))
-	began := time.Now().Add(-time.Second)
-	address := serve(t, t.Context(), filepath.Join(programs, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
-	transport, err := alerts.Transport("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	history, err := alerts.New("http://"+address, transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	var firing []adminv1.Alert
-	eventually.Soon(t, "the alerts fire", func() error {
+	eventually.Soon(t, "the alerts fire", func() (err error) {
 		firing, _, err = history.Firing(t.Context(), time.Now())
 		if err == nil && len(firing) < 2 {
 			err = fmt.Errorf("%d alerts fire", len(firing))
@@ -65,8 +46,13 @@ func TestFiringAlertsAndSilences(t *testing.T) {
 		t.Errorf("firing (-want +got):\n%s", diff)
 	}
 
-	receivers := write("alertmanager.yaml", "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+	dir := t.TempDir()
+	receivers := writeFile(t, dir, "alertmanager.yaml", "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
 	manager := serve(t, t.Context(), filepath.Join(programs, "alertmanager"), "--config.file="+receivers, "--storage.path="+filepath.Join(dir, "alertmanager"), "--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
+	transport, err := alerts.Transport("")
+	if err != nil {
+		t.Fatal(err)
+	}
 	silences := alerts.NewSilences("http://"+manager, transport)
 	now := time.Now().UTC()
 	id, err := silences.Create(t.Context(), adminv1.Silence{Matchers: []adminv1.SilenceMatcher{{Name: "alertname", Value: "OfShard"}, {Name: "shard", Value: "mgmt-1"}}, StartTime: now, EndTime: now.Add(time.Hour), CreatedBy: "oncall@example.com", Comment: "mgmt-1 is rebuilt (CHG-7)"})

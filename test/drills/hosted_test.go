@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/test/hosted"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
 // TestMisleadingConcerns checks which concerns count as those of another fault.
@@ -24,7 +24,7 @@ func TestMisleadingConcerns(t *testing.T) {
 		for kind := range strings.FieldsSeq(tc.journal) {
 			journal = append(journal, adminv1.JournalEntry{Event: adminv1.JournalConcernBegan, Kind: kind})
 		}
-		for _, fault := range hosted.Faults() {
+		for _, fault := range fault.Causes() {
 			if fault.Name != tc.fault {
 				continue
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
 // logAccount is the storage account of the customer that gets the logs of the first cluster.
@@ -34,7 +35,7 @@ func (r *region) collectLogs(ctx context.Context) error {
 		{account + "?api-version=2023-05-01", map[string]string{"location": r.Endpoints().Location}},
 		{resourceID(first) + "/providers/Microsoft.Insights/diagnosticSettings/all?api-version=2021-05-01-preview", setting},
 	} {
-		if err := r.send(ctx, http.MethodPut, r.Endpoints().Azure+put.path, token.Token, put.body); err != nil {
+		if err := fault.Send(ctx, r.Endpoints(), http.MethodPut, r.Endpoints().Azure+put.path, token.Token, put.body); err != nil {
 			return err
 		}
 	}
@@ -45,7 +46,7 @@ func (r *region) collectLogs(ctx context.Context) error {
 func (r *region) serverLog(t *testing.T, ctx context.Context, name string) string {
 	t.Helper()
 	cluster := r.lookUp(t, ctx, name)
-	return r.find(t, filepath.Join("hosted", cluster.ProvisionShard, "*"+cluster.ClusterID+"*", "kube-apiserver.log"))
+	return r.File(t, filepath.Join("hosted", cluster.ProvisionShard, "*"+cluster.ClusterID+"*", "kube-apiserver.log"))
 }
 
 // logLine adds a line to the log of a cluster's API server.
@@ -67,7 +68,7 @@ func (r *region) logLine(t *testing.T, ctx context.Context, name, line string) {
 // logsRefused makes Azure Storage refuse everything for the account of the logs, and adds a line to them.
 func logsRefused(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	end := azureFault(map[string]any{"id": "logs", "services": []string{"blob"}, "path": "/" + logAccount, "status": http.StatusServiceUnavailable})(t, ctx, r)
+	end := r.Emulator(t, ctx, r.Endpoints().Azure, map[string]any{"id": "logs", "services": []string{"blob"}, "path": "/" + logAccount, "status": http.StatusServiceUnavailable})
 	r.logLine(t, ctx, first, "a line that Azure Storage refuses")
 	return end
 }

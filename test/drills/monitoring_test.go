@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/alertmanager"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
@@ -143,7 +144,7 @@ func (m *monitoring) inhibited(ctx context.Context, e expected) error {
 		return err
 	}
 	for _, each := range alerts {
-		if e.matches(notification{Labels: each.Labels}) {
+		if (notification{Labels: each.Labels}).matches(e) {
 			if len(each.Status.InhibitedBy) == 0 {
 				return errors.New("no other alert inhibits it")
 			}
@@ -158,13 +159,7 @@ func (m *monitoring) inhibited(ctx context.Context, e expected) error {
 func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map[string]string, webhook, listen string) *monitoring {
 	t.Helper()
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	write := func(name, text string) string { return writeFile(t, dir, name, text) }
 	for _, receiver := range []string{alertmanager.Pages, alertmanager.Tickets, alertmanager.Heartbeats} {
 		write(receiver+"-url", webhook)
 	}
@@ -190,6 +185,34 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 		"--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+listen)}
 	eventually.Soon(t, "Prometheus has the metrics of all processes", func() error { return m.scrapes(ctx, len(ops)) })
 	return m
+}
+
+// writeFile writes a file in a folder and returns its path.
+func writeFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// startPrometheus starts a Prometheus that has rules and scrapes nothing, and returns what admin reads from it.
+func startPrometheus(t *testing.T, programs string, rules []rule.Rule) *alerts.History {
+	t.Helper()
+	dir := t.TempDir()
+	file := writeFile(t, dir, "rules.yaml", rule.Text("Rules of a test.", []rule.Group{{Name: "test", Rules: rules}}))
+	config := writeFile(t, dir, "prometheus.yaml", fmt.Sprintf("global: {evaluation_interval: 1s}\nrule_files: [%q]\n", file))
+	address := serve(t, t.Context(), filepath.Join(programs, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
+	transport, err := alerts.Transport("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	history, err := alerts.New("http://"+address, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return history
 }
 
 // scrapes returns an error while Prometheus has scraped fewer processes than given. A drill begins afterwards: the first sample of a counter is no increase of it.

@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 )
 
@@ -21,16 +22,11 @@ import (
 func TestRegionWithObservability(t *testing.T) {
 	observability(t)
 	test.DependOnCode(t)
-	dir, freePorts := t.TempDir(), 0
-	config := local.Config{StateDir: dir, BasePort: &freePorts, ManagementClusters: 1, Throwaway: true, With: []string{local.WithObservability}}
+	config := local.Config{ManagementClusters: 1, With: []string{local.WithObservability}}
 	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {
 		return slices.Contains([]string{"update-graph", "prometheus", "alertmanager"}, name)
 	})
-	region, err := local.Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(region.Close)
+	region := fault.Start(t, t.Context(), config)
 	for _, process := range []string{"alertmanager", "prometheus"} {
 		if err := region.AwaitReady(t.Context(), process); err != nil {
 			t.Fatal(err)

@@ -34,10 +34,10 @@ func TestPlannedOperationSilencesAlerts(t *testing.T) {
 	begun := time.Now()
 	end := hold(shard+"-maestro-agent")(t, ctx, r)
 	for _, e := range []expected{away, alert("AgentSilent", "shard", shard)} {
-		eventually.Soon(t, e.alert+" is inhibited", func() error { return observed.inhibited(ctx, e) })
-		t.Logf("%s was inhibited after %s", e.alert, time.Since(begun).Round(time.Second))
+		eventually.Soon(t, e.Name+" is inhibited", func() error { return observed.inhibited(ctx, e) })
+		t.Logf("%s was inhibited after %s", e.Name, time.Since(begun).Round(time.Second))
 		if webhook.since(e, begun) {
-			t.Errorf("%s arrived during the planned operation", e.alert)
+			t.Errorf("%s arrived during the planned operation", e.Name)
 		}
 	}
 
@@ -56,7 +56,6 @@ func TestPlannedOperationSilencesAlerts(t *testing.T) {
 		}
 		return nil
 	})
-
 }
 
 // fires returns an error unless an alert fires in Prometheus.
@@ -64,12 +63,12 @@ func (m *monitoring) fires(ctx context.Context, e expected) error {
 	var found struct {
 		Result []struct{ Metric map[string]string }
 	}
-	expression := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", e.alert)
+	expression := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", e.Name)
 	if err := query(ctx, m.prometheus+"/api/v1/query", url.Values{"query": {expression}}, &found); err != nil {
 		return err
 	}
 	for _, each := range found.Result {
-		if e.matches(notification{Labels: each.Metric}) {
+		if (notification{Labels: each.Metric}).matches(e) {
 			return nil
 		}
 	}

@@ -32,7 +32,7 @@ func recordingsNotExported(t *testing.T, ctx context.Context, r *region) func() 
 	t.Helper()
 	session := r.openSession(t, ctx)
 	session.runPod(ctx)
-	undo := r.aside(t, "recordings/sink", []byte("no folder"))
+	undo := r.Aside(t, "recordings/sink", []byte("no folder"))
 	if output, err := session.exec(ctx, "echo", "recorded"); err != nil || output != "recorded\n" {
 		t.Errorf("the command prints %q: %v", output, err)
 	}
@@ -46,7 +46,7 @@ func recordingsNotExported(t *testing.T, ctx context.Context, r *region) func() 
 func recordingsUnwritable(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	session := r.openSession(t, ctx)
-	undo := r.aside(t, "recordings/queue", []byte("no folder"))
+	undo := r.Aside(t, "recordings/queue", []byte("no folder"))
 	stop := r.repeat(ctx, func(ctx context.Context) {
 		if output, err := session.exec(ctx, "echo", "not recorded"); err == nil {
 			t.Errorf("a command that is not recorded prints %q", output)
@@ -132,7 +132,6 @@ func (s *session) runPod(ctx context.Context) {
 		}
 		return nil
 	})
-
 }
 
 // exec runs a command in the pod, and returns its output.

@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,17 +14,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/hosted"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
 // region is a running region with a customer.
 type region struct {
-	*local.Region
-	dir      string
+	*fault.Region
 	customer *customer.Customer
 	// ready is when the clusters were ready.
 	ready time.Time
@@ -169,7 +163,7 @@ func (r *region) hcpctl(ctx context.Context, arguments ...string) error {
 func (r *region) hcpctlOutput(ctx context.Context, arguments ...string) (string, error) {
 	var output bytes.Buffer
 	run := command.New(&output, &output)
-	run.SetArgs(append(arguments, "--state-dir="+r.dir))
+	run.SetArgs(append(arguments, "--state-dir="+r.Dir))
 	if err := run.ExecuteContext(ctx); err != nil {
 		return "", fmt.Errorf("hcpctl %s: %w\n%s", strings.Join(arguments, " "), err, output.String())
 	}
@@ -213,84 +207,15 @@ func (r *region) lookUp(t *testing.T, ctx context.Context, name string) adminv1.
 // hold kills processes, and does not restart them until the drill ends.
 func hold(processes ...string) func(*testing.T, context.Context, *region) func() {
 	return func(t *testing.T, ctx context.Context, r *region) func() {
-		t.Helper()
-		var releases []func()
-		for _, process := range processes {
-			release, err := r.Hold(ctx, process)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(release)
-			releases = append(releases, release)
-		}
-		return func() {
-			for _, release := range releases {
-				release()
-			}
-		}
+		return r.KillProcesses(t, ctx, processes...)
 	}
 }
 
 // cosmosFault adds a rule to the faults of the Cosmos DB emulator.
 func cosmosFault(rule map[string]any) func(*testing.T, context.Context, *region) func() {
-	return emulatorFault(func(e *local.Endpoints) string { return e.Cosmos }, rule)
-}
-
-// azureFault adds a rule to the faults of the Azure emulator.
-func azureFault(rule map[string]any) func(*testing.T, context.Context, *region) func() {
-	return emulatorFault(func(e *local.Endpoints) string { return e.Azure }, rule)
-}
-
-// emulatorFault adds a rule to the faults of an emulator, and removes all rules of it at the end.
-func emulatorFault(emulator func(*local.Endpoints) string, rule map[string]any) func(*testing.T, context.Context, *region) func() {
 	return func(t *testing.T, ctx context.Context, r *region) func() {
-		t.Helper()
-		endpoints := r.Endpoints()
-		faults := emulator(&endpoints) + "/_emulator/faults"
-		// The drill before may have held the emulator.
-		eventually.Soon(t, "the emulator accepts a fault", func() error { return r.control(ctx, http.MethodPost, faults, rule) })
-		return func() {
-			if err := r.control(ctx, http.MethodDelete, faults, nil); err != nil {
-				t.Error(err)
-			}
-		}
+		return r.Emulator(t, ctx, r.Endpoints().Cosmos, rule)
 	}
-}
-
-// control sends a request to the control endpoint of an emulator.
-func (r *region) control(ctx context.Context, method, url string, body any) error {
-	return r.send(ctx, method, url, "", body)
-}
-
-// send sends a request with a token, or with none if it is empty, and returns an error for a status that is none of success.
-func (r *region) send(ctx context.Context, method, url, token string, body any) error {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	client, err := customer.NewHTTPClient(r.Endpoints().CAFile)
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode >= 300 {
-		text, _ := io.ReadAll(response.Body)
-		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, text)
-	}
-	return nil
 }
 
 // restart stops a process and starts it again.
@@ -301,58 +226,12 @@ func (r *region) restart(t *testing.T, ctx context.Context, process string) {
 	}
 }
 
-// aside renames a file or folder and puts a file with other content in its place, or a folder if content is nil. The returned function undoes
-// that.
-func (r *region) aside(t *testing.T, pattern string, content []byte) (undo func()) {
-	t.Helper()
-	file := r.find(t, pattern)
-	if err := os.Rename(file, file+".aside"); err != nil {
-		t.Fatal(err)
-	}
-	put := func() error { return os.WriteFile(file, content, 0o600) }
-	if content == nil {
-		put = func() error { return os.Mkdir(file, 0o700) }
-	}
-	if err := put(); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := errors.Join(os.RemoveAll(file), os.Rename(file+".aside", file)); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// find returns the first file of the region that matches a pattern.
-func (r *region) find(t *testing.T, pattern string) string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(r.dir, pattern))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no file matches %s: %v", pattern, err)
-	}
-	return files[0]
-}
-
 // killHosted kills the API servers of clusters, and keeps them from being restarted until end.
 func (r *region) killHosted(t *testing.T, ctx context.Context, clusters ...string) (end func()) {
 	t.Helper()
-	var undo []func() error
+	var found []adminv1.Cluster
 	for _, name := range clusters {
-		server, err := hosted.Find(r.Endpoints(), r.dir, r.lookUp(t, ctx, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		repair, err := server.Kill()
-		if err != nil {
-			t.Fatal(err)
-		}
-		undo = append(undo, repair)
+		found = append(found, r.lookUp(t, ctx, name))
 	}
-	return func() {
-		for _, each := range undo {
-			if err := each(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	return r.KillAPIs(t, found...)
 }

@@ -12,16 +12,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // engineer returns an admin client for one of the region's engineers.
 func engineer(t *testing.T, name string) *adminclient.Client {
 	t.Helper()
-	e := region.Endpoints()
-	client, err := adminclient.New(adminclient.Options{
-		Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: name, Audience: e.AdminAudience,
-	})
+	client, err := customer.NewEngineer(region.Endpoints(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

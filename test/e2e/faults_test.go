@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -17,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
 // clustersUnderFaults is the number of clusters. They are created and deleted until every process was killed.
@@ -158,7 +156,7 @@ func (f *faultInjection) allKilled() bool { return f.kills.Load() >= f.victims }
 func (f *faultInjection) end() {
 	f.stop()
 	f.done.Wait()
-	_ = control(context.Background(), http.MethodDelete, region.Endpoints().Cosmos+"/_emulator/faults", nil)
+	_ = fault.Send(context.Background(), region.Endpoints(), http.MethodDelete, region.Endpoints().Cosmos+"/_emulator/faults", "", nil)
 }
 
 // injectCosmosFaults makes Cosmos DB return every kind of fault that a client must tolerate, with low probability.
@@ -172,7 +170,7 @@ func injectCosmosFaults(t *testing.T, ctx context.Context) {
 		{"id": "lost-response", "dropResponse": true, "probability": 0.03},
 	} {
 		if err := eventually.Repeat(ctx, func() error {
-			return control(ctx, http.MethodPost, region.Endpoints().Cosmos+"/_emulator/faults", rule)
+			return fault.Send(ctx, region.Endpoints(), http.MethodPost, region.Endpoints().Cosmos+"/_emulator/faults", "", rule)
 		}); err != nil {
 			t.Errorf("injecting the fault %s: %v", rule["id"], err)
 		}
@@ -181,34 +179,7 @@ func injectCosmosFaults(t *testing.T, ctx context.Context) {
 
 // dropBrokerConnections closes every connection of the MQTT broker.
 func dropBrokerConnections(t *testing.T, ctx context.Context) {
-	if err := control(ctx, http.MethodPost, region.Endpoints().MQTTFaults+"/faults/drop", nil); err != nil {
+	if err := fault.Send(ctx, region.Endpoints(), http.MethodPost, region.Endpoints().MQTTFaults+"/faults/drop", "", nil); err != nil {
 		t.Logf("dropping connections: %v", err) // a broker that is down has no connections
 	}
-}
-
-// control sends a request to the control endpoint of an emulator.
-func control(ctx context.Context, method, url string, body any) error {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode >= 300 {
-		text, _ := io.ReadAll(response.Body)
-		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, text)
-	}
-	return nil
 }

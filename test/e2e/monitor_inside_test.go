@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
-	"github.com/hcpmesh/hcpmesh/test/hosted"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -28,7 +30,7 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 	ctx := withTimeout(t, 14*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000c6", "inside")
 	reader := engineer(t, "reader")
-	create := func(name string, closed bool) (string, *hosted.Server) {
+	create := func(name string, closed bool) (string, *fault.Server) {
 		t.Helper()
 		id, body := c.ClusterID(name), c.ClusterBody(name)
 		if closed {
@@ -42,7 +44,7 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server, err := hosted.Find(regionEndpoints, regionDir, *cluster)
+		server, err := fault.Find(regionEndpoints, regionDir, *cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,12 +150,54 @@ func breakAPI(t *testing.T, begin func() (undo func() error, err error)) (undo f
 }
 
 // breakWay injects the fault of a broken way.
-func breakWay(ctx context.Context, server *hosted.Server) (undo func() error, err error) {
-	faults := hosted.Faults()
-	way := slices.IndexFunc(faults, func(f hosted.Fault) bool { return f.Name == "way" })
-	running, err := faults[way].Begin(ctx, server)
+func breakWay(ctx context.Context, server *fault.Server) (undo func() error, err error) {
+	causes := fault.Causes()
+	way := slices.IndexFunc(causes, func(c fault.Cause) bool { return c.Name == "way" })
+	running, err := causes[way].Begin(ctx, server)
 	if err != nil {
 		return nil, err
 	}
 	return func() error { return running.End(ctx) }, nil
+}
+
+// awaitHealth waits until the explanation of a cluster has a state of its API and a concern, or none. again runs before each attempt.
+func awaitHealth(t *testing.T, ctx context.Context, reader *adminclient.Client, id, api, concern string, again func()) *adminv1.Explanation {
+	t.Helper()
+	var explained *adminv1.Explanation
+	eventually.Before(ctx, t, fmt.Sprintf("the API is %s with the concern %q", api, concern), func() (err error) {
+		if again != nil {
+			again()
+		}
+		if explained, err = adminclient.Get(ctx, reader, adminv1.ReadExplanation, nil, id); err != nil {
+			return err
+		}
+		got := ""
+		if h := explained.Health; h != nil && len(h.Concerns) > 0 {
+			got = h.Concerns[0].Kind
+		}
+		if explained.Health == nil || explained.Health.API != api || got != concern {
+			return fmt.Errorf("monitor states %+v", explained.Health)
+		}
+		return nil
+	})
+	return explained
+}
+
+// concernLabels returns the labels of the first concern that monitor exports for a cluster.
+func concernLabels(t *testing.T, ctx context.Context, uid string) map[string]string {
+	t.Helper()
+	for _, metric := range scrape(t, ctx, region.Endpoints().Ops["monitor"])["monitor_cluster_concern"].GetMetric() {
+		if labels := labelsOf(metric); labels["cluster_uid"] == uid {
+			return labels
+		}
+	}
+	return nil
+}
+
+func labelsOf(metric *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, pair := range metric.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	return labels
 }

@@ -14,12 +14,13 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 // try makes a component unavailable, checks all explanations, and checks that all operations succeed after the outage. It calls
 // recovered at the end.
-func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, recovered func()) {
+func (r *region) try(t *testing.T, ctx context.Context, c fault.Component, k fault.Kind, recovered func()) {
 	t.Helper()
 	r.created++
 	next := fmt.Sprintf("old-%d", r.created)
@@ -31,16 +32,16 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 		}
 	}
 	// Requests are accepted before the fault or, if they can be, while a component hangs.
-	during := f == hung && !c.stored && c.process != ""
+	during := k == fault.Hung && !c.Stored && c.Process != ""
 	if !during {
 		begin()
 	}
-	end := sync.OnceValue(r.inject(t, ctx, c, f))
-	defer func() { _ = end() }()
+	end := sync.OnceFunc(r.inject(t, ctx, c, k))
+	defer end()
 	if during {
 		begin()
 	}
-	if c.ofShard && begun[create] != nil {
+	if c.OfShard && begun[create] != nil {
 		eventually.Soon(t, next+" is placed", func() error {
 			cluster, err := adminclient.Get(ctx, r.sre, adminv1.ReadCluster, nil, r.customer.ClusterID(next))
 			if err == nil && cluster.ProvisionShard == "" {
@@ -48,16 +49,13 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 			}
 			return err
 		})
-
 	}
-	r.awaitEffect(t, ctx, c, f)
-	r.checkAll(t, ctx, c, f, begun)
+	r.awaitEffect(t, ctx, c, k)
+	r.checkAll(t, ctx, c, k, begun)
 	explained := time.Now()
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
-	if c.process != "" {
-		if err := r.AwaitReady(ctx, c.process); err != nil {
+	end()
+	if c.Process != "" {
+		if err := r.AwaitReady(ctx, c.Process); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +72,6 @@ func (r *region) try(t *testing.T, ctx context.Context, c component, f fault, re
 			}
 			return nil
 		})
-
 	}
 	for _, name := range []string{quiet, update, scaling} {
 		r.awaitCode(t, ctx, name, adminv1.ExplanationReady)
@@ -97,19 +94,18 @@ func (r *region) awaitCode(t *testing.T, ctx context.Context, name, code string)
 		}
 		return err
 	})
-
 }
 
 // checkAll requests and checks the explanations of the region and of the cluster of each operation, all at the same time. On a busy machine
 // admin may not respond, or another component may not respond to admin in time, so it requests the explanations that are not right again. A test
 // of admin checks for how long admin waits.
-func (r *region) checkAll(t *testing.T, ctx context.Context, c component, f fault, begun map[string]*operation) {
+func (r *region) checkAll(t *testing.T, ctx context.Context, c fault.Component, k fault.Kind, begun map[string]*operation) {
 	t.Helper()
 	var pending []string
 	for _, name := range operations {
-		switch reason := c.omittedFor(name); {
+		switch reason := omittedFor(c, name); {
 		case reason != "":
-			r.results.add(c, f, name, "not tested: "+reason, 0)
+			r.results.add(c, k, name, "not tested: "+reason, 0)
 		case name != theMetric:
 			pending = append(pending, name)
 		}
@@ -118,7 +114,7 @@ func (r *region) checkAll(t *testing.T, ctx context.Context, c component, f faul
 		failed := make([]error, len(pending))
 		var checks sync.WaitGroup
 		for i, name := range pending {
-			checks.Go(func() { failed[i] = r.checkExplanation(t, ctx, c, f, name, begun[name]) })
+			checks.Go(func() { failed[i] = r.checkExplanation(t, ctx, c, k, name, begun[name]) })
 		}
 		checks.Wait()
 		var wrong []string
@@ -130,14 +126,14 @@ func (r *region) checkAll(t *testing.T, ctx context.Context, c component, f faul
 		pending = wrong
 		return errors.Join(failed...)
 	}
-	eventually.Soon(t, "all explanations name "+c.layer, checkPending)
-	if c.omittedFor(theMetric) == "" {
-		r.checkMetric(t, ctx, c, f)
+	eventually.Soon(t, "all explanations name "+c.Layer, checkPending)
+	if omittedFor(c, theMetric) == "" {
+		r.checkMetric(t, ctx, c, k)
 	}
 }
 
 // checkExplanation requests and checks the explanation of the region or of the cluster of an operation, which is nil for a cluster without one.
-func (r *region) checkExplanation(t *testing.T, ctx context.Context, c component, f fault, name string, o *operation) error {
+func (r *region) checkExplanation(t *testing.T, ctx context.Context, c fault.Component, k fault.Kind, name string, o *operation) error {
 	cluster := quiet
 	if o != nil {
 		cluster = o.cluster
@@ -151,15 +147,15 @@ func (r *region) checkExplanation(t *testing.T, ctx context.Context, c component
 	if err := blameless(items); err != nil {
 		t.Errorf("%s: %v:\n%s", name, err, text)
 	}
-	if err := named(items, c, f); err != nil {
+	if err := named(items, c, k); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", name, err, text)
 	}
-	r.results.add(c, f, name, fmt.Sprintf("%s %s %s %s", items[0].Code, items[0].Layer, items[0].State, items[0].Responsible), took)
+	r.results.add(c, k, name, fmt.Sprintf("%s %s %s %s", items[0].Code, items[0].Layer, items[0].State, items[0].Responsible), took)
 	return nil
 }
 
 // checkMetric checks that admin exports the outage of a layer, and no other one. Every explanation updates the metrics.
-func (r *region) checkMetric(t *testing.T, ctx context.Context, c component, f fault) {
+func (r *region) checkMetric(t *testing.T, ctx context.Context, c fault.Component, k fault.Kind) {
 	t.Helper()
 	asked := time.Now()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoints().Ops["admin"]+"/metrics", nil)
@@ -175,18 +171,14 @@ func (r *region) checkMetric(t *testing.T, ctx context.Context, c component, f f
 	if err != nil {
 		t.Fatal(err)
 	}
-	shard := ""
-	if c.ofShard {
-		shard = "mgmt-1"
-	}
 	var outages []string
 	for line := range strings.Lines(string(text)) {
 		if series, active := strings.CutSuffix(line, " 1\n"); active && strings.HasPrefix(series, "admin_layer_outage{") {
 			outages = append(outages, series)
 		}
 	}
-	r.results.add(c, f, theMetric, strings.Join(outages, " "), time.Since(asked))
-	if want := fmt.Sprintf("admin_layer_outage{layer=%q,shard=%q}", c.layer, shard); !slices.Equal(outages, []string{want}) {
+	r.results.add(c, k, theMetric, strings.Join(outages, " "), time.Since(asked))
+	if want := fmt.Sprintf("admin_layer_outage{layer=%q,shard=%q}", c.Away().Labels["layer"], c.Away().Labels["shard"]); !slices.Equal(outages, []string{want}) {
 		t.Errorf("the metrics have the outages %q, want %s", outages, want)
 	}
 }
@@ -208,10 +200,10 @@ func (r *region) explain(ctx context.Context, name, cluster string) (items []adm
 }
 
 // named returns an error unless the first item names the component.
-func named(items []adminv1.ExplanationItem, c component, f fault) error {
+func named(items []adminv1.ExplanationItem, c fault.Component, k fault.Kind) error {
 	first := items[0]
-	if first.Code != adminv1.ExplanationLayerAway || first.Layer != c.layer || !slices.Contains(f.states(c), adminv1.ComponentState(first.State)) || first.Responsible != adminv1.PartySRE {
-		return fmt.Errorf("%s is %s, but the explanation is %s %s %s, responsible %s", c.layer, f, first.Code, first.Layer, first.State, first.Responsible)
+	if first.Code != adminv1.ExplanationLayerAway || first.Layer != c.Layer || !slices.Contains(c.States(k), adminv1.ComponentState(first.State)) || first.Responsible != adminv1.PartySRE {
+		return fmt.Errorf("%s is %s, but the explanation is %s %s %s, responsible %s", c.Layer, k, first.Code, first.Layer, first.State, first.Responsible)
 	}
 	return nil
 }

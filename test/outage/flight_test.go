@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
 // poolName is the name of the node pool that is scaled.
@@ -34,7 +35,7 @@ type operation struct {
 }
 
 // begin requests the operations that a component is tested with, and returns them by name. The quiet cluster has none.
-func (r *region) begin(ctx context.Context, c component, next string) (map[string]*operation, error) {
+func (r *region) begin(ctx context.Context, c fault.Component, next string) (map[string]*operation, error) {
 	r.size, r.key = r.size+1, r.key+1
 	id := r.customer.ClusterID
 	resources := r.customer.Resources
@@ -61,7 +62,7 @@ func (r *region) begin(ctx context.Context, c component, next string) (map[strin
 	begun := map[string]*operation{}
 	var accepted errgroup.Group
 	for name, request := range requests {
-		if c.omittedFor(name) != "" {
+		if omittedFor(c, name) != "" {
 			continue
 		}
 		o := &operation{cluster: names[name]}

@@ -2,90 +2,27 @@ package outage
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 )
-
-// component is a component of the region that clusters depend on.
-type component struct {
-	layer string
-	// process is its name in the supervisor. It is empty for the API servers of hosted clusters, which the HyperShift local runtime
-	// supervises.
-	process string
-	// ofShard is true if a cluster depends on it only after its placement on the management cluster.
-	ofShard bool
-	// stored is true if requests of customers fail while it is away.
-	stored bool
-	// disk is the folder below the state folder of the region that gets a disk of its own with diskSize bytes; empty without data. full
-	// are the states that explanations can show when the disk is full: a database rejects writes, or terminates.
-	disk     string
-	diskSize int64
-	full     []adminv1.ComponentState
-}
-
-const postgresDisk = "postgres-disk"
-
-var (
-	rejectsWrites = []adminv1.ComponentState{adminv1.ComponentDiskFull}
-	// A database that terminates because its disk is full is restarted, and terminates again.
-	terminates = []adminv1.ComponentState{adminv1.ComponentUnreachable, adminv1.ComponentNotReady}
-)
-
-var components = []component{
-	{layer: adminv1.ComponentCosmosDB, process: "cosmos-emulator", stored: true, disk: "cosmos", diskSize: 64 << 20, full: rejectsWrites},
-	{layer: adminv1.ComponentPostgreSQL, process: "postgres", disk: postgresDisk, diskSize: 256 << 20, full: slices.Concat(rejectsWrites, terminates)},
-	{layer: adminv1.ComponentEtcd, process: "etcd", disk: "etcd", diskSize: 256 << 20, full: terminates},
-	{layer: adminv1.ComponentMQTTBroker, process: "eventgrid-emulator"},
-	{layer: adminv1.ComponentMaestroServer, process: "maestro-server"},
-	{layer: adminv1.ComponentClusterService, process: "cluster-service"},
-	{layer: adminv1.ComponentBackend, process: "backend"},
-	{layer: adminv1.ComponentAgent, process: "mgmt-1-maestro-agent", ofShard: true},
-	{layer: adminv1.ComponentHyperShift, process: "mgmt-1-hypershift-runtime", ofShard: true},
-	{layer: adminv1.ComponentManagementAPI, process: "mgmt-1-kube-apiserver", ofShard: true},
-	{layer: adminv1.ComponentHostedAPI, ofShard: true},
-}
-
-// fault is a way in which a component is away.
-type fault string
-
-const (
-	// hung: SIGSTOP stops the process. The kernel still accepts connections.
-	hung fault = "hung"
-	// terminated: the process was killed and is not restarted. Connections are refused.
-	terminated fault = "terminated"
-	// diskFull: nothing can be written to the disk of the component.
-	diskFull fault = "disk full"
-)
-
-// states returns the possible states of a component with a fault in explanations.
-func (f fault) states(c component) []adminv1.ComponentState {
-	switch f {
-	case hung:
-		return []adminv1.ComponentState{adminv1.ComponentUnresponsive}
-	case terminated:
-		return []adminv1.ComponentState{adminv1.ComponentUnreachable}
-	default:
-		return c.full
-	}
-}
 
 // omitted returns why a fault of a component is not tested; empty if it is.
-func (c component) omitted(f fault) string {
+func omitted(c fault.Component, k fault.Kind) string {
 	switch {
-	case f != diskFull || c.disk != "":
+	case k != fault.DiskFull || c.Disk != "":
 		return ""
-	case c.layer == adminv1.ComponentManagementAPI || c.layer == adminv1.ComponentHostedAPI:
+	case c.Layer == adminv1.ComponentManagementAPI || c.Layer == adminv1.ComponentHostedAPI:
 		return "its data is in etcd"
-	case c.layer == adminv1.ComponentBackend:
+	case c.Layer == adminv1.ComponentBackend:
 		return "its data is in Cosmos DB"
-	case c.layer == adminv1.ComponentClusterService || c.layer == adminv1.ComponentMaestroServer:
+	case c.Layer == adminv1.ComponentClusterService || c.Layer == adminv1.ComponentMaestroServer:
 		return "its data is in PostgreSQL"
-	case c.layer == adminv1.ComponentMQTTBroker:
+	case c.Layer == adminv1.ComponentMQTTBroker:
 		return "the broker keeps sessions in memory, and Event Grid is a service of Azure"
 	}
 	return "it stores nothing outside the management cluster"
@@ -106,8 +43,8 @@ const (
 var operations = []string{theMetric, theRegion, quiet, create, update, scaling, remove}
 
 // omittedFor returns why an operation is not tested while the component is away; empty if it is.
-func (c component) omittedFor(operation string) string {
-	if c.layer != adminv1.ComponentHostedAPI {
+func omittedFor(c fault.Component, operation string) string {
+	if c.Layer != adminv1.ComponentHostedAPI {
 		return ""
 	}
 	switch operation {
@@ -133,14 +70,14 @@ type row struct {
 	took                            time.Duration
 }
 
-func (r *results) add(c component, f fault, operation, result string, took time.Duration) {
+func (r *results) add(c fault.Component, k fault.Kind, operation, result string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, row{c.layer, string(f), operation, result, took})
+	r.rows = append(r.rows, row{c.Layer, string(k), operation, result, took})
 }
 
-func (r *results) omit(c component, f fault, reason string) {
-	r.add(c, f, "all", "not tested: "+reason, 0)
+func (r *results) omit(c fault.Component, k fault.Kind, reason string) {
+	r.add(c, k, "all", "not tested: "+reason, 0)
 }
 
 // tested returns the number of cells that were tested.

@@ -1,6 +1,6 @@
 // Package outage makes each component of a region unavailable in each way that it can be, while operations of a customer are in
-// flight, and checks that explanations name the component that is away. matrix_test.go lists the components, faults and operations,
-// and states why a combination is left out.
+// flight, and checks that explanations name the component that is away. Package fault has the components and the faults, and matrix_test.go the
+// operations and the reasons why a combination is left out.
 package outage
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -25,30 +26,25 @@ const timeScale = 0.01
 
 // region is a running region with a customer and an SRE.
 type region struct {
-	*local.Region
-	dir      string
+	*fault.Region
 	customer *customer.Customer
 	sre      *adminclient.Client
 	flights
 	results results
 }
 
-// startRegion starts a region in a folder.
+// startRegion starts a region in a folder, or in one of its own.
 func startRegion(t *testing.T, ctx context.Context, dir string) *region {
 	t.Helper()
-	scale, freePorts := timeScale, 0
-	running, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, TimeScale: &scale, ManagementClusters: 1, Build: true, Throwaway: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(running.Close)
-	e := running.Endpoints()
-	r := &region{Region: running, dir: dir}
+	scale := timeScale
+	r := &region{Region: fault.Start(t, ctx, local.Config{StateDir: dir, TimeScale: &scale, ManagementClusters: 1, Build: true})}
+	e := r.Endpoints()
+	var err error
 	if r.customer, err = customer.New(ctx, e, "11111111-0000-0000-0000-0000000000a0", "outages"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.customer.Close() })
-	r.sre, err = adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "reader", Audience: e.AdminAudience})
+	r.sre, err = customer.NewEngineer(e, "reader")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +74,7 @@ func startRegion(t *testing.T, ctx context.Context, dir string) *region {
 func TestOutagesOfProcesses(t *testing.T) {
 	nightly.Only(t)
 	test.DependOnCode(t)
-	dir := t.TempDir()
-	t.Cleanup(func() {
-		// PostgreSQL runs as another user, who cannot enter the folder, so its data is elsewhere.
-		if err := local.Purge(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	startRegion(t, t.Context(), dir).tryAll(t, t.Context(), hung, terminated)
+	startRegion(t, t.Context(), "").tryAll(t, t.Context(), fault.Hung, fault.Terminated)
 }
 
 // TestOutagesOfDisks fills the disk of one database after the other. Each has a small disk of its own.
@@ -93,37 +82,37 @@ func TestOutagesOfDisks(t *testing.T) {
 	nightly.Only(t)
 	test.DependOnCode(t)
 	smalldisk.Run(t, 512<<20, func(t *testing.T, dir string) {
-		for _, c := range components {
-			if c.disk != "" {
-				smalldisk.Mount(t, filepath.Join(dir, c.disk), c.diskSize)
+		for _, c := range fault.Components() {
+			if c.Disk != "" {
+				smalldisk.Mount(t, filepath.Join(dir, c.Disk), c.DiskSize)
 			}
 		}
 		// PostgreSQL renames its data folder, which a mount point does not allow.
-		record, err := json.Marshal(map[string]string{"postgresDir": filepath.Join(dir, postgresDisk, "postgres")})
+		record, err := json.Marshal(map[string]string{"postgresDir": filepath.Join(dir, fault.PostgresDisk, "postgres")})
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, "region.json"), record, 0o644)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		startRegion(t, t.Context(), dir).tryAll(t, t.Context(), diskFull)
+		startRegion(t, t.Context(), dir).tryAll(t, t.Context(), fault.DiskFull)
 	})
 }
 
 // tryAll tests faults of all components. It stops when the region does not recover, because the
 // next outage would begin in an unknown state.
-func (r *region) tryAll(t *testing.T, ctx context.Context, faults ...fault) {
+func (r *region) tryAll(t *testing.T, ctx context.Context, kinds ...fault.Kind) {
 	t.Helper()
-	for _, f := range faults {
-		for _, c := range components {
-			if reason := c.omitted(f); reason != "" {
-				r.results.omit(c, f, reason)
+	for _, k := range kinds {
+		for _, c := range fault.Components() {
+			if reason := omitted(c, k); reason != "" {
+				r.results.omit(c, k, reason)
 				continue
 			}
 			recovered := true // stays true if -run does not select the test
-			t.Run(c.layer+" "+string(f), func(t *testing.T) {
+			t.Run(c.Layer+" "+string(k), func(t *testing.T) {
 				recovered = false
-				r.try(t, ctx, c, f, func() { recovered = true })
+				r.try(t, ctx, c, k, func() { recovered = true })
 			})
 			if !recovered {
 				return

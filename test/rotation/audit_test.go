@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
@@ -82,8 +83,7 @@ func auditKey(t *testing.T, dir, service string) *audit.SigningKey {
 // record makes a request that admin refuses and records, and waits until the sink has the record and a later checkpoint of a key.
 func (f *formerAudit) record(ctx context.Context, t *testing.T, region *local.Region, key string) {
 	t.Helper()
-	e := region.Endpoints()
-	reader, err := adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "reader", Audience: e.AdminAudience})
+	reader, err := customer.NewEngineer(region.Endpoints(), "reader")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,6 @@ func (f *formerAudit) record(ctx context.Context, t *testing.T, region *local.Re
 		}
 		return nil
 	})
-
 }
 
 // chain returns the lines of admin's chain in the sink.

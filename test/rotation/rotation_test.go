@@ -26,8 +26,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
 // rotations is the number of replacements of the authority of the services.
@@ -66,8 +66,7 @@ func (l *load) start(ctx context.Context) {
 		return err
 	})
 	l.repeat("a read of the SRE", func() error {
-		e := l.region.Endpoints()
-		sre, err := adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "reader", Audience: e.AdminAudience})
+		sre, err := customer.NewEngineer(l.region.Endpoints(), "reader")
 		if err != nil {
 			return err
 		}
@@ -128,7 +127,6 @@ func (l *load) awaitProgress() {
 		}
 		return nil
 	})
-
 }
 
 // TestEverythingRotatesWhileClustersComeAndGo runs `hcpctl keys rotate` for all kinds of keys at once and `hcpctl region ca rotate`
@@ -137,19 +135,9 @@ func (l *load) awaitProgress() {
 func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	nightly.Only(t)
 	test.DependOnCode(t)
-	dir := t.TempDir()
-	t.Cleanup(func() {
-		if err := local.Purge(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx := t.Context()
-	scale, freePorts := 0.002, 0
-	region, err := local.Start(ctx, local.Config{StateDir: dir, BasePort: &freePorts, TimeScale: &scale, ManagementClusters: 1, Build: true, Throwaway: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer region.Close()
+	ctx, scale := t.Context(), 0.002
+	started := fault.Start(t, ctx, local.Config{TimeScale: &scale, ManagementClusters: 1, Build: true})
+	region, dir := started.Region, started.Dir
 	c, err := customer.New(ctx, region.Endpoints(), "11111111-0000-0000-0000-0000000000b0", "rotation")
 	if err != nil {
 		t.Fatal(err)
@@ -169,12 +157,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	l.awaitProgress()
 	for range rotations {
 		previous := readCA(t, region)
-		var output bytes.Buffer
-		hcpctl := command.New(&output, &output)
-		hcpctl.SetArgs([]string{"region", "ca", "rotate", "--state-dir", dir})
-		if err := hcpctl.ExecuteContext(ctx); err != nil {
-			t.Fatalf("hcpctl region ca rotate: %v\n%s", err, &output)
-		}
+		run(ctx, t, "region", "ca", "rotate", "--state-dir", dir)
 		checkIdentities(t, region, previous)
 		l.awaitProgress()
 	}

@@ -19,10 +19,9 @@ import (
 // TestRotation replaces the authorities, and then prevents their renewal.
 func TestRotation(t *testing.T) {
 	nightly.Only(t)
-	dir := t.TempDir()
-	region := startRegionWith(t, local.Config{StateDir: dir, CertificateLifetime: "30s"})
+	region := startRegion(t, local.Config{CertificateLifetime: "30s"})
 	identity := region.Endpoints().Identities["backend"]
-	r := rehearse(t, "rotation.md", dir, "PROCESS", "postgres", "<identity-dir>", identity)
+	r := rehearse(t, "rotation.md", region.Dir, "PROCESS", "postgres", "<identity-dir>", identity)
 
 	former := trusted(t, identity)
 	r.expect("hcpctl region ca rotate", "Trusting", "Issuing", "Removing", "the authority services was replaced")

@@ -23,11 +23,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
+	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
@@ -120,38 +122,21 @@ func (r *rehearsal) complete() {
 	}
 }
 
-// startRegion starts a region of the third-party programs in dir.
-func startRegion(t *testing.T, dir string) *local.Region {
-	t.Helper()
-	return startRegionWith(t, local.Config{StateDir: dir})
-}
-
-// startRegionWith is startRegion with other settings of a configuration.
-func startRegionWith(t *testing.T, config local.Config) *local.Region {
+// startRegion starts a region of the third-party programs with other settings of a configuration.
+func startRegion(t *testing.T, config local.Config) *fault.Region {
 	t.Helper()
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
 	needed := []string{"-kube-apiserver", "-controllers"}
-	config.BasePort, config.Throwaway = new(int), true
 	config.Without = slices.DeleteFunc(config.ProcessNames(), func(name string) bool {
 		return name == "postgres" || name == "etcd" || slices.ContainsFunc(needed, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 	})
-	region, err := local.Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		region.Close()
-		if err := local.Purge(config.StateDir); err != nil {
-			t.Error(err)
-		}
-	})
-	return region
+	return fault.Start(t, t.Context(), config)
 }
 
 // process returns the status of a process.
-func process(t *testing.T, region *local.Region, name string) local.ProcessStatus {
+func process(t *testing.T, region *fault.Region, name string) local.ProcessStatus {
 	t.Helper()
 	for _, status := range region.Status().Processes {
 		if status.Name == name {
@@ -163,7 +148,7 @@ func process(t *testing.T, region *local.Region, name string) local.ProcessStatu
 }
 
 // await waits until the region has a phase.
-func await(t *testing.T, region *local.Region, phase local.Phase) {
+func await(t *testing.T, region *fault.Region, phase local.Phase) {
 	t.Helper()
 	eventually.Soon(t, "the region is "+string(phase), func() error {
 		if status := region.Status(); status.Phase != phase {
@@ -171,16 +156,12 @@ func await(t *testing.T, region *local.Region, phase local.Phase) {
 		}
 		return nil
 	})
-
 }
 
 func TestHungProcess(t *testing.T) {
-	dir := t.TempDir()
-	region := startRegion(t, dir)
-	r := rehearse(t, "hung-process.md", dir, "PROCESS", "etcd")
-	if err := region.Signal("etcd", syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	region, etcd := startRegion(t, local.Config{}), fault.ComponentOf(adminv1.ComponentEtcd)
+	r := rehearse(t, etcd.Runbook(fault.Hung), region.Dir, "PROCESS", etcd.Process)
+	resume := region.Inject(t, t.Context(), etcd, fault.Hung)
 	// On a busy machine the region may restart the process before the status is shown. The new process is stopped too until then.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -208,9 +189,7 @@ func TestHungProcess(t *testing.T) {
 	cancel()
 	stopping.Wait()
 	if process(t, region, "etcd").Restarts > 0 {
-		if err := region.Signal("etcd", syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		resume()
 	}
 	eventually.Soon(t, "etcd is restarted", func() error {
 		if status := process(t, region, "etcd"); status.Restarts == 0 || status.State != "Ready" {
@@ -229,10 +208,9 @@ func TestHungProcess(t *testing.T) {
 
 func TestPostgreSQLAway(t *testing.T) {
 	nightly.Only(t)
-	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
-	region := startRegion(t, dir)
+	region, backup := startRegion(t, local.Config{}), filepath.Join(t.TempDir(), "backup")
 	var record struct{ PostgresDir string }
-	data, err := os.ReadFile(filepath.Join(dir, "region.json"))
+	data, err := os.ReadFile(filepath.Join(region.Dir, "region.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +233,7 @@ func TestPostgreSQLAway(t *testing.T) {
 		return errors.New("no such event")
 	})
 
-	r := rehearse(t, "postgresql-away.md", dir, "BACKUP", backup, "POSTGRES_DIR", folder)
+	r := rehearse(t, fault.ComponentOf(adminv1.ComponentPostgreSQL).Runbook(fault.DataLost), region.Dir, "BACKUP", backup, "POSTGRES_DIR", folder)
 	r.expect("hcpctl region status", "region Degraded")
 	r.expect("hcpctl region events postgres", "SIGKILL", "Failed")
 	r.expect("hcpctl region logs postgres", "data")
@@ -269,8 +247,7 @@ func TestPostgreSQLAway(t *testing.T) {
 
 func TestEtcdAway(t *testing.T) {
 	nightly.Only(t)
-	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
-	region := startRegion(t, dir)
+	region, backup := startRegion(t, local.Config{}), filepath.Join(t.TempDir(), "backup")
 	config, err := clientcmd.BuildConfigFromFlags("", region.Endpoints().Kubeconfigs["mgmt-1"])
 	if err != nil {
 		t.Fatal(err)
@@ -288,9 +265,8 @@ func TestEtcdAway(t *testing.T) {
 			}
 			return err
 		})
-
 	}
-	r := rehearse(t, "etcd-away.md", dir, "BACKUP", backup)
+	r := rehearse(t, fault.ComponentOf(adminv1.ComponentEtcd).Runbook(fault.DataLost), region.Dir, "BACKUP", backup)
 	create("before")
 	r.follow("hcpctl region kill etcd --signal STOP")
 	r.follow("cp -a")
@@ -298,7 +274,7 @@ func TestEtcdAway(t *testing.T) {
 	await(t, region, local.PhaseReady)
 	create("after")
 
-	if err := os.WriteFile(filepath.Join(dir, "etcd", "member", "snap", "db"), []byte("damaged"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(region.Dir, "etcd", "member", "snap", "db"), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := region.Kill(t.Context(), "etcd"); err != nil {
@@ -337,7 +313,7 @@ func TestDiskFull(t *testing.T) {
 	nightly.Only(t)
 	smalldisk.Run(t, 384<<20, func(t *testing.T, disk string) {
 		dir := filepath.Join(disk, "region")
-		region := startRegion(t, dir)
+		region := startRegion(t, local.Config{StateDir: dir})
 		if err := os.Rename(smalldisk.Fill(t, disk), filepath.Join(dir, "logs", "old.log.1")); err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +327,7 @@ func TestDiskFull(t *testing.T) {
 			return nil
 		})
 
-		r := rehearse(t, "disk-full.md", dir)
+		r := rehearse(t, fault.ComponentOf(adminv1.ComponentEtcd).Runbook(fault.DiskFull), dir)
 		r.expect("hcpctl region status", "region Degraded", "DISK FULL: ", " of 384 MiB are free")
 		r.expect("hcpctl region events", "the disk is full")
 		r.expect("df -h", "100%")

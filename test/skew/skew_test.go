@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -146,10 +147,7 @@ func (r *region) requireAudit(t *testing.T, ctx context.Context) {
 // newEngineer returns a client of an engineer with an elevation.
 func newEngineer(t *testing.T, ctx context.Context, r *region) *adminclient.Client {
 	t.Helper()
-	e := r.Endpoints()
-	engineer, err := adminclient.New(adminclient.Options{
-		Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "oncall", Audience: e.AdminAudience,
-	})
+	engineer, err := customer.NewEngineer(r.Endpoints(), "oncall")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,4 @@
-// Package hosted breaks the API servers of customers in a local region, for tests of what monitor, alerts, explanations and timelines state
-// about them. Each Fault has one cause, the concern that must name it, and an end that leaves the API server as it was.
-package hosted
+package fault
 
 import (
 	"context"
@@ -44,8 +42,8 @@ func Find(endpoints local.Endpoints, stateDir string, cluster adminv1.Cluster) (
 	return &Server{cluster, endpoints, folders[0]}, nil
 }
 
-// Fault is a way in which the API of a customer breaks.
-type Fault struct {
+// Cause is a cause for which the API of a customer fails.
+type Cause struct {
 	Name string
 	// Concern has the kind and the summary of the concern that names the fault, and API is the state of the API meanwhile.
 	Concern adminv1.HealthConcern
@@ -59,10 +57,9 @@ type Fault struct {
 	lasting bool
 }
 
-// Faults returns all faults. Each stands for one of the causes for which a customer's API fails: its process, its etcd, its certificate, the way
-// to it, and too little CPU for its load.
-func Faults() []Fault {
-	return []Fault{
+// Causes returns all causes: the process of the API server, its etcd, its certificate, the way to it, and too little CPU for its load.
+func Causes() []Cause {
+	return []Cause{
 		{Name: "process", Concern: adminv1.HealthConcern{Kind: "api_unreachable", Summary: "no connection to it can be opened"}, API: adminv1.HealthUnavailable, begin: kill},
 		{Name: "etcd", Concern: adminv1.HealthConcern{Kind: "etcd_fails", Summary: "its etcd does not answer"}, API: adminv1.HealthUnavailable, begin: revokeEtcd},
 		{Name: "certificate", Concern: adminv1.HealthConcern{Kind: "certificate_expired", Summary: "its serving certificate has expired"}, API: adminv1.HealthUnavailable, begin: expire,
@@ -80,9 +77,9 @@ func Faults() []Fault {
 }
 
 // Misleading returns the concerns of a journal that name another fault. A slow API misleads nobody: on a busy machine each API can be slow.
-func (f *Fault) Misleading(journal []adminv1.JournalEntry) []string {
+func (f *Cause) Misleading(journal []adminv1.JournalEntry) []string {
 	var kinds []string
-	for _, other := range Faults() {
+	for _, other := range Causes() {
 		if kind := other.Concern.Kind; kind != f.Concern.Kind && kind != f.Before && other.API == adminv1.HealthUnavailable && slices.ContainsFunc(journal, func(e adminv1.JournalEntry) bool {
 			return e.Event == adminv1.JournalConcernBegan && e.Kind == kind
 		}) {
@@ -94,13 +91,13 @@ func (f *Fault) Misleading(journal []adminv1.JournalEntry) []string {
 
 // Running is a fault that lasts until End.
 type Running struct {
-	fault  *Fault
+	fault  *Cause
 	server *Server
 	undo   func(context.Context) error
 }
 
 // Begin injects the fault into an API server.
-func (f *Fault) Begin(ctx context.Context, server *Server) (*Running, error) {
+func (f *Cause) Begin(ctx context.Context, server *Server) (*Running, error) {
 	undo, err := f.begin(ctx, server)
 	if err != nil {
 		return nil, fmt.Errorf("injecting the fault %s: %w", f.Name, err)
@@ -164,22 +161,27 @@ func (s *Server) holdProbe(ctx context.Context, hold time.Duration) error {
 
 // Kill ends the API server, and keeps it from being restarted with a folder in place of its log.
 func (s *Server) Kill() (undo func() error, err error) {
+	undo, err = aside(filepath.Join(s.dir, "kube-apiserver.log"), nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Signal(syscall.SIGKILL); err != nil {
+		return nil, errors.Join(err, undo())
+	}
+	return undo, nil
+}
+
+// Stop stops the API server without ending it. The HyperShift local runtime may end it.
+func (s *Server) Stop() (undo func() error, err error) {
 	pid, err := s.pid()
 	if err != nil {
 		return nil, err
 	}
-	log := filepath.Join(s.dir, "kube-apiserver.log")
-	if err := os.Rename(log, log+".aside"); err != nil {
-		return nil, err
+	undo = func() error {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+		return nil
 	}
-	undo = func() error { return errors.Join(os.Remove(log), os.Rename(log+".aside", log)) }
-	if err := os.Mkdir(log, 0o700); err != nil {
-		return nil, err
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return nil, errors.Join(err, undo())
-	}
-	return undo, nil
+	return undo, syscall.Kill(pid, syscall.SIGSTOP)
 }
 
 func kill(_ context.Context, s *Server) (undo func(context.Context) error, err error) {

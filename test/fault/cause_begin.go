@@ -1,4 +1,4 @@
-package hosted
+package fault
 
 import (
 	"context"
