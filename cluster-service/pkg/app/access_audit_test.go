@@ -90,16 +90,11 @@ func (r *region) report(uses ...hostedreport.CredentialUse) {
 // until when.
 func TestUseIsAudited(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster, _ := service.createReady(t, "c")
-	request := credentialRequest(t, cluster, sre)
-	if _, err := service.ApplyBreakGlassCredential(ctx, request); err != nil {
-		t.Fatal(err)
-	}
-	issued := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
+	request, credential := service.issue(t, cluster, sre)
+	issued := credential.GetStatus()
 	fingerprint := issued.GetCertificateFingerprint()
 	if len(fingerprint) != 64 {
 		t.Fatalf("fingerprint of the certificate is %q", fingerprint)

@@ -43,9 +43,7 @@ func concurrently(n int, request func() response, interrupt func()) []response {
 // credentials from before the revocation stop working, requests during it are rejected, and later requests work.
 func TestRequestsDuringRevocation(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster, ready := service.createReady(t, "c")
 	namespace := fleet.ControlPlaneNamespace("local", &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
@@ -95,47 +93,26 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	}
 	t.Logf("outcomes: %v", outcomes)
 
-	after := credentialRequest(t, cluster, customer)
-	if _, err := service.ApplyBreakGlassCredential(ctx, after); err != nil {
-		t.Fatal(err)
-	}
-	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	service.issue(t, cluster, customer)
 }
 
 // awaitEnd waits until a credential is in a terminal state or issued.
 func (i *instance) awaitEnd(t *testing.T, uid string) *csv1.BreakGlassCredential {
 	t.Helper()
-	var last *csv1.BreakGlassCredential
-	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
-		if c := r.GetBreakGlassCredential(); c.GetUid() == uid {
-			last = c
-			switch c.GetStatus().GetState() {
-			case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
-				return false
-			}
-			return true
-		}
-		return false
-	}, func() string { return last.String() })
-	return last
+	return i.awaitCredential(t, uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED,
+		csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED)
 }
 
 // TestConcurrentRevocations checks that one of several concurrent revocations of a class is accepted, and that each
 // class has its own.
 func TestConcurrentRevocations(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster, _ := service.createReady(t, "c")
 	var credentials []string
 	for _, class := range []csv1.BreakGlassClass{customer, sre} {
-		request := credentialRequest(t, cluster, class)
-		if _, err := service.ApplyBreakGlassCredential(ctx, request); err != nil {
-			t.Fatal(err)
-		}
-		service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+		request, _ := service.issue(t, cluster, class)
 		credentials = append(credentials, request.Uid)
 	}
 	r.hypershift.Hold(true) // no revocation is through before the others are response for
@@ -187,16 +164,10 @@ func TestConcurrentRevocations(t *testing.T) {
 // precedence and nothing is left over.
 func TestClusterDeletionDuringAccess(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster, ready := service.createReady(t, "c")
-	issued := credentialRequest(t, cluster, customer)
-	if _, err := service.ApplyBreakGlassCredential(ctx, issued); err != nil {
-		t.Fatal(err)
-	}
-	service.awaitCredential(t, issued.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	issued, _ := service.issue(t, cluster, customer)
 	r.hypershift.Hold(true)
 	revocation := revokeRequest(cluster, sre)
 	if _, err := service.RevokeBreakGlassCredentials(ctx, revocation); err != nil {

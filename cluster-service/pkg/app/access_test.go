@@ -71,41 +71,33 @@ func revokeRequest(cluster *csv1.ApplyClusterRequest, class csv1.BreakGlassClass
 
 func (i *instance) awaitAuth(t *testing.T, uid string, phase csv1.ExternalAuthPhase, generation int64) *csv1.ExternalAuth {
 	t.Helper()
-	var last *csv1.ExternalAuth
-	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
-		if a := r.GetExternalAuth(); a.GetUid() == uid {
-			last = a
-			return a.GetStatus().GetPhase() == phase && a.GetStatus().GetObservedGeneration() == generation
-		}
-		return false
-	}, func() string { return fmt.Sprint(last) })
-	return last
+	return await(t, i, uid, (*csv1.WatchResponse).GetExternalAuth, func(a *csv1.ExternalAuth) bool {
+		return a.GetStatus().GetPhase() == phase && a.GetStatus().GetObservedGeneration() == generation
+	})
 }
 
-func (i *instance) awaitCredential(t *testing.T, uid string, state csv1.BreakGlassCredentialState) *csv1.BreakGlassCredential {
+func (i *instance) awaitCredential(t *testing.T, uid string, states ...csv1.BreakGlassCredentialState) *csv1.BreakGlassCredential {
 	t.Helper()
-	var last *csv1.BreakGlassCredential
-	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
-		if c := r.GetBreakGlassCredential(); c.GetUid() == uid {
-			last = c
-			return c.GetStatus().GetState() == state
-		}
-		return false
-	}, func() string { return fmt.Sprint(last) })
-	return last
+	return await(t, i, uid, (*csv1.WatchResponse).GetBreakGlassCredential, func(c *csv1.BreakGlassCredential) bool {
+		return slices.Contains(states, c.GetStatus().GetState())
+	})
 }
 
 func (i *instance) awaitRevocation(t *testing.T, uid string, state csv1.BreakGlassRevocationState) *csv1.BreakGlassRevocation {
 	t.Helper()
-	var last *csv1.BreakGlassRevocation
-	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
-		if v := r.GetBreakGlassRevocation(); v.GetUid() == uid {
-			last = v
-			return v.GetStatus().GetState() == state
-		}
-		return false
-	}, func() string { return fmt.Sprint(last) })
-	return last
+	return await(t, i, uid, (*csv1.WatchResponse).GetBreakGlassRevocation, func(v *csv1.BreakGlassRevocation) bool {
+		return v.GetStatus().GetState() == state
+	})
+}
+
+// issue requests a credential of a class and waits until it is issued.
+func (i *instance) issue(t *testing.T, cluster *csv1.ApplyClusterRequest, class csv1.BreakGlassClass) (*csv1.ApplyBreakGlassCredentialRequest, *csv1.BreakGlassCredential) {
+	t.Helper()
+	request := credentialRequest(t, cluster, class)
+	if _, err := i.ApplyBreakGlassCredential(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	return request, i.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 }
 
 func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterRequest, *csv1.Cluster) {
@@ -137,9 +129,7 @@ func (r *region) onlyWorks(id string, suffixes ...string) {
 
 func TestExternalAuthLifecycle(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster, ready := service.createReady(t, "c")
 
@@ -205,9 +195,7 @@ func TestExternalAuthLifecycle(t *testing.T) {
 
 func TestBreakGlassLifecycle(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
@@ -276,11 +264,7 @@ func TestBreakGlassLifecycle(t *testing.T) {
 	}
 	r.onlyWorks(id, "", "-00-namespaces")
 
-	after := credentialRequest(t, cluster, customer)
-	if _, err := service.ApplyBreakGlassCredential(ctx, after); err != nil {
-		t.Fatal(err)
-	}
-	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	after, _ := service.issue(t, cluster, customer)
 
 	// The deletion of the cluster ends everything: issued credentials stop working, pending ones fail, a running
 	// revocation is cancelled.
@@ -341,9 +325,7 @@ func TestCredentialWaitsForItsCluster(t *testing.T) {
 
 func TestRejectedCredentialFails(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t).run()
 	cluster, _ := service.createReady(t, "c")
 	request := credentialRequest(t, cluster, customer)
 	request.Spec.CertificateSigningRequest = signingRequest(t, pkix.Name{CommonName: "system:customer-break-glass:system-admin",

@@ -163,9 +163,7 @@ func TestDeletionOfUnknownLeavesTombstone(t *testing.T) {
 // TestClustersWaitForCapacity creates more clusters than there are places.
 func TestClustersWaitForCapacity(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1})
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1}).run()
 	first, second := applyRequest("first", 1), applyRequest("second", 1)
 	pool := poolRequest(second, "np", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{first, second} {

@@ -325,9 +325,7 @@ func TestSweepAzure(t *testing.T) {
 // TestDeletionToleratesMissingAzureResources removes resources in Azure before the cluster is deleted.
 func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t).withAzure(emulator.Options{})
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).withAzure(emulator.Options{}).run()
 	request := azureRequest("c")
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)

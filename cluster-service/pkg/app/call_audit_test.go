@@ -106,9 +106,7 @@ func TestCallWaitsForTheAudit(t *testing.T) {
 // the certificate are marked, and name the elevation.
 func TestEmergencyIsRecorded(t *testing.T) {
 	t.Parallel()
-	r := newMeshRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newMeshRegion(t).run()
 	cluster, _ := service.createReady(t, "c")
 	request := credentialRequest(t, cluster, sre)
 	signed := r.admin.Call(t, csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, request, func(i *intent.Intent) { i.Elevation.Emergency = true })
@@ -144,11 +142,8 @@ func TestAccessIsInTheAuditChain(t *testing.T) {
 	r.play()
 	service := r.start(nil)
 	cluster, _ := service.createReady(t, "c")
-	request := credentialRequest(t, cluster, customer)
-	if _, err := service.ApplyBreakGlassCredential(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	issued := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
+	request, credential := service.issue(t, cluster, customer)
+	issued := credential.GetStatus()
 	now := time.Now().UTC().Truncate(time.Second)
 	unknown := strings.Repeat("0a", 32)
 	r.report(hostedreport.CredentialUse{Fingerprint: issued.GetCertificateFingerprint(), User: "system:customer-break-glass:ada", First: now, Last: now},

@@ -43,9 +43,7 @@ func (r *region) rendered(t *testing.T, clusterID, kind string) (object map[stri
 // management cluster, and only once.
 func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	request := applyRequest("one", 1)
 	if _, err := service.ApplyCluster(ctx, request); err != nil {

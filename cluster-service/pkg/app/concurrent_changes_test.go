@@ -44,9 +44,7 @@ func poolGone(p *csv1.NodePool) bool {
 // describes.
 func TestConcurrentNodePoolChanges(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster := service.installed(t, "meanwhile", "4.20.8", "scaled", "labelled", "deleted", "stuck", "early", "last")
 	id := service.awaitCluster(t, cluster.Uid, clusterReady(1)).GetStatus().GetClusterId()

@@ -17,9 +17,7 @@ import (
 func TestConcurrentCreations(t *testing.T) {
 	t.Parallel()
 	clusters := nightly.Choose(40, 500)
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 500}, config.Shard{Name: "mgmt-2", Capacity: 500})
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 500}, config.Shard{Name: "mgmt-2", Capacity: 500}).run()
 	ctx, cancel := eventually.Context(t)
 	defer cancel()
 	stream, err := service.Watch(ctx, &csv1.WatchRequest{})

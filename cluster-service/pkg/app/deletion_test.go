@@ -74,9 +74,7 @@ func stuckCondition(c *csv1.Cluster) *csv1.Condition {
 // TestDeletionGraph checks the graph at each step of a deletion.
 func TestDeletionGraph(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
 	pool := service.createReadyPool(t, cluster, "np1", 2)
@@ -129,9 +127,7 @@ const beyondLimits = time.Hour
 // TestStuckStepIsReported delays a step beyond its limit. The condition and the metric report it until the step ends.
 func TestStuckStepIsReported(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
 	r.maestro.Hold(id)
@@ -158,9 +154,7 @@ func TestStuckStepIsReported(t *testing.T) {
 // TestStuckLimitChangesWhileRunning lowers the limit of a step that is running, and raises it again.
 func TestStuckLimitChangesWhileRunning(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	r.maestro.Hold(ready.GetStatus().GetClusterId())
 	service.remove(t, cluster.Uid)
@@ -182,9 +176,7 @@ func TestStuckLimitChangesWhileRunning(t *testing.T) {
 // deletion is requested repeatedly, and they are marked as gone when it is confirmed.
 func TestForcedStepsLeaveLeftovers(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
 	service.createReadyPool(t, cluster, "np1", 2)
@@ -266,9 +258,7 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 // TestForceIsRejected checks that a step cannot be forced too early, or if that would harm another resource.
 func TestForceIsRejected(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
 	pool := service.createReadyPool(t, cluster, "np1", 2)
@@ -306,9 +296,7 @@ func TestForceIsRejected(t *testing.T) {
 // work to do are rejected.
 func TestReleasedFinalizersReachTheAgent(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
 	r.maestro.Hold(id, "gone.example.com/hook")
@@ -339,9 +327,7 @@ func TestReleasedFinalizersReachTheAgent(t *testing.T) {
 // TestRetryDeletion retries at once a deletion with a lost response, in spite of its long pause.
 func TestRetryDeletion(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	id := ready.GetStatus().GetClusterId()
 	r.maestro.Hold(id)

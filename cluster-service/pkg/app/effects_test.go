@@ -28,9 +28,7 @@ func controlPlaneState(c *csv1.Cluster) string {
 // with it. Until then the customer must not disable the previous version.
 func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	request := applyRequest("encrypted", 1)
 	request.Spec.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "vault", KeyName: "key", KeyVersion: "v1", VaultVisibility: csv1.Visibility_VISIBILITY_PUBLIC}}
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
@@ -72,9 +70,7 @@ func keyRejected(c *csv1.Cluster) bool {
 // TestNodePoolVersionRules checks that a rejection names the rule and the allowed versions.
 func TestNodePoolVersionRules(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	request := applyRequest("skewed", 1)
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -135,9 +131,7 @@ func TestNodePoolVersionRules(t *testing.T) {
 // generation equals that of the last report, and Maestro still has what was desired in between.
 func TestReturnToEarlierContent(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100})
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}).run()
 	request := applyRequest("undecided", 1)
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -177,9 +171,7 @@ func TestReturnToEarlierContent(t *testing.T) {
 // lost.
 func TestConcurrentNodePoolUpdates(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t).run()
 	request := applyRequest("two", 1)
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)

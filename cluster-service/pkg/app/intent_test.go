@@ -54,9 +54,7 @@ func requireRefused(t *testing.T, err error, code codes.Code, reason string) {
 // certificates and then with intents that are not for this request.
 func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
 	t.Parallel()
-	r := newMeshRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newMeshRegion(t).run()
 	cluster, _ := service.createReady(t, "c")
 	const method = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
 	for _, workload := range []mesh.Peer{mesh.Frontend, mesh.Admin, mesh.Backend} {
@@ -132,9 +130,7 @@ func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
 // after the elevation. A certificate that is not signed in time is not issued.
 func TestCredentialEndsWithElevation(t *testing.T) {
 	t.Parallel()
-	r := newMeshRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newMeshRegion(t).run()
 	cluster, _ := service.createReady(t, "c")
 	const method = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
 	end := time.Now().Add(12*time.Minute + 30*time.Second)
@@ -197,9 +193,7 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 // TestLevelNeedsItsRole requests credentials of both levels with elevations to each role.
 func TestLevelNeedsItsRole(t *testing.T) {
 	t.Parallel()
-	r := newMeshRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newMeshRegion(t).run()
 	cluster, _ := service.createReady(t, "c")
 	const method = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName
 	const reader, admin = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER, csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
@@ -247,9 +241,7 @@ func TestLevelNeedsItsRole(t *testing.T) {
 // revocation by an engineer is verified.
 func TestCustomersNeedNoIntent(t *testing.T) {
 	t.Parallel()
-	r := newMeshRegion(t)
-	r.play()
-	service := r.start(nil)
+	_, service := newMeshRegion(t).run()
 	cluster, _ := service.createReady(t, "c")
 	if _, err := service.ApplyBreakGlassCredential(t.Context(), credentialRequest(t, cluster, customer)); err != nil {
 		t.Error(err)

@@ -127,9 +127,7 @@ func TestMaestroIsUnavailable(t *testing.T) {
 // TestLostBundlesArePublishedAgain removes bundles that Maestro had acknowledged.
 func TestLostBundlesArePublishedAgain(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	request := applyRequest("c", 1)
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -157,9 +155,7 @@ func TestLostBundlesArePublishedAgain(t *testing.T) {
 // its statuses must not be treated as old ones.
 func TestUpdateOfLostBundle(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	request := applyRequest("c", 1)
 	for generation := int64(1); generation <= 3; generation++ {
 		request.Generation, request.Spec.Api.AuthorizedCidrs = generation, []string{fmt.Sprintf("192.0.2.%d/32", generation)}

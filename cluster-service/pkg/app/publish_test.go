@@ -17,9 +17,7 @@ import (
 // meanwhile terminated the process. It must be deleted.
 func TestPublishFailsWhileDeleted(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster := service.installed(t, "c", "4.20.16")
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once

@@ -201,9 +201,7 @@ func TestLostClusterIsNotPlacedAgain(t *testing.T) {
 // TestReappearedBundleIsDeleted creates a bundle again after its deletion was complete, as a delayed publish would.
 func TestReappearedBundleIsDeleted(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	request, cluster := service.createReady(t, "c")
 	service.remove(t, request.Uid)
 	service.awaitCluster(t, request.Uid, clusterDeleted)
@@ -229,9 +227,7 @@ func TestReappearedBundleIsDeleted(t *testing.T) {
 // TestInventory lists the resources in order, in pages, without deleted ones.
 func TestInventory(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t).run()
 	var want []string
 	for _, name := range []string{"b", "a-1", "a"} {
 		request, _ := service.createReady(t, name)

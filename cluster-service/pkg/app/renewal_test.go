@@ -108,9 +108,7 @@ func expectUnmoved(t *testing.T, service *instance, clusters []*csv1.ApplyCluste
 // a crash during the renewal.
 func TestChangedPullSecretReachesEveryCluster(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	clusters, pools := readyClusters(t, service, 5)
 	service.awaitPublished(t, clusters)
 	// Maestro reports a work as gone if Cluster Service requests its missed status just before it creates the work. Such a work is
@@ -243,9 +241,7 @@ func (r *region) held(pullSecret string, want int) error {
 // fleet.
 func TestRejectedRenderingStopsRenewal(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	clusters, pools := readyClusters(t, service, 8)
 	r.maestro.Fault(func(action string, _ *maestrotest.Resource) (before, after error) {
 		if action == "update" {

@@ -18,9 +18,7 @@ import (
 // elevation that waits for the first one needs no signer of its own.
 func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 	t.Parallel()
-	r := newMeshRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newMeshRegion(t).run()
 	cluster, ready := service.createReady(t, "c")
 	namespace := fleet.ControlPlaneNamespace("local", &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
 	const (

@@ -17,9 +17,7 @@ import (
 // engineer is not affected, and the engineer gets one with another elevation.
 func TestOneCredentialIsRevoked(t *testing.T) {
 	t.Parallel()
-	r := newMeshRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newMeshRegion(t).run()
 	cluster, _ := service.createReady(t, "c")
 	const (
 		apply    = csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName

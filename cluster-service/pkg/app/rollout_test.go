@@ -92,9 +92,7 @@ func TestComponentsAreReportedDuringRollout(t *testing.T) {
 // TestShortUpgradesReadNoComponents checks that short upgrades do not create bundles for components.
 func TestShortUpgradesReadNoComponents(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	cluster := service.installed(t, "c", "4.20.15")
 	request := startRequest(cluster, "4.20.16", followAll)
 	if _, err := service.StartUpgrade(t.Context(), request); err != nil {

@@ -290,9 +290,7 @@ func TestShardErrors(t *testing.T) {
 // TestPlacementIsExplained follows a cluster that waits, gets its own placement policy, and is placed.
 func TestPlacementIsExplained(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 5, Zones: []string{"1", "2"}})
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 5, Zones: []string{"1", "2"}}).run()
 	ctx := t.Context()
 	yes := true
 	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}); err != nil {
@@ -371,9 +369,7 @@ func TestPlacementIsExplained(t *testing.T) {
 // TestWaitingClusterDoesNotBlockOthers makes the oldest cluster wait for a shard that never becomes available.
 func TestWaitingClusterDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0})
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0}).run()
 	ctx := t.Context()
 	var requests []*csv1.ApplyClusterRequest
 	for i := range 3 {
@@ -396,9 +392,7 @@ func TestWaitingClusterDoesNotBlockOthers(t *testing.T) {
 // TestSilentAgentsGetNoClusters silences an agent. New clusters are placed elsewhere until it reports again.
 func TestSilentAgentsGetNoClusters(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}, config.Shard{Name: "mgmt-2", Capacity: 100})
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}, config.Shard{Name: "mgmt-2", Capacity: 100}).run()
 	ctx := t.Context()
 	r.maestro.Silence("mgmt-1", true)
 	first, second := applyRequest("first", 1), applyRequest("second", 1)

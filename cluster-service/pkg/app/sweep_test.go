@@ -164,17 +164,6 @@ func (i *instance) onShards(t *testing.T) (clusters int32) {
 	return clusters
 }
 
-// issue issues a credential of a customer and returns its UID.
-func (i *instance) issue(t *testing.T, cluster *csv1.ApplyClusterRequest) string {
-	t.Helper()
-	request := credentialRequest(t, cluster, customer)
-	if _, err := i.ApplyBreakGlassCredential(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	i.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
-	return request.Uid
-}
-
 // TestSweepCreation crashes Cluster Service at every external write, and at pairs of them, of the creation of a cluster with a node
 // pool, and then of an external authentication and a credential.
 func TestSweepCreation(t *testing.T) {
@@ -256,12 +245,12 @@ func TestSweepDeletion(t *testing.T) {
 			t.Fatal(err)
 		}
 		steady.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
-		issued := steady.issue(t, cluster)
+		issued, _ := steady.issue(t, cluster, customer)
 		// The deletion has a step for the signing request as long as it exists.
 		untilDone(t, func(ctx context.Context) error {
 			listed, err := steady.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: cluster.Uid})
-			if err == nil && slices.ContainsFunc(listed.GetWorks(), func(w *csv1.Work) bool { return w.GetOwnerUid() == issued }) {
-				err = fmt.Errorf("the signing request of %s exists", issued)
+			if err == nil && slices.ContainsFunc(listed.GetWorks(), func(w *csv1.Work) bool { return w.GetOwnerUid() == issued.Uid }) {
+				err = fmt.Errorf("the signing request of %s exists", issued.Uid)
 			}
 			return err
 		})
@@ -270,7 +259,7 @@ func TestSweepDeletion(t *testing.T) {
 		call(t, m, csv1.ClusterServiceClient.DeleteCluster, &csv1.DeleteClusterRequest{Uid: cluster.Uid}, nil)
 		call(t, m, csv1.ClusterServiceClient.GetCluster, &csv1.GetClusterRequest{Uid: cluster.Uid}, clusterDeleted)
 		m.stop()
-		return r.endOf(t, cluster.Uid, issued)
+		return r.endOf(t, cluster.Uid, issued.Uid)
 	})
 }
 
@@ -282,7 +271,8 @@ func TestSweepRevocation(t *testing.T) {
 	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
 		steady := r.start(nil)
 		cluster, _ := steady.createReady(t, fmt.Sprintf("r%d", d.Seed()))
-		issued, pending, revocation := steady.issue(t, cluster), credentialRequest(t, cluster, customer), revokeRequest(cluster, customer)
+		issued, _ := steady.issue(t, cluster, customer)
+		pending, revocation := credentialRequest(t, cluster, customer), revokeRequest(cluster, customer)
 		r.hypershift.Hold(true)
 		if _, err := steady.ApplyBreakGlassCredential(t.Context(), pending); err != nil {
 			t.Fatal(err)
@@ -303,7 +293,7 @@ func TestSweepRevocation(t *testing.T) {
 			return v.GetStatus().GetState() == csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
 		})
 		m.stop()
-		return r.endOf(t, cluster.Uid, issued, pending.Uid, revocation.Uid)
+		return r.endOf(t, cluster.Uid, issued.Uid, pending.Uid, revocation.Uid)
 	})
 }
 

@@ -291,6 +291,13 @@ func (r *region) start(fault func(point string) error) *instance {
 	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), cancel: cancel, stop: stop, change: change, reseal: system.SealingKeysChanged, metrics: r.registry, address: listener.Addr().String()}
 }
 
+// run runs the management clusters and a Cluster Service.
+func (r *region) run() (*region, *instance) {
+	r.t.Helper()
+	r.play()
+	return r, r.start(nil)
+}
+
 // metric returns the value of a gauge or counter. labels are the values of its labels in the order of their names.
 func (i *instance) metric(name string, labels ...string) (float64, error) {
 	families, err := i.metrics.Gather()
@@ -343,31 +350,31 @@ func poolRequest(cluster *csv1.ApplyClusterRequest, name string, replicas int32)
 			Platform: &csv1.NodePoolPlatform{VmSize: "Standard_D8s_v3", OsDisk: &csv1.OsDisk{SizeGib: 64, StorageAccountType: "Premium_LRS"}}}}
 }
 
-// awaitCluster watches until a cluster satisfies wanted.
+// await watches until an object satisfies wanted. of returns the object of a response.
+func await[T interface {
+	GetUid() string
+	fmt.Stringer
+}](t *testing.T, i *instance, uid string, of func(*csv1.WatchResponse) T, wanted func(T) bool) (last T) {
+	t.Helper()
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		object := of(r)
+		if object.GetUid() != uid {
+			return false
+		}
+		last = object
+		return wanted(last)
+	}, func() string { return last.String() })
+	return last
+}
+
 func (i *instance) awaitCluster(t *testing.T, uid string, wanted func(*csv1.Cluster) bool) *csv1.Cluster {
 	t.Helper()
-	var last *csv1.Cluster
-	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
-		if c := r.GetCluster(); c.GetUid() == uid {
-			last = c
-			return wanted(c)
-		}
-		return false
-	}, func() string { return fmt.Sprint(last) })
-	return last
+	return await(t, i, uid, (*csv1.WatchResponse).GetCluster, wanted)
 }
 
 func (i *instance) awaitPool(t *testing.T, uid string, wanted func(*csv1.NodePool) bool) *csv1.NodePool {
 	t.Helper()
-	var last *csv1.NodePool
-	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
-		if p := r.GetNodePool(); p.GetUid() == uid {
-			last = p
-			return wanted(p)
-		}
-		return false
-	}, func() string { return fmt.Sprint(last) })
-	return last
+	return await(t, i, uid, (*csv1.WatchResponse).GetNodePool, wanted)
 }
 
 // poolReady reports whether a node pool is ready.
@@ -417,9 +424,7 @@ func clusterDeleted(c *csv1.Cluster) bool {
 
 func TestClusterLifecycle(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 
 	request := applyRequest("my-cluster", 1)

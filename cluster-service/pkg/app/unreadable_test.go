@@ -33,9 +33,7 @@ func (r *region) damage(clusterUID string) (repair func()) {
 // aggregate blocked all other statuses of its batch.
 func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100})
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}).run()
 	damaged, other := applyRequest("damaged", 1), applyRequest("other", 1)
 	if _, err := service.ApplyCluster(t.Context(), damaged); err != nil {
 		t.Fatal(err)
@@ -69,9 +67,7 @@ func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
 // TestUnreadableClusterDoesNotBlockPlacement makes one of two waiting clusters unreadable. The other one is placed.
 func TestUnreadableClusterDoesNotBlockPlacement(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0})
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0}).run()
 	damaged, other := applyRequest("damaged", 1), applyRequest("other", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{damaged, other} {
 		if _, err := service.ApplyCluster(t.Context(), request); err != nil {

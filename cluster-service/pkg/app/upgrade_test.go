@@ -127,9 +127,7 @@ func steps(u *csv1.Upgrade) []string {
 // minor version. Its node pools follow one after the other. The upgrade follows the plan.
 func TestUpgradeInSteps(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster := service.installed(t, "c", "4.20.8", "a", "b")
 
@@ -182,9 +180,7 @@ func TestUpgradeInSteps(t *testing.T) {
 // observed when the control plane has reached the version, regardless of repeated requests.
 func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	request := applyRequest("c", 1)
 	request.Spec.Version.Id = "4.20"
@@ -280,9 +276,7 @@ func TestUpgradeableGate(t *testing.T) {
 // TestPauseAndAbort checks at which stages an upgrade can be paused and aborted, and the errors otherwise.
 func TestPauseAndAbort(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster := service.installed(t, "c", "4.20.8", "a", "b")
 	pause := func(uid string) error {
@@ -369,9 +363,7 @@ func TestPauseAndAbort(t *testing.T) {
 // TestOtherChangesDuringUpgrade scales a pool, creates a pool and deletes the cluster during an upgrade.
 func TestOtherChangesDuringUpgrade(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	r, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster := service.installed(t, "c", "4.20.8", "a")
 	r.hypershift.HoldUpgrades(true)
@@ -433,9 +425,7 @@ func TestOtherChangesDuringUpgrade(t *testing.T) {
 // TestRejectedUpgrades checks that the error names the violated rule and the allowed versions.
 func TestRejectedUpgrades(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	service := r.start(nil)
+	_, service := newRegion(t).run()
 	ctx := t.Context()
 	cluster := service.installed(t, "c", "4.20.16")
 	tests := map[string]struct{ reason, version, rule, says string }{
