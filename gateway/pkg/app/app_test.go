@@ -374,14 +374,21 @@ func (r *region) start() *gateway {
 	return g
 }
 
+// opened issues the credential of a session of an engineer, and starts a gateway with which the session is ready.
+func (r *region) opened(id, engineer string, change func(*database.AccessSessionDocument)) (*gateway, *clusterservicev1.BreakGlassCredential) {
+	r.t.Helper()
+	r.cluster(nil)
+	c := r.issue(id, r.request(id, engineer, change), 15*time.Minute)
+	g := r.start()
+	g.await(id, database.AccessSessionReady)
+	return g, c
+}
+
 // ready starts a gateway with a session of an engineer that is ready.
 func ready(t testing.TB, id, engineer string) (*region, *gateway, *clusterservicev1.BreakGlassCredential) {
 	t.Helper()
 	r := newRegion(t)
-	r.cluster(nil)
-	c := r.issue(id, r.request(id, engineer, nil), 15*time.Minute)
-	g := r.start()
-	g.await(id, database.AccessSessionReady)
+	g, c := r.opened(id, engineer, nil)
 	return r, g, c
 }
 
@@ -813,10 +820,7 @@ func TestNothingHappensWithoutAudit(t *testing.T) {
 	r := newRegion(t)
 	r.trail = audittest.New(t, "gateway-access", 64<<10)
 	r.trail.SinkAway(true)
-	r.cluster(nil)
-	r.issue(aliceSession, r.request(aliceSession, "alice", nil), 15*time.Minute)
-	g := r.start()
-	g.await(aliceSession, database.AccessSessionReady)
+	g, _ := r.opened(aliceSession, "alice", nil)
 	for r.trail.Append(t.Context(), audit.Record{Action: "fill"}) == nil {
 		continue
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
-	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 const (
@@ -31,10 +30,7 @@ func TestPodIsRecordedBeforeItIsForwarded(t *testing.T) {
 	r := newRegion(t)
 	dir := t.TempDir()
 	r.recordings = func(o *recorder.Options) { o.Dir = dir }
-	r.cluster(nil)
-	r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
-	g := r.start()
-	g.await(aliceSession, database.AccessSessionReady)
+	g, _ := r.opened(aliceSession, "alice", asAdmin)
 	r.handle(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil || string(body) != runsCommand {
@@ -107,10 +103,7 @@ func TestNothingIsCreatedWithoutRecording(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.recordings = func(o *recorder.Options) { o.MaxTotal = 1 }
-	r.cluster(nil)
-	r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
-	g := r.start()
-	g.await(aliceSession, database.AccessSessionReady)
+	g, _ := r.opened(aliceSession, "alice", asAdmin)
 	for path, body := range map[string]string{podsPath: runsCommand, alicePath + "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings": `{"roleRef": {"name": "cluster-admin"}}`} {
 		if response, text := g.send(http.MethodPost, "alice", path, body); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(message(t, text), "cannot be recorded") {
 			t.Errorf("%s: %d: %s", path, response.StatusCode, text)
@@ -129,11 +122,8 @@ func TestKubectlLeavesNoUnrecordedAccess(t *testing.T) {
 	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000e7", "keeper"
 	r := newHostedRegion(t)
-	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
 	r.createPod("debugged")
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, _ := r.opened(session, engineer, asAdmin)
 	run := func(stdin string, arguments ...string) (string, error) {
 		command := r.kubectl(g.url, session, engineer, arguments...)
 		command.Stdin = strings.NewReader(stdin)

@@ -121,10 +121,7 @@ func testAccessEnds(t *testing.T, name string, end func(r *hostedRegion, g *gate
 			_ = bindings.Delete(ctx, object(suffix), metav1.DeleteOptions{})
 		}
 	})
-	r.cluster(nil)
-	c := r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, c := r.opened(session, engineer, asAdmin)
 	run := func(stdin string, arguments ...string) string {
 		t.Helper()
 		command := r.kubectl(g.url, session, engineer, arguments...)

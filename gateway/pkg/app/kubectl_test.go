@@ -46,11 +46,8 @@ func TestKubectlReads(t *testing.T) {
 	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000a1", "kubectl"
 	r := newHostedRegion(t)
-	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, nil), 15*time.Minute)
 	r.createPod("running")
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, _ := r.opened(session, engineer, nil)
 	run := func(arguments []string) (string, error) {
 		out, err := r.kubectl(g.url, session, engineer, arguments...).CombinedOutput()
 		return string(out), err

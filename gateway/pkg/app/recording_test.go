@@ -286,10 +286,7 @@ func TestFullDiskEndsCommands(t *testing.T) {
 	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
 		r := newRegion(t)
 		r.recordings = func(o *recorder.Options) { o.Dir = filepath.Join(dir, "recordings") }
-		r.cluster(nil)
-		r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
-		g := r.start()
-		g.await(aliceSession, database.AccessSessionReady)
+		g, _ := r.opened(aliceSession, "alice", asAdmin)
 		connection := g.opened(execPath, remoteCommand)
 		filler := smalldisk.Fill(t, dir)
 		var closed *websocket.CloseError
@@ -336,10 +333,7 @@ func TestLimitEndsCommands(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.recordings = func(o *recorder.Options) { o.MaxBytes = recorder.MinTotal }
-	r.cluster(nil)
-	r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
-	g := r.start()
-	g.await(aliceSession, database.AccessSessionReady)
+	g, _ := r.opened(aliceSession, "alice", asAdmin)
 	r.handle(func(w http.ResponseWriter, request *http.Request) {
 		upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
 		server, err := upgrader.Upgrade(w, request, nil)
@@ -402,11 +396,8 @@ func TestKubectlIsRecorded(t *testing.T) {
 	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000f1", "recorded"
 	r := newHostedRegion(t)
-	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
 	k := r.runKubelet("recorded")
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, _ := r.opened(session, engineer, asAdmin)
 	run := func(stdin string, arguments ...string) string {
 		t.Helper()
 		command := r.kubectl(g.url, session, engineer, arguments...)
@@ -483,11 +474,8 @@ func TestClientsWithOlderProtocol(t *testing.T) {
 	const session, engineer = "a0000000-0000-4000-8000-0000000000f4", "older"
 	r := newHostedRegion(t)
 	r.listen = nil
-	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
 	r.runKubelet("older")
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, _ := r.opened(session, engineer, asAdmin)
 	pod := g.url + "/sessions/" + session + "/kas/api/v1/namespaces/default/pods/older"
 	versions := []string{remoteCommand, channels}
 	for _, version := range versions {
@@ -544,11 +532,8 @@ func TestKubectlPrintsWhyNothingIsRecorded(t *testing.T) {
 	r := newHostedRegion(t)
 	dir := t.TempDir()
 	r.recordings = func(o *recorder.Options) { o.Dir = filepath.Join(dir, "recordings") }
-	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
 	r.createPod("unrecorded")
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, _ := r.opened(session, engineer, asAdmin)
 	if err := os.RemoveAll(filepath.Join(dir, "recordings")); err != nil {
 		t.Fatal(err)
 	}

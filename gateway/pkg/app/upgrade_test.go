@@ -43,10 +43,7 @@ func readyAdmin(t *testing.T, change func(*Parts)) (*region, *gateway, *clusters
 	t.Helper()
 	r := newRegion(t)
 	r.change = change
-	r.cluster(nil)
-	c := r.issue(aliceSession, r.request(aliceSession, "alice", asAdmin), 15*time.Minute)
-	g := r.start()
-	g.await(aliceSession, database.AccessSessionReady)
+	g, c := r.opened(aliceSession, "alice", asAdmin)
 	return r, g, c
 }
 
@@ -636,11 +633,8 @@ func TestKubectlActs(t *testing.T) {
 	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000e1", "actor"
 	r := newHostedRegion(t)
-	r.cluster(nil)
-	r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
 	k := r.runKubelet("acting")
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, _ := r.opened(session, engineer, asAdmin)
 	run := func(stdin string, arguments ...string) (string, error) {
 		command := r.kubectl(g.url, session, engineer, arguments...)
 		command.Stdin = strings.NewReader(stdin)
@@ -754,11 +748,8 @@ func TestKubectlEndsWithSession(t *testing.T) {
 	t.Parallel()
 	const session, engineer = "a0000000-0000-4000-8000-0000000000e2", "revoked"
 	r := newHostedRegion(t)
-	r.cluster(nil)
-	credential := r.issue(session, r.request(session, engineer, asAdmin), 15*time.Minute)
 	k := r.runKubelet("revoked")
-	g := r.start()
-	g.await(session, database.AccessSessionReady)
+	g, credential := r.opened(session, engineer, asAdmin)
 	command := r.kubectl(g.url, session, engineer, "exec", "-i", "revoked", "--", "cat")
 	input, err := command.StdinPipe()
 	if err != nil {
