@@ -150,10 +150,8 @@ func (r *region) credentialIs(key database.Key, want database.CredentialState) d
 
 func TestExternalAuthLifecycle(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
-	cluster := clusterKey(subscription, "a")
-	r.ends(r.createCluster(cluster), hub.Succeeded)
+	r := startRegion(t)
+	cluster := r.createdCluster("a")
 
 	operation := r.createAuth(cluster, "entra")
 	awaiting := func(key database.Key, operation database.Key) {
@@ -195,8 +193,7 @@ func TestExternalAuthLifecycle(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
+	r := startRegion(t)
 	cluster := clusterKey(subscription, "a")
 	creation := r.createCluster(cluster)
 	// A credential may be requested before the cluster is ready. It waits for the cluster.
@@ -242,10 +239,8 @@ func TestCredentials(t *testing.T) {
 // requests and revocations meanwhile. Cluster Service delays them until the engineer's revocation ends.
 func TestAccessWaitsForRevocationByEngineer(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
-	cluster := clusterKey(subscription, "a")
-	r.ends(r.createCluster(cluster), hub.Succeeded)
+	r := startRegion(t)
+	cluster := r.createdCluster("a")
 	item, err := r.db.Clusters().Get(t.Context(), cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -295,10 +290,8 @@ func TestAccessWaitsForRevocationByEngineer(t *testing.T) {
 // TestRevocationExceedsOneTransaction revokes more credentials than fit into one transaction.
 func TestRevocationExceedsOneTransaction(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
-	cluster := clusterKey(subscription, "a")
-	r.ends(r.createCluster(cluster), hub.Succeeded)
+	r := startRegion(t)
+	cluster := r.createdCluster("a")
 	var operations, credentials []database.Key
 	for range 130 {
 		operation, credential := r.requestCredential(cluster)
@@ -320,13 +313,10 @@ func TestRejectedCredentialRequestFails(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
-	cluster := clusterKey(subscription, "a")
-	r.ends(r.createCluster(cluster), hub.Succeeded)
+	cluster := r.createdCluster("a")
 	stop()
 	operation, credential := r.requestCredential(cluster)
-	r.fleet.mu.Lock()
-	r.fleet.refuse = apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.certificate_signing_request", Message: "Invalid value: it is not signed"}}), "clusterservice.hcpmesh")
-	r.fleet.mu.Unlock()
+	r.refuse(apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.certificate_signing_request", Message: "Invalid value: it is not signed"}}), "clusterservice.hcpmesh"))
 	r.start("backend-0")
 	if got := r.ends(operation, hub.Failed); got.Error == nil || got.Error.Target != "certificateSigningRequest" {
 		t.Errorf("the error of a rejected request: %+v", got.Error)
@@ -340,8 +330,7 @@ func TestMissedReportsAreListed(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
-	cluster := clusterKey(subscription, "a")
-	r.ends(r.createCluster(cluster), hub.Succeeded)
+	cluster := r.createdCluster("a")
 	stop()
 
 	auth := r.createAuth(cluster, "entra")

@@ -22,11 +22,8 @@ import (
 
 func TestClusterLifecycle(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
-	key := clusterKey(subscription, "a")
-
-	r.ends(r.createCluster(key), hub.Succeeded)
+	r := startRegion(t)
+	key := r.createdCluster("a")
 	got, err := r.db.Clusters().Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +87,7 @@ func TestFailuresAreReported(t *testing.T) {
 	}
 	r.ends(r.change(clusterKey(subscription, "b"), database.DeleteRequest), hub.Succeeded)
 
-	r.fleet.mu.Lock()
-	r.fleet.refuse = apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.network.host_prefix", Message: "Invalid value: 30"}}), "clusterservice.hcpmesh")
-	r.fleet.mu.Unlock()
+	r.refuse(apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.network.host_prefix", Message: "Invalid value: 30"}}), "clusterservice.hcpmesh"))
 	refused := r.ends(r.createCluster(clusterKey(subscription, "c")), hub.Failed)
 	if refused.Error == nil || refused.Error.Code != "InvalidRequestContent" || refused.Error.Target != "properties.network.hostPrefix" {
 		t.Errorf("error of a rejected request: %+v", refused.Error)
@@ -102,9 +97,7 @@ func TestFailuresAreReported(t *testing.T) {
 func TestOperationsWaitForClusterService(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	r.fleet.mu.Lock()
-	r.fleet.refuse = status.Error(codes.Unavailable, "not now")
-	r.fleet.mu.Unlock()
+	r.refuse(status.Error(codes.Unavailable, "not now"))
 	r.start("backend-0")
 	operation := r.createCluster(clusterKey(subscription, "a"))
 	r.eventually("the request is repeated", func() string {
@@ -180,8 +173,7 @@ func TestCompactedRevisionsAreListed(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
-	key := clusterKey(subscription, "a")
-	r.ends(r.createCluster(key), hub.Succeeded)
+	key := r.createdCluster("a")
 	stop()
 
 	// While no backend runs, the cluster is deleted by a request that the frontend sends itself.
@@ -206,8 +198,7 @@ func TestMissedTombstone(t *testing.T) {
 	r := newRegion(t)
 	r.resync = 500 * time.Millisecond
 	stop := r.start("backend-0")
-	key := clusterKey(subscription, "a")
-	r.ends(r.createCluster(key), hub.Succeeded)
+	key := r.createdCluster("a")
 	r.freeze(true)
 	operation := r.change(key, database.DeleteRequest)
 	var uid string
@@ -232,21 +223,15 @@ func TestMissedTombstone(t *testing.T) {
 
 func TestClusterDeletionExceedsOneTransaction(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
-	key := clusterKey(subscription, "a")
-	r.ends(r.createCluster(key), hub.Succeeded)
-	r.fleet.mu.Lock()
-	r.fleet.frozen = true
-	r.fleet.mu.Unlock()
+	r := startRegion(t)
+	key := r.createdCluster("a")
+	r.freeze(true)
 	var pools []database.Key
 	for i := range 60 {
 		pools = append(pools, r.createPool(key, fmt.Sprintf("np%d", i)))
 	}
 	operation := r.change(key, database.DeleteRequest)
-	r.fleet.mu.Lock()
-	r.fleet.frozen = false
-	r.fleet.mu.Unlock()
+	r.freeze(false)
 	r.ends(operation, hub.Succeeded)
 	for _, pool := range pools {
 		item, err := r.db.Operations().Get(t.Context(), pool)
@@ -260,17 +245,13 @@ func TestClusterDeletionExceedsOneTransaction(t *testing.T) {
 func TestSupersededOperationsEnd(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	r.fleet.mu.Lock()
-	r.fleet.frozen = true
-	r.fleet.mu.Unlock()
+	r.freeze(true)
 	r.start("backend-0")
 	key := clusterKey(subscription, "a")
 	first := r.createCluster(key)
 	second := r.change(key, database.DeleteRequest)
 	r.ends(first, hub.Canceled)
-	r.fleet.mu.Lock()
-	r.fleet.frozen = false
-	r.fleet.mu.Unlock()
+	r.freeze(false)
 	r.ends(second, hub.Succeeded)
 	r.nothingLeft(subscription)
 }

@@ -26,8 +26,7 @@ func TestStuckDeletionRecordsFailure(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
-	key := clusterKey(subscription, "a")
-	r.ends(r.createCluster(key), hub.Succeeded)
+	key := r.createdCluster("a")
 	stop()
 	r.refuse(status.Error(codes.Unavailable, "not before noon"))
 	operation := r.change(key, database.DeleteRequest)
@@ -76,10 +75,8 @@ func TestDeletionIncludesChildrenCreatedAfterFailedDeletion(t *testing.T) {
 	for name, again := range map[string]bool{"RequestedAgain": true, "FirstOneCompletes": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRegion(t)
-			r.start("backend-0")
-			key := clusterKey(subscription, "a")
-			r.ends(r.createCluster(key), hub.Succeeded)
+			r := startRegion(t)
+			key := r.createdCluster("a")
 			item, err := r.db.Clusters().Get(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)
@@ -165,10 +162,8 @@ func (f *fleet) deleted(uid string) bool {
 // transient reason, and the change can then be requested again.
 func TestUnacceptedOperationFailsAtDeadline(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
-	key := clusterKey(subscription, "a")
-	r.ends(r.createCluster(key), hub.Succeeded)
+	r := startRegion(t)
+	key := r.createdCluster("a")
 	r.refuse(status.Error(codes.Internal, "unexpected document"))
 	operation := r.change(key, database.UpdateRequest)
 	r.age(operation, asyncoperation.CreateDeadline)
@@ -187,10 +182,8 @@ func TestUnacceptedOperationFailsAtDeadline(t *testing.T) {
 // not in effect does not.
 func TestExperimentalDeadlineEndsOperation(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
-	key := clusterKey(subscription, "a")
-	r.ends(r.createCluster(key), hub.Succeeded)
+	r := startRegion(t)
+	key := r.createdCluster("a")
 	r.refuse(status.Error(codes.Internal, "unexpected document"))
 	limits := map[string]string{experiment.NodePoolCreationDeadline: "1m"}
 	limited := r.createPool(key, "limited", func(p *hub.NodePool) { p.Experiments = limits })
@@ -208,8 +201,7 @@ func TestExperimentalDeadlineEndsOperation(t *testing.T) {
 // cluster keeps its document until its links are removed. The link of another cluster, and one that was removed before, do not change.
 func TestDeletionRemovesEgressLinks(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
+	r := startRegion(t)
 	key, other := clusterKey(subscription, "a"), clusterKey(subscription, "b")
 	r.ends(r.createCluster(key), hub.Succeeded)
 	r.ends(r.createCluster(other), hub.Succeeded)

@@ -94,8 +94,7 @@ func (r *region) createBefore() {
 
 func (r *region) changeAfter() {
 	r.t.Helper()
-	created := clusterKey(subscription, "created")
-	r.ends(r.createCluster(created), hub.Succeeded)
+	created := r.createdCluster("created")
 	r.ends(r.createPool(created, "np1"), hub.Succeeded)
 	r.ends(r.createAuth(created, "entra"), hub.Succeeded)
 	r.ends(r.createAuth(clusterKey(subscription, "parent"), "entra"), hub.Succeeded)
@@ -244,8 +243,7 @@ func TestCustomerRequestsDuringReconciliation(t *testing.T) {
 // request, which then wins.
 func TestUnknownFleetStateIsKept(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.start("backend-0")
+	r := startRegion(t)
 	newer, other := clusterKey(subscription, "newer"), clusterKey(subscription, "other")
 	r.ends(r.createCluster(newer), hub.Succeeded)
 	r.ends(r.createCluster(other), hub.Succeeded)

@@ -116,8 +116,7 @@ func TestRecordsInSituations(t *testing.T) {
 	})
 	t.Run("deleted", func(t *testing.T) {
 		t.Parallel()
-		r := newRegion(t)
-		r.start("backend-0")
+		r := startRegion(t)
 		r.ends(r.createCluster(key), hub.Succeeded)
 		operation := r.change(key, database.DeleteRequest)
 		r.ends(operation, hub.Succeeded)

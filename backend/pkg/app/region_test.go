@@ -62,6 +62,14 @@ func newRegion(t testing.TB) *region {
 	return &region{t: t, lease: time.Minute, db: db, cosmos: cosmos, fleet: fleet, connection: connection, records: audittest.New(t, "backend", 0), admin: intenttest.New(t)}
 }
 
+// startRegion returns a region with a backend.
+func startRegion(t testing.TB) *region {
+	t.Helper()
+	r := newRegion(t)
+	r.start("backend-0")
+	return r
+}
+
 // start runs a backend until the test ends or stop is called.
 func (r *region) start(replica string) (stop func()) {
 	r.t.Helper()
@@ -166,6 +174,14 @@ func (r *region) createCluster(key database.Key) (operation database.Key) {
 		}
 	})
 	return opKey
+}
+
+// createdCluster creates a cluster and waits until it is ready.
+func (r *region) createdCluster(name string) database.Key {
+	r.t.Helper()
+	key := clusterKey(subscription, name)
+	r.ends(r.createCluster(key), hub.Succeeded)
+	return key
 }
 
 func (r *region) createPool(cluster database.Key, name string, changes ...func(*hub.NodePool)) (operation database.Key) {
