@@ -243,15 +243,10 @@ func (s *sample) testAuthentication(t *testing.T) {
 // testReportedAuthentication runs without an API server. The content of the annotated secret takes the
 // place of the secret inside the cluster.
 func testReportedAuthentication(t *testing.T, m *managementCluster) {
-	s := m.sample(t, "reported-oidc")
-	s.create(t)
-	s.waitCluster(t, available)
+	s := m.available(t, "reported-oidc")
 	s.configureOIDC(t, "https://login.example.com", newIssuer(t).authority)
 	s.waitCluster(t, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
-	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: consoleSecret}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: consoleSecret})
 	secret.Data = map[string][]byte{"clientSecret": []byte("s")}
 	if err := s.client.Update(t.Context(), &secret); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -80,10 +79,7 @@ func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) p
 // endpoint returns an anonymous client configuration of the hosted API server.
 func (s *sample) endpoint(t testing.TB) *rest.Config {
 	t.Helper()
-	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
 	if err != nil {
 		t.Fatal(err)
@@ -229,10 +225,7 @@ func (s *sample) testBreakGlass(t *testing.T, restart func()) {
 	if user, err := s.whoAmI(t, withCertificate(again)); err != nil || user.Username != customerName {
 		t.Errorf("a credential of the new signer is authenticated as %v, %v", user, err)
 	}
-	var leafSecret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.ClientSecret()}, &leafSecret); err != nil {
-		t.Fatal(err)
-	}
+	leafSecret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.ClientSecret()})
 	own := pki.Pair{Cert: leafSecret.Data[corev1.TLSCertKey], Key: leafSecret.Data[corev1.TLSPrivateKeyKey]}
 	if _, err := s.whoAmI(t, withCertificate(own)); err != nil {
 		t.Errorf("the class's own client certificate was not renewed: %v", err)
@@ -258,10 +251,7 @@ func (s *sample) testBreakGlass(t *testing.T, restart func()) {
 // signer returns the current signer of a class.
 func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority {
 	t.Helper()
-	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: class.SignerSecret()}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.controlPlane(), Name: class.SignerSecret()})
 	authority, err := pki.ReadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]})
 	if err != nil {
 		t.Fatal(err)
@@ -277,9 +267,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
-	s := m.sample(t, "meanwhile")
-	s.create(t)
-	s.waitCluster(t, available)
+	s := m.available(t, "meanwhile")
 	var issued []pki.Pair
 	next := func() {
 		t.Helper()
@@ -331,58 +319,9 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	s.expectNothingRuns(t)
 }
 
-// TestRevocationSurvivesKills kills the runtime when each condition of a revocation becomes true.
-func TestRevocationSurvivesKills(t *testing.T) {
-	nightly.Only(t)
-	t.Parallel()
-	m := newManagementCluster(t)
-	options := m.options(t.TempDir(), withProcessFidelity)
-	s := m.sample(t, "killed-revocation")
-	running := m.spawnRuntime(t, options)
-	eventually.Soon(t, "the kind of revocations is served", func() error {
-		return s.client.List(t.Context(), &certificatesv1alpha1.CertificateRevocationRequestList{})
-	})
-
-	s.create(t)
-	s.waitCluster(t, available)
-	customer := s.certificate(t, "killed-1", s.request(t, "killed-1", contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
-
-	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "killed", Namespace: s.controlPlane()},
-		Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(contract.CustomerBreakGlass)}}
-	if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range revocationOrder {
-		await(t, s.client, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
-			func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
-				if !meta.IsStatusConditionTrue(crr.Status.Conditions, kind) {
-					return errors.New("not yet")
-				}
-				return nil
-			})
-		running.Kill()
-		s.expectNothingRuns(t)
-		running = m.spawnRuntime(t, options)
-	}
-	eventually.Soon(t, "the revoked credential is rejected", func() error {
-		_, err := s.whoAmI(t, withCertificate(customer))
-		if !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("want it rejected, got %v", err)
-		}
-		return nil
-	})
-
-	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
-		t.Fatal(err)
-	}
-	s.awaitGone(t)
-}
-
 // testReportedBreakGlass issues and revokes certificates of a control plane without an API server.
 func testReportedBreakGlass(t *testing.T, m *managementCluster) {
-	s := m.sample(t, "reported-access")
-	s.create(t)
-	s.waitCluster(t, available)
+	s := m.available(t, "reported-access")
 	var signer corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer); !apierrors.IsNotFound(err) {
 		t.Errorf("a control plane in status fidelity has signers before the first request: %v", err)

@@ -58,10 +58,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	block, _ := pem.Decode(pair.Cert)
 	after := block.Bytes
 	chain := append(bytes.Clone(pair.Cert), issuer.Cert...)
-	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: named.ServingCertificate.Name}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: named.ServingCertificate.Name})
 	changed := secret.DeepCopy()
 	changed.Data = map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: pair.Key}
 	if err := s.client.Patch(t.Context(), changed, client.MergeFrom(&secret)); err != nil {

@@ -106,10 +106,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 		}
 		return available(hc)
 	})
-	var hcp hyperv1.HostedControlPlane
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
-		t.Fatal(err)
-	}
+	hcp := get[hyperv1.HostedControlPlane](t, s.client, client.ObjectKey{Namespace: s.controlPlane(), Name: s.name})
 	if blocks := hcp.Spec.Networking.APIServer.AllowedCIDRBlocks; len(blocks) != 1 || blocks[0] != "10.0.0.0/8" {
 		t.Errorf("the change was not copied to the control plane: %v", blocks)
 	}
@@ -122,10 +119,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 	if diff := cmp.Diff(want, managers); diff != "" {
 		t.Errorf("managers of the HostedCluster (-want +got):\n%s", diff)
 	}
-	var pool hyperv1.NodePool
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &pool); err != nil {
-		t.Fatal(err)
-	}
+	pool := get[hyperv1.NodePool](t, s.client, client.ObjectKeyFromObject(s.pool))
 	if marketplace := pool.Spec.Platform.Azure.Image.AzureMarketplace; marketplace.Publisher != "azureopenshift" || marketplace.SKU != "420-v2" {
 		t.Errorf("marketplace image: %+v", marketplace)
 	}
@@ -154,10 +148,7 @@ func testObjects(t *testing.T, m *managementCluster) {
 			t.Errorf("Secret %s has no %s: %v", key, field, err)
 		}
 	}
-	var namespace corev1.Namespace
-	if err := s.client.Get(t.Context(), client.ObjectKey{Name: s.controlPlane()}, &namespace); err != nil {
-		t.Fatal(err)
-	}
+	namespace := get[corev1.Namespace](t, s.client, client.ObjectKey{Name: s.controlPlane()})
 	if namespace.Labels[contract.HostedControlPlaneLabel] != "true" {
 		t.Errorf("namespace: labels %v", namespace.Labels)
 	}
@@ -432,17 +423,11 @@ func testSameNameAgain(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "again")
 	s.create(t)
 	first := s.waitCluster(t, available)
-	var before corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &before); err != nil {
-		t.Fatal(err)
-	}
+	before := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
 	s.delete(t)
 	s.create(t)
 	second := s.waitCluster(t, available)
-	var after corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &after); err != nil {
-		t.Fatal(err)
-	}
+	after := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
 	if first.UID == second.UID || cmp.Equal(before.Data, after.Data) {
 		t.Error("the second incarnation has the credentials of the first")
 	}

@@ -38,10 +38,7 @@ func TestCRDsAreInstalledOnce(t *testing.T) {
 	const pools, requests = "nodepools.hypershift.openshift.io", "certificaterevocationrequests.certificates.hypershift.openshift.io"
 	shortNames := func(name string) []string {
 		t.Helper()
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := m.client.Get(t.Context(), client.ObjectKey{Name: name}, &definition); err != nil {
-			t.Fatal(err)
-		}
+		definition := get[apiextensionsv1.CustomResourceDefinition](t, m.client, client.ObjectKey{Name: name})
 		return definition.Spec.Names.ShortNames
 	}
 

@@ -114,9 +114,7 @@ func TestEgressPolicy(t *testing.T) {
 		servers: map[netip.AddrPort]string{private: issuer.Listener.Addr().String(), public: issuer.Listener.Addr().String()}}
 	network.set("login.example.com", "10.0.0.1")
 	m.startRuntime(t, m.options(t.TempDir(), m.startEgressProxy(t, network)))
-	s := m.sample(t, "egress")
-	s.create(t)
-	s.waitCluster(t, available)
+	s := m.available(t, "egress")
 	s.configureOIDC(t, issuer.URL, issuer.authority)
 
 	s.waitCluster(t, reportsFailure("login.example.com:443", hostedreport.EgressAddress))

@@ -48,10 +48,7 @@ func serverOf(t *testing.T, config *rest.Config) (*etcdrotation.Server, error) {
 // encryptionKeys returns the data of the Secret with the keys of the hosted API server.
 func (s *sample) encryptionKeys(t *testing.T) map[string][]byte {
 	t.Helper()
-	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.EncryptionKeySecret}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.controlPlane(), Name: contract.EncryptionKeySecret})
 	return secret.Data
 }
 

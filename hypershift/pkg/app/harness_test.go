@@ -258,6 +258,15 @@ func (s *sample) create(t testing.TB) {
 	s.apply(t, s.cluster)
 }
 
+// available creates a sample and waits until it is available.
+func (m *managementCluster) available(t testing.TB, id string) *sample {
+	t.Helper()
+	s := m.sample(t, id)
+	s.create(t)
+	s.waitCluster(t, available)
+	return s
+}
+
 // signingKey returns a key for service-account tokens, which all tests share.
 var signingKey = sync.OnceValues(func() ([]byte, error) {
 	key, _, err := pki.NewSigningKey()
@@ -282,12 +291,22 @@ func (s *sample) createPrerequisites(t testing.TB) {
 	}
 }
 
-func (s *sample) hostedCluster(t testing.TB) *hyperv1.HostedCluster {
+// get reads an object that must exist.
+func get[T any, P interface {
+	*T
+	client.Object
+}](t testing.TB, c client.Reader, key client.ObjectKey) T {
 	t.Helper()
-	var hc hyperv1.HostedCluster
-	if err := s.client.Get(t.Context(), s.key(), &hc); err != nil {
+	var object T
+	if err := c.Get(t.Context(), key, P(&object)); err != nil {
 		t.Fatal(err)
 	}
+	return object
+}
+
+func (s *sample) hostedCluster(t testing.TB) *hyperv1.HostedCluster {
+	t.Helper()
+	hc := get[hyperv1.HostedCluster](t, s.client, s.key())
 	return &hc
 }
 

@@ -23,10 +23,7 @@ import (
 // kubectl returns a function that runs kubectl in the hosted cluster with the kubeconfig of its owner, and returns the output and the exit status.
 func (s *sample) kubectl(t testing.TB) func(arguments ...string) (out, errOut string, code int) {
 	t.Helper()
-	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
 	home := t.TempDir()
 	kubeconfig := filepath.Join(home, "kubeconfig")
 	if err := os.WriteFile(kubeconfig, secret.Data["kubeconfig"], 0o600); err != nil {

@@ -28,10 +28,7 @@ import (
 // hosted connects to the hosted cluster with the kubeconfig of the cluster's owner.
 func (s *sample) hosted(t testing.TB) kubernetes.Interface {
 	t.Helper()
-	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
 	if err != nil {
 		t.Fatal(err)
@@ -317,9 +314,7 @@ func TestHungHostedAPIServerIsRestarted(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	probes := hostedapi.Probes{Interval: time.Second, Timeout: 2 * time.Second, NotReadyFailures: 1, HungFailures: 3, Clock: clock}
 	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { withProcessFidelity(o); o.Probes = probes }))
-	s := m.sample(t, "hung")
-	s.create(t)
-	s.waitCluster(t, available)
+	s := m.available(t, "hung")
 	before := s.servers(t)
 	if len(before) != 1 {
 		t.Fatalf("hosted API servers: %v", before)

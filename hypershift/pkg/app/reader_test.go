@@ -123,9 +123,7 @@ func TestRevokedAccessEndsWithItsCertificate(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
-	s := m.sample(t, "one-ends")
-	s.create(t)
-	s.waitCluster(t, available)
+	s := m.available(t, "one-ends")
 	others := s.certificate(t, "bob-1", s.requestFor(t, "bob-1", contract.SREBreakGlass, bob, "system:masters"))
 
 	key, der := signingRequest(t, ada, "system:masters")

@@ -142,9 +142,7 @@ func TestRemovedHostedControlPlaneKeepsItsData(t *testing.T) {
 // testRemovedNamespace deletes the namespace of a control plane while an object in it has a finalizer. Until the
 // namespace is gone the HostedCluster has no control plane and reports why.
 func testRemovedNamespace(t *testing.T, m *managementCluster) {
-	s := m.sample(t, "held")
-	s.create(t)
-	s.waitCluster(t, available)
+	s := m.available(t, "held")
 	controlPlane := s.controlPlaneUID(t)
 	const finalizer = "test.hcpmesh.io/held"
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "held", Finalizers: []string{finalizer}}}

@@ -58,10 +58,7 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 	}
 	controlPlane := func() *hyperv1.HostedControlPlane {
 		t.Helper()
-		var hcp hyperv1.HostedControlPlane
-		if err := m.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
-			t.Fatal(err)
-		}
+		hcp := get[hyperv1.HostedControlPlane](t, m.client, client.ObjectKey{Namespace: s.controlPlane(), Name: s.name})
 		return &hcp
 	}
 	nodes := func() int { return *controlPlane().Status.NodeCount }
@@ -73,10 +70,7 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 	}
 	scale := func(replicas int32) {
 		t.Helper()
-		var pool hyperv1.NodePool
-		if err := m.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &pool); err != nil {
-			t.Fatal(err)
-		}
+		pool := get[hyperv1.NodePool](t, m.client, client.ObjectKeyFromObject(s.pool))
 		pool.Status.Replicas = replicas
 		if err := m.client.Status().Update(t.Context(), &pool); err != nil {
 			t.Fatal(err)
