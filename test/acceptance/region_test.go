@@ -50,9 +50,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
 const (
@@ -234,24 +234,7 @@ func (r *region) startClusterService(t *testing.T) {
 
 func (r *region) startFrontend(t *testing.T) {
 	t.Helper()
-	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	account := httptest.NewServer(cosmos)
-	t.Cleanup(func() {
-		account.Close()
-		if err := cosmos.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if r.db, err = database.Open(t.Context(), database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.db.Close)
-	if err := r.db.EnsureSchema(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.db, _ = databasetest.New(t)
 	keys, err := seal.New()
 	if err != nil {
 		t.Fatal(err)

@@ -106,11 +106,9 @@ func TestEachChangeOfTheAPIIsOffered(t *testing.T) {
 // TestFormsOfAllActions opens the form of each action. Each states the effect, the role and the class, and has all fields.
 func TestFormsOfAllActions(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.api.responses["/elevations"] = adminv1.ElevationList{}
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	for _, a := range actions() {
 		path := formURL(a.Kind, objectOfKind[a.Kind], a.Path)
 		page := b.get(path)
@@ -194,10 +192,8 @@ func formValues(t *testing.T, page string) url.Values {
 // TestLinksLeadToPages follows each link of all pages. None may lead to a page that does not exist.
 func TestLinksLeadToPages(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	followed := map[string]bool{}
 	for name, path := range readPages {
 		document, err := html.Parse(strings.NewReader(b.get(path).body))

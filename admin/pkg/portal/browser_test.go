@@ -206,8 +206,7 @@ func axeSource(t *testing.T) string {
 
 // TestPagesInABrowser opens each page in a browser in both themes. No page may violate its policy or WCAG 2.2 AA.
 func TestPagesInABrowser(t *testing.T) {
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	if *screenshots != "" {
 		h.api.fill("orders-dev")
 	}
@@ -245,8 +244,7 @@ func TestPagesInABrowser(t *testing.T) {
 
 // TestKeyboardIsEnough finds a waiting cluster, reads what it waits for, and retries it, only with the keyboard.
 func TestKeyboardIsEnough(t *testing.T) {
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	c := newChromium(t, h)
 	c.signIn("oncall@example.com")
 	c.open("/")
@@ -271,8 +269,7 @@ func TestKeyboardIsEnough(t *testing.T) {
 
 // TestKeyboardCordonsAShard finds a shard, reads where its clusters would fit, and cordons it, only with the keyboard.
 func TestKeyboardCordonsAShard(t *testing.T) {
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.api.responses["/elevations"] = adminv1.ElevationList{Items: []adminv1.Elevation{{ID: testElevation, Class: adminv1.Operate, Active: true}}}
 	h.api.responses["PATCH /shards/mgmt-1"] = h.api.responses["/operations/"+testOperation]
 	c := newChromium(t, h)
@@ -298,8 +295,7 @@ const connectionState = `document.getElementById("connection").dataset.state`
 // openLivePage starts a portal that follows changes, and opens a page of it, which is then current.
 func openLivePage(t *testing.T, path string) (*harness, *chromium) {
 	t.Helper()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.followChanges()
 	c := newChromium(t, h)
 	c.signIn("oncall@example.com")
@@ -403,8 +399,7 @@ func TestPageStatesTheEndOfTheSession(t *testing.T) {
 
 // TestStepUpInABrowser sends a form that admin refuses until the engineer has signed in again. The form comes back and is sent once.
 func TestStepUpInABrowser(t *testing.T) {
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	path := "/clusters/" + testUID + "/pause"
 	h.api.conditions = map[string]string{path: "c1"}
 	h.api.responses["POST "+path] = adminv1.Operation{ID: testOperation}

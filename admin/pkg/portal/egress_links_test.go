@@ -27,8 +27,7 @@ func TestHostsOfEgressLinkAreReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.api.fill("text")
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	const path = "/egress-links/4001/actions/set"
 	form := formValues(t, b.get(path).body)
 	if got := form.Get("hosts"); got != "quay.io\ntext" {

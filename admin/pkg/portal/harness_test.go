@@ -352,6 +352,22 @@ type reply struct {
 	body string
 }
 
+// newFilledHarness starts a portal whose admin has objects of all kinds.
+func newFilledHarness(t testing.TB) *harness {
+	t.Helper()
+	h := newHarness(t)
+	h.api.fill(hostile)
+	return h
+}
+
+// signedIn returns a browser in which a person has signed in.
+func (h *harness) signedIn(name, path string) *browser {
+	h.t.Helper()
+	b := h.newBrowser()
+	b.signIn(name, path)
+	return b
+}
+
 // newBrowser returns a browser without cookies.
 func (h *harness) newBrowser() *browser {
 	h.t.Helper()

@@ -104,12 +104,10 @@ const testOperationStream = "/live/operations/" + testOperation
 // it missed, and none that it has seen.
 func TestOperationStreamReportsChanges(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	operation := h.api.responses["/operations/"+testOperation].(adminv1.Operation)
 	h.followChanges()
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	first, second := b.follow(testOperationStream, ""), b.follow(testOperationStream+"?after="+h.changes.Hub.Revision(), "")
 	first.expect("changed")
 	second.expectUnchanged()
@@ -129,14 +127,12 @@ func TestOperationStreamReportsChanges(t *testing.T) {
 // TestStreamNeedsTheRightsOfItsPage opens streams without a session, without a role, and for an operation that does not exist.
 func TestStreamNeedsTheRightsOfItsPage(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.newBrowser().follow(testOperationStream, "").expectEnd("Your session has ended.")
 	guest := h.newBrowser()
 	guest.signIn("guest@example.com", "/me")
 	guest.follow(testOperationStream, "").expectEnd("The role reader is required.")
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	h.api.refused["/operations/unknown"] = http.StatusNotFound
 	b.follow("/live/operations/unknown", "").expectEnd("The request was <refused>.")
 	h.api.refused["/operations/"+testOperation] = http.StatusServiceUnavailable
@@ -146,10 +142,8 @@ func TestStreamNeedsTheRightsOfItsPage(t *testing.T) {
 // TestStreamDoesNotExtendTheSession checks that a session ends although a window follows a page, which connects from time to time.
 func TestStreamDoesNotExtendTheSession(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	h.pass(SessionIdle / 2)
 	b.follow(testOperationStream, "").expect("changed")
 	h.pass(SessionIdle / 2)
@@ -159,8 +153,7 @@ func TestStreamDoesNotExtendTheSession(t *testing.T) {
 // TestSignOutEndsStreams checks that the streams of a session end with it, and those of other sessions do not.
 func TestSignOutEndsStreams(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	b, other := h.newBrowser(), h.newBrowser()
 	b.signIn("oncall@example.com", "/me")
 	other.signIn("oncall@example.com", "/me")
@@ -176,10 +169,8 @@ func TestSignOutEndsStreams(t *testing.T) {
 // TestShutdownDoesNotWaitForStreams stops the server with open streams. Each browser is asked to connect elsewhere.
 func TestShutdownDoesNotWaitForStreams(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	stream := b.follow(testOperationStream, "")
 	stream.expect("changed")
 	h.pages.Config.RegisterOnShutdown(h.changes.Hub.Release)
@@ -193,10 +184,8 @@ func TestShutdownDoesNotWaitForStreams(t *testing.T) {
 // Changes of another cluster send nothing.
 func TestClusterStreamReportsChangesOfAllSources(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	id := testResourceID + "payments-prod"
 	commit := func(add func(*database.Batch), subscription string) {
 		t.Helper()
@@ -262,11 +251,9 @@ func TestClusterStreamReportsChangesOfAllSources(t *testing.T) {
 // TestRegionStreamReportsChanges changes a cluster and an elevation.
 func TestRegionStreamReportsChanges(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.followChanges()
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	for name, change := range map[string]func(){
 		"a cluster": func() {
 			h.fleet.changes <- &clusterservicev1.WatchResponse{Revision: 3, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: &clusterservicev1.Cluster{Uid: testUID}}}
@@ -296,11 +283,9 @@ func TestRegionStreamReportsChanges(t *testing.T) {
 // TestSignOutOnAnotherReplicaEndsStreams ends a session in Cosmos DB.
 func TestSignOutOnAnotherReplicaEndsStreams(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.followChanges()
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	stream := b.follow(testOperationStream, "")
 	stream.expect("changed")
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, h.url, nil)
@@ -326,11 +311,9 @@ func TestSignOutOnAnotherReplicaEndsStreams(t *testing.T) {
 // changes of its objects only.
 func TestListStreamsReportChanges(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.followChanges()
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	elevate := func(id string) {
 		t.Helper()
 		batch := h.db.NewBatch(database.AdminPartition)
@@ -391,10 +374,8 @@ func (h *harness) setRecording(session string) {
 // decision must not change while somebody types.
 func TestElevationsWithFormsDoNotUpdateThemselves(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	for _, state := range []adminv1.ElevationState{adminv1.ElevationRequested, adminv1.ElevationApproved, adminv1.ElevationDenied, adminv1.ElevationActive, adminv1.ElevationEnded, adminv1.ElevationExpired} {
 		for _, owner := range []string{"oncall", "another"} {
 			elevation := h.api.responses["/elevations/"+testElevation].(adminv1.Elevation)

@@ -32,10 +32,8 @@ func (f *fakeAPI) fillAlerts(text string) {
 // TestUnknownAlertsAreStated checks that the page never shows that no alert fires if that is unknown.
 func TestUnknownAlertsAreStated(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	const none, noSilence = "No alert fires.", "No alert is silenced."
 	for name, tc := range map[string]struct {
 		list             any
@@ -66,10 +64,8 @@ func TestUnknownAlertsAreStated(t *testing.T) {
 // TestSilences checks the request of a silence and of its end, and that a refused form keeps what was entered.
 func TestSilences(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	form := formValues(t, b.get("/silences/new?alert=AgentSilent&labels=shard%3Dmgmt-1").body)
 	form.Set("reason", "mgmt-1 is rebuilt")
 	form.Set("ticket", "CHG-7")

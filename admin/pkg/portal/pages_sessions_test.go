@@ -45,10 +45,8 @@ func (f *fakeAPI) fillSessions(text string) {
 // is longer, or that its rest could not be read.
 func TestRecordingIsShownOnRequest(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	const path, content = "/recordings/" + testRecording, "/recordings/" + testRecording + "/content"
 	if page := b.get(path); page.StatusCode != http.StatusOK || !strings.Contains(page.body, `action="`+content+`"`) {
 		t.Errorf("%s: %s", page.Status, page.body)
@@ -89,10 +87,8 @@ func TestRecordingIsShownOnRequest(t *testing.T) {
 // TestSessionIsEnded ends an open session. The page of an ended one does not offer that.
 func TestSessionIsEnded(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	const action = `action="/access-sessions/`
 	if page := b.get("/access-sessions/" + testSession); !strings.Contains(page.body, action) {
 		t.Errorf("an open session cannot be ended: %s", page.body)
@@ -112,10 +108,8 @@ func TestSessionIsEnded(t *testing.T) {
 // TestSessionWithoutRecordings shows a session although its recordings could not be read, and states that.
 func TestSessionWithoutRecordings(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	h.api.refused["/recordings"] = http.StatusServiceUnavailable
 	if page := b.get("/access-sessions/" + testSession); page.StatusCode != http.StatusOK || !strings.Contains(page.body, "Recordings could not be read") {
 		t.Errorf("%s: %s", page.Status, page.body)

@@ -179,10 +179,8 @@ var (
 // engineer becomes an element, an attribute or a link.
 func TestPagesShowHostileTextAsText(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	for name, path := range readPages {
 		page := b.get(path)
 		if page.StatusCode != http.StatusOK {
@@ -227,10 +225,8 @@ func TestPagesShowHostileTextAsText(t *testing.T) {
 // TestFiltersAreThoseOfTheAPI checks that the list of clusters asks the API for the filtered page, and for no other clusters.
 func TestFiltersAreThoseOfTheAPI(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	for path, want := range map[string]string{
 		"/clusters?concern=node-pool/WaitingForNodes&shard=mgmt-1&age=1h&version=4.19&pageToken=p": "concern=node-pool%2FWaitingForNodes&notReady=true&olderThan=1h&pageSize=50&pageToken=p&shard=mgmt-1&version=4.19",
 		"/clusters?all=1&phase=Failed&shard=mgmt-2&version=+4.19.3+":                               "pageSize=50&phase=Failed&shard=mgmt-2&version=4.19.3",
@@ -255,10 +251,8 @@ func TestFiltersAreThoseOfTheAPI(t *testing.T) {
 // engineer gets the form again with what was entered if admin refuses it.
 func TestActionIsRequestedOnce(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	path := "/clusters/" + testUID + "/actions/retry"
 	key := regexp.MustCompile(`name="key" value="([^"]+)"`).FindStringSubmatch(b.get(path).body)[1]
 	for range 2 {

@@ -60,10 +60,8 @@ func (f *fakeAPI) fillUpgrades(text string, cluster adminv1.Cluster) {
 // plan leads to none.
 func TestUpgradeIsPlannedBeforeItStarts(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	h := newFilledHarness(t)
+	b := h.signedIn("oncall@example.com", "/me")
 	tab := "/clusters/" + testUID + "/upgrades?nodePools=all&version=4.21.4"
 	start := "/clusters/" + testUID + "/actions/upgrade?nodePools=all&version=4.21.4"
 	if page := b.get(tab); !strings.Contains(page.body, `href="`+strings.ReplaceAll(start, "&", "&amp;")+`"`) {
@@ -109,11 +107,9 @@ func TestUpgradeIsPlannedBeforeItStarts(t *testing.T) {
 // TestPolicyFormKeepsThePolicy checks that the form of a policy has its current values, and that sending it without a change stores the same policy.
 func TestPolicyFormKeepsThePolicy(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.api.fill(hostile)
+	h := newFilledHarness(t)
 	h.api.responses["/elevations"] = adminv1.ElevationList{Items: []adminv1.Elevation{{ID: testElevation, Class: adminv1.Operate, Active: true}}}
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	path := "/upgrade-policies/nightly/actions/apply"
 	form := formValues(t, b.get(path).body)
 	if response := b.post(path, form); response.location() != "/operations/"+testOperation {

@@ -46,8 +46,7 @@ func TestSignInReturnsToThePage(t *testing.T) {
 func TestPagesStateAMissingRole(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	b := h.newBrowser()
-	b.signIn("guest@example.com", "/")
+	b := h.signedIn("guest@example.com", "/")
 	for _, path := range []string{"/", "/me"} {
 		if page := b.get(path); page.StatusCode != http.StatusForbidden || !strings.Contains(page.body, "The role reader is required.") {
 			t.Errorf("%s: %s", path, page.Status)
@@ -159,8 +158,7 @@ func TestSessionsEnd(t *testing.T) {
 func TestTheDatabaseHoldsNoUsableSession(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	portalURL, err := url.Parse(h.url)
 	if err != nil {
 		t.Fatal(err)
@@ -199,8 +197,7 @@ func TestTheDatabaseHoldsNoUsableSession(t *testing.T) {
 func TestTokensAreRenewed(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	for range 3 {
 		h.pass(29 * time.Minute)
 		if page := b.get("/me"); page.StatusCode != http.StatusOK {
@@ -242,8 +239,7 @@ func TestReturnsStayLocal(t *testing.T) {
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	for _, header := range []http.Header{{"Sec-Fetch-Site": {"cross-site"}}, {"Sec-Fetch-Site": nil, "Origin": {"https://evil.example"}}, {"Sec-Fetch-Site": {"same-site"}}} {
 		if response := b.do(http.MethodPost, "/sign-out", url.Values{}, header); response.StatusCode != http.StatusForbidden {
 			t.Errorf("%v: %s", header, response.Status)

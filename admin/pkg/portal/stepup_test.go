@@ -45,8 +45,7 @@ func (b *browser) again(name string) reply {
 func TestStepUpKeepsTheForm(t *testing.T) {
 	t.Parallel()
 	h, action, form := newStepUpHarness(t)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	portalURL, err := url.Parse(h.url)
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +92,7 @@ func TestStepUpKeepsTheForm(t *testing.T) {
 func TestStepUpIsForOnePerson(t *testing.T) {
 	t.Parallel()
 	h, action, form := newStepUpHarness(t)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	b.post(action, form)
 	if other := b.again("guest@example.com"); other.StatusCode != http.StatusForbidden {
 		t.Errorf("another person: %s %q", other.Status, other.location())
@@ -125,8 +123,7 @@ func TestStepUpIsForOnePerson(t *testing.T) {
 func TestStepUpForElevations(t *testing.T) {
 	t.Parallel()
 	h, _, _ := newStepUpHarness(t)
-	b := h.newBrowser()
-	b.signIn("oncall@example.com", "/me")
+	b := h.signedIn("oncall@example.com", "/me")
 	path := "/access/" + testElevation + "/activate"
 	if refused := b.post(path, url.Values{}); refused.StatusCode != http.StatusUnauthorized || !strings.Contains(refused.body, "/step-up") {
 		t.Fatalf("%s: %s", refused.Status, refused.body)

@@ -43,8 +43,7 @@ func operationOf(t *testing.T, answer *httptest.ResponseRecorder) adminv1.Operat
 // the engineer and the level reader, and can be opened only by the gateway and only for this session.
 func TestSessionHasKeyOnlyForGateway(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	e := h.elevated(t, handler)
 	accepted := operationOf(t, ask(handler, "operator", "", http.MethodPost, sessionsOfCluster, `{}`))
@@ -100,8 +99,7 @@ func TestSessionHasKeyOnlyForGateway(t *testing.T) {
 // its approval, and after that. The session and its credential have the level admin. The approver ends the elevation, and so the session.
 func TestModeAdminNeedsBreakGlass(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	elevate := func(who, class string) (e adminv1.Elevation) {
 		t.Helper()
@@ -120,9 +118,7 @@ func TestModeAdminNeedsBreakGlass(t *testing.T) {
 		}
 	}
 	for _, step := range []struct{ who, verb, body string }{{"approver", "approve", `{"reason":"the command is needed"}`}, {"oncall", "activate", ""}} {
-		if answer := ask(handler, step.who, "", http.MethodPost, "/elevations/"+elevation.ID+"/"+step.verb, step.body); answer.Code != http.StatusOK {
-			t.Fatalf("%s: %d: %s", step.verb, answer.Code, answer.Body)
-		}
+		mustAsk(t, http.StatusOK, handler, step.who, "", http.MethodPost, "/elevations/"+elevation.ID+"/"+step.verb, step.body)
 	}
 	accepted := operationOf(t, ask(handler, "oncall", "", http.MethodPost, sessionsOfCluster, `{"mode":"admin"}`))
 	var parameters adminv1.CredentialRequest
@@ -149,9 +145,7 @@ func TestModeAdminNeedsBreakGlass(t *testing.T) {
 	if records != 1 {
 		t.Errorf("the audit has %d records of the request", records)
 	}
-	if answer := ask(handler, "approver", "", http.MethodDelete, "/elevations/"+elevation.ID, ""); answer.Code != http.StatusOK {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusOK, handler, "approver", "", http.MethodDelete, "/elevations/"+elevation.ID, "")
 	if v := h.session(t, accepted.ID); v.State != database.AccessSessionEnded || len(v.SealedKeys) > 0 || v.EndedBy != "approver@example.com" {
 		t.Errorf("after the end of the elevation the session is %+v", v)
 	}
@@ -160,14 +154,11 @@ func TestModeAdminNeedsBreakGlass(t *testing.T) {
 // TestEndOfElevationEndsSessions ends the elevation of a session: the session ends with it, and its key is removed.
 func TestEndOfElevationEndsSessions(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	e := h.elevated(t, handler)
 	accepted := operationOf(t, ask(handler, "operator", "", http.MethodPost, sessionsOfCluster, `{"mode":"read"}`))
-	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusOK {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusOK, handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, "")
 	if v := h.session(t, accepted.ID); v.State != database.AccessSessionEnded || v.EndTime == nil || len(v.SealedKeys) > 0 || v.EndedBy != "operator@example.com" {
 		t.Errorf("the session is %+v", v)
 	}
@@ -179,12 +170,9 @@ func TestEndOfElevationEndsSessions(t *testing.T) {
 // TestSessionEndsOnlyForOwnerOrBreakGlass ends sessions as other engineers.
 func TestSessionEndsOnlyForOwnerOrBreakGlass(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
-	if answer := ask(handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusCreated, handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`)
 	path := "/access-sessions/" + operationOf(t, ask(handler, "oncall", "", http.MethodPost, sessionsOfCluster, `{}`)).ID
 	for who, want := range map[string]int{"reader": http.StatusForbidden, "operator": http.StatusForbidden} {
 		if answer := ask(handler, who, "", http.MethodDelete, path, ""); answer.Code != want {
@@ -199,8 +187,7 @@ func TestSessionEndsOnlyForOwnerOrBreakGlass(t *testing.T) {
 // TestRepeatedRequestHasOneSession repeats a request with its idempotency key after the operation was stored, and after it was not.
 func TestRepeatedRequestHasOneSession(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	h.elevated(t, handler)
 	first := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfCluster, `{}`))
@@ -225,8 +212,7 @@ func TestRepeatedRequestHasOneSession(t *testing.T) {
 // TestSessionsAreBounded requests sessions until one engineer has the maximum for a cluster.
 func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	h.elevated(t, handler)
 	for i := range 11 {
@@ -247,8 +233,7 @@ func TestSessionsAreBounded(t *testing.T) {
 // TestRegionWithoutGatewayRefusesSessions requests a session in a region without a gateway.
 func TestRegionWithoutGatewayRefusesSessions(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.config.Gateway = nil
 	handler := h.another(h.db)
 	h.elevated(t, handler)
@@ -261,8 +246,7 @@ func TestRegionWithoutGatewayRefusesSessions(t *testing.T) {
 // TestSessionEndsWithTime reads sessions after their request, certificate or elevation has expired, before anything has ended them.
 func TestSessionEndsWithTime(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	now := time.Now().UTC()
 	past, future := now.Add(-time.Second), now.Add(time.Hour)
 	for id, v := range map[string]database.AccessSessionDocument{

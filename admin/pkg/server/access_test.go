@@ -72,8 +72,7 @@ func TestConcurrentApprovalsHaveOneEffect(t *testing.T) {
 // TestElevationOfClusterCoversNoOther checks that an elevation for one cluster permits actions on it only.
 func TestElevationOfClusterCoversNoOther(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	body := `{"class":"operate","cluster":"` + uid + `","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`
 	e := elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", body), http.StatusCreated)
@@ -117,8 +116,7 @@ func TestElevationOfClusterCoversNoOther(t *testing.T) {
 // of the actions under it, and that it is counted until a second person has reviewed it, also by a replica that starts later.
 func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	unreviewed := func(metrics *prometheus.Registry, want float64) {
 		t.Helper()
@@ -137,9 +135,7 @@ func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 		t.Fatalf("the elevation is %+v", e)
 	}
 	unreviewed(h.metrics, 1)
-	if answer := ask(handler, "oncall", "", http.MethodPost, "/clusters/"+uid+"/resume", ""); answer.Code != http.StatusAccepted {
-		t.Fatalf("%d %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusAccepted, handler, "oncall", "", http.MethodPost, "/clusters/"+uid+"/resume", "")
 	for _, action := range []string{"elevations.create", adminv1.ActionClusterResume} {
 		if !slices.ContainsFunc(h.trail.Records(t), func(r audit.Record) bool {
 			return r.Action == action && r.Outcome == audit.Accepted && r.Emergency && r.Ticket == "INC-1"
@@ -188,8 +184,7 @@ func TestWaitEndsWithProcess(t *testing.T) {
 func TestSweepElevations(t *testing.T) {
 	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
-		h := newHarness(t)
-		h.populate(t)
+		h := newPopulated(t)
 		admin := h.startCrashing(t, d)
 		id := ""
 		for _, request := range []struct {

@@ -81,13 +81,10 @@ func everyRequestIsRecorded(t *testing.T, trail *audittest.Trail, secrets map[st
 // TestAccessRecordsListWhoTouchedACluster reads the exported records about a cluster in pages. A record that somebody else has appended is not confirmed.
 func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.elevate(t)
 	handler := h.another(h.db)
-	if got := ask(handler, "reader", "", http.MethodGet, "/clusters/"+uid+"/dump", ""); got.Code != http.StatusOK {
-		t.Fatalf("%d %s", got.Code, got.Body)
-	}
+	mustAsk(t, http.StatusOK, handler, "reader", "", http.MethodGet, "/clusters/"+uid+"/dump", "")
 	if got := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"1h"}`); got.Code != http.StatusAccepted {
 		t.Fatalf("%d %s", got.Code, got.Body)
 	}
@@ -137,8 +134,7 @@ func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 // be returned then; other reads go on.
 func TestFullAuditQueueRejectsWhatMustBeAudited(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.elevate(t)
 	trail := audittest.New(t, "admin", writer.MinBytes)
 	trail.SinkAway(true)

@@ -18,12 +18,9 @@ import (
 // TestBodiesAreStrict sends bodies that other parsers would read differently. Each is refused, and the error names the fields.
 func TestBodiesAreStrict(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
-	if answer := ask(handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"bodies are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
-		t.Fatalf("an elevation: %d %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusCreated, handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"bodies are tested","ticket":"INC-1","duration":"1h"}`)
 	const unknown, twice = "Forbidden: unknown field", "Duplicate value: the field is given more than once"
 	for name, tc := range map[string]struct {
 		path, body string
@@ -72,13 +69,10 @@ func TestBodiesAreStrict(t *testing.T) {
 // names the action. The others name the field.
 func TestActionsRefuseUndeclaredBodies(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	for _, class := range []string{"operate", "recover"} {
-		if answer := ask(handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"`+class+`","reason":"bodies are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
-			t.Fatalf("an elevation: %d %s", answer.Code, answer.Body)
-		}
+		mustAsk(t, http.StatusCreated, handler, "oncall", "", http.MethodPost, "/elevations", `{"class":"`+class+`","reason":"bodies are tested","ticket":"INC-1","duration":"1h"}`)
 	}
 	for _, action := range adminv1.Actions() {
 		if action.Path == "" {
@@ -101,8 +95,7 @@ func TestActionsRefuseUndeclaredBodies(t *testing.T) {
 // TestQueriesAreStrict sends queries with a parameter that package url cannot decode, and one that is given twice, to each route. The error names the parameter.
 func TestQueriesAreStrict(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	placeholders := regexp.MustCompile(`\{[^}]*\}`)
 	for _, route := range server.Routes() {

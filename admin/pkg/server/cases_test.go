@@ -26,8 +26,7 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.observe(t)
 	recorded := h.record(t, 1, "session", true)
 	record := servertest.New(h.client.Transport)

@@ -18,8 +18,7 @@ import (
 // elevation to it that exists, and the refusals are audited. The role operator is not affected.
 func TestRiskyRoleNeedsClaims(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	free := h.another(h.db)
 	elevate := func(server http.Handler, class adminv1.AccessClass) int {
 		t.Helper()
@@ -108,8 +107,7 @@ func TestEveryRouteChecksClaims(t *testing.T) {
 // break-glass: approval, denial, activation and review of elevations, and the end of others' elevations and sessions.
 func TestFurtherRolesNeedClaims(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	free := h.another(h.db)
 	request := func(engineer, fields string) string {
 		t.Helper()
@@ -122,9 +120,7 @@ func TestFurtherRolesNeedClaims(t *testing.T) {
 	}
 	region, denied := request("oncall", `"class":"break-glass"`), request("oncall", `"class":"break-glass"`)
 	emergency, active := request("oncall", `"class":"break-glass","emergency":true`), request("operator", `"class":"operate","cluster":"`+uid+`"`)
-	if answer := ask(free, "oncall", "", http.MethodDelete, emergency, ""); answer.Code != http.StatusOK {
-		t.Fatalf("ending the emergency: %d %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusOK, free, "oncall", "", http.MethodDelete, emergency, "")
 	for _, id := range []string{"own", "other"} {
 		v := database.AccessSessionDocument{SessionID: id, ClusterUID: uid, State: database.AccessSessionRequested}
 		if v.Owner.ObjectID, v.Owner.TenantID = "object-of-operator", "tenant"; id == "own" {

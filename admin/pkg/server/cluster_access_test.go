@@ -32,13 +32,10 @@ func (h *harness) accesses(t *testing.T, handler http.Handler, query string) (al
 // the region that was used for an action. Elevations that were not used for the cluster are no access.
 func TestAccessHasAllFacts(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	first := h.elevated(t, handler) // for the region
-	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"1h"}`); answer.Code != http.StatusAccepted {
-		t.Fatalf("%d %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusAccepted, handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"1h"}`)
 	unused := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", strings.Replace(breakGlass, "break-glass", "operate", 1)), http.StatusCreated)
 	asked := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass), http.StatusCreated)
 	elevationOf(t, ask(handler, "approver", "", http.MethodPost, "/elevations/"+asked.ID+"/approve", `{"reason":"agreed in the call"}`), http.StatusOK)

@@ -42,6 +42,14 @@ const (
 	secret = "bm90LXRvLWJlLXNob3du"
 )
 
+// newPopulated returns an admin with clusters.
+func newPopulated(t testing.TB) *harness {
+	t.Helper()
+	h := newHarness(t)
+	h.populate(t)
+	return h
+}
+
 // populate stores one cluster in all layers, and one in ARM only, which has not reached the fleet.
 func (h *harness) populate(t testing.TB) {
 	t.Helper()
@@ -126,8 +134,7 @@ func (h *harness) get(t *testing.T, engineer, path string, into any) (int, strin
 // TestMalformedBundlesAreNamed checks that the lists and the dump name the malformed bundles beside the others.
 func TestMalformedBundlesAreNamed(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.works.bundles, h.works.ignored = []maestro.Bundle{{ID: "orphan"}}, wire.Ignored{Count: 1, Reasons: []string{"items[1]"}}
 	var orphans adminv1.OrphanList
 	if _, body := h.get(t, "reader", "/orphans", &orphans); len(orphans.Items) != 1 || orphans.Ignored.Count != 1 {
@@ -145,8 +152,7 @@ func TestMalformedBundlesAreNamed(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	cases := map[string]struct {
 		reason, text string
 		want         []string
@@ -208,8 +214,7 @@ func TestFind(t *testing.T) {
 
 func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	var dump adminv1.Dump
 	status, body := h.get(t, "reader", "/clusters/"+url.PathEscape(resourceID)+"/dump", &dump)
 	if status != http.StatusOK {
@@ -243,8 +248,7 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 // TestDumpReadsTheFleetConcurrently checks that all lists are requested before any of them is returned.
 func TestDumpReadsTheFleetConcurrently(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	lists := []string{"ListNodePools", "ListExternalAuths", "ListBreakGlassCredentials", "ListBreakGlassRevocations", "ListUpgrades", "ListProvisionShards"}
 	var arrived sync.WaitGroup
 	arrived.Add(len(lists))
@@ -267,8 +271,7 @@ func TestDumpReadsTheFleetConcurrently(t *testing.T) {
 
 func TestLastIncarnationIsSelected(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	for _, text := range []string{"gone", url.PathEscape(goneID)} {
 		var shown adminv1.ClusterDeletion
 		if status, body := h.get(t, "reader", "/clusters/"+text+"/deletion", &shown); status != http.StatusOK || shown.Cluster.UID != lastUID || len(shown.Items) != 1 {
@@ -281,8 +284,7 @@ func TestLastIncarnationIsSelected(t *testing.T) {
 // the steps in ARM around those of Cluster Service.
 func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	var shown adminv1.ClusterDeletion
 	status, body := h.get(t, "reader", "/clusters/alpha/deletion", &shown)
 	if status != http.StatusOK || len(shown.Items) != 1 || shown.Items[0].Kind != "nodePool" {
@@ -347,8 +349,7 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 
 func TestRejections(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	cases := map[string]struct {
 		reason, engineer, path string
 		status                 int
@@ -384,8 +385,7 @@ func TestRejections(t *testing.T) {
 // the combinations of parameters that are rejected.
 func TestWaitingClustersAreListed(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	var list adminv1.ClusterList
 	began := time.Now()
 	if status, body := h.get(t, "reader", "/clusters?notReady=true&olderThan=10m&concern=node-pool,control-plane/Waiting&shard=mgmt-1&version=4.19&pageSize=7&pageToken=t", &list); status != http.StatusOK {

@@ -14,8 +14,7 @@ import (
 
 // TestRepairedRemovalsAreListed checks that the list of differences has the removals that the agents repaired.
 func TestRepairedRemovalsAreListed(t *testing.T) {
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	h.fleet.repaired = []*clusterservicev1.RepairedRemoval{{ClusterUid: uid, ClusterResourceId: "/demo", Removal: &clusterservicev1.ObjectRemoval{Kind: "NodePool", Namespace: "ocm-local-x", Name: "workers",
 		Uid: "removed", ProvisionShard: "mgmt-1", RemoveTime: timestamppb.New(at), AppliedAgainTime: timestamppb.New(at.Add(2 * time.Second))}}}

@@ -51,14 +51,11 @@ func (h *harness) elevated(t *testing.T, handler http.Handler) adminv1.Elevation
 // signed intent of the engineer who ended it, also if the end is repeated.
 func TestEndRevokesCredentials(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	e := h.elevated(t, handler)
 	for range 2 {
-		if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusAccepted {
-			t.Fatalf("%d: %s", answer.Code, answer.Body)
-		}
+		mustAsk(t, http.StatusAccepted, handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody)
 	}
 	shown := elevationOf(t, ask(handler, "reader", "", http.MethodGet, "/elevations/"+e.ID, ""), http.StatusOK)
 	if len(shown.Credentials) != 1 || shown.Credentials[0].Cluster.UID != uid || shown.Credentials[0].Revocation != nil || !shown.Active {
@@ -102,9 +99,7 @@ func TestEndRevokesCredentials(t *testing.T) {
 	}
 	// An elevation without credentials has nothing to revoke.
 	other := h.elevated(t, handler)
-	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/resume", ""); answer.Code != http.StatusAccepted {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusAccepted, handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/resume", "")
 	if shown := elevationOf(t, ask(handler, "operator", "", http.MethodDelete, "/elevations/"+other.ID, ""), http.StatusOK); shown.Credentials != nil || len(h.ofKind(t, adminv1.ActionElevationEnd)) != 1 {
 		t.Errorf("an elevation without credentials: %+v", shown)
 	}
@@ -113,8 +108,7 @@ func TestEndRevokesCredentials(t *testing.T) {
 // TestEndRacesWithCredential ends an elevation while a credential is requested with it. A credential that was accepted is revoked.
 func TestEndRacesWithCredential(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	for i := range 10 {
 		e := h.elevated(t, handler)
@@ -142,8 +136,7 @@ func TestEndRacesWithCredential(t *testing.T) {
 func TestSweepEndOfElevation(t *testing.T) {
 	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
-		h := newHarness(t)
-		h.populate(t)
+		h := newPopulated(t)
 		admin := h.startCrashing(t, d)
 		e := h.elevated(t, h.another(h.db))
 		for _, r := range []struct {
@@ -208,13 +201,10 @@ func TestRevocationHasProgress(t *testing.T) {
 		}, false, adminv1.RevocationUnknown, "The database cannot be reached."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t)
-			h.populate(t)
+			h := newPopulated(t)
 			handler := h.another(h.db)
 			e := h.elevated(t, handler)
-			if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusAccepted {
-				t.Fatalf("%d: %s", answer.Code, answer.Body)
-			}
+			mustAsk(t, http.StatusAccepted, handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody)
 			ended := elevationOf(t, ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""), http.StatusOK)
 			if r := ended.Credentials[0].Revocation; r.State != adminv1.RevocationRequested || r.AcceptedUntil.Sub(*ended.EndTime) != 16*time.Minute {
 				t.Errorf("the revocation begins as %+v", r)
@@ -259,8 +249,7 @@ func TestRevocationHasProgress(t *testing.T) {
 // TestClustersOfElevationAreBounded requests a credential with an elevation that has as many as one batch can revoke.
 func TestClustersOfElevationAreBounded(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	e := h.elevated(t, handler)
 	item, err := h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID))
@@ -281,9 +270,7 @@ func TestClustersOfElevationAreBounded(t *testing.T) {
 	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "Request another elevation") {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}
-	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusOK {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusOK, handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, "")
 	clusters := map[string]bool{}
 	for _, o := range h.ofKind(t, adminv1.ActionElevationEnd) {
 		clusters[o.Target.ClusterUID] = true

@@ -41,10 +41,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
 // harness is admin with the Cosmos DB emulator, a simulated Cluster Service and a simulated Maestro.
@@ -102,28 +102,8 @@ const (
 
 func newHarness(t testing.TB) *harness {
 	t.Helper()
-	ctx := t.Context()
-	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	account := httptest.NewServer(cosmos)
-	t.Cleanup(func() {
-		account.Close()
-		if err := cosmos.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey, RequestTimeout: time.Minute, RetryBudget: time.Minute}
-	db, err := database.Open(ctx, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	if err := db.EnsureSchema(ctx); err != nil {
-		t.Fatal(err)
-	}
-	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &logtest.Log{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
+	db, cosmos := databasetest.New(t)
+	h := &harness{db: db, cosmos: cosmos.Options, fleet: &fleet{}, works: &works{}, log: &logtest.Log{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
 	signer := intenttest.New(t)
 	h.keyset = filepath.Join(t.TempDir(), "keyset.json")
 	if err := intent.CreateKeys(h.keyset); err != nil {

@@ -17,8 +17,7 @@ import (
 // this operation until the end of the elevation, and that no response shows it.
 func TestAcceptedOperationIsSigned(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.elevate(t)
 	handler := h.another(h.db)
 	answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"2h"}`)

@@ -27,12 +27,9 @@ func TestCertificateEndsBeforeElevation(t *testing.T) {
 		"14m": {`{"certificateSigningRequest":"csr","duration":"14m"}`, http.StatusBadRequest, 0},
 		"2h":  {`{"certificateSigningRequest":"csr","duration":"16m"}`, http.StatusBadRequest, 0},
 	} {
-		h := newHarness(t)
-		h.populate(t)
+		h := newPopulated(t)
 		server := h.another(h.db)
-		if answer := ask(server, "operator", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the levels are tested","ticket":"INC-1","duration":"`+elevation+`"}`); answer.Code != http.StatusCreated {
-			t.Fatalf("%d: %s", answer.Code, answer.Body)
-		}
+		mustAsk(t, http.StatusCreated, server, "operator", "", http.MethodPost, "/elevations", `{"class":"operate","reason":"the levels are tested","ticket":"INC-1","duration":"`+elevation+`"}`)
 		answer := ask(server, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", tc.body)
 		if answer.Code != tc.status {
 			t.Errorf("%s in an elevation of %s: got %d, want %d: %s", tc.body, elevation, answer.Code, tc.status, answer.Body)
@@ -59,14 +56,11 @@ func TestCertificateEndsBeforeElevation(t *testing.T) {
 // TestLevelNeedsItsRole requests credentials of each level with each role. A refusal names the role and is audited with the level.
 func TestLevelNeedsItsRole(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	server := h.another(h.db)
 	elevate := func(engineer string, class adminv1.AccessClass) {
 		t.Helper()
-		if answer := ask(server, engineer, "", http.MethodPost, "/elevations", `{"class":"`+string(class)+`","cluster":"`+uid+`","reason":"the levels are tested","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusCreated {
-			t.Fatalf("%d: %s", answer.Code, answer.Body)
-		}
+		mustAsk(t, http.StatusCreated, server, engineer, "", http.MethodPost, "/elevations", `{"class":"`+string(class)+`","cluster":"`+uid+`","reason":"the levels are tested","ticket":"INC-1","duration":"1h"}`)
 	}
 	request := func(engineer, level string, status int) string {
 		t.Helper()

@@ -44,8 +44,7 @@ func (a *heldAction) Durable(ctx context.Context) error {
 // record is durable.
 func TestChangesWaitForTheBeginning(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.elevate(t)
 	held := &heldRecorder{Recorder: h.trail, waits: make(chan struct{}), results: make(chan error)}
 	config := h.config
@@ -99,8 +98,7 @@ func (panicAction) Durable(context.Context) error { panic("a bug") }
 // TestPanicHasAnOutcome lets the handler of a change panic: its action does not stay open.
 func TestPanicHasAnOutcome(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.elevate(t)
 	config := h.config
 	config.Audit, config.Metrics = panicRecorder{h.trail}, prometheus.NewRegistry()

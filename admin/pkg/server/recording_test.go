@@ -93,8 +93,7 @@ func (h *harness) contentWith(t *testing.T, who, id, query string) (status int, 
 // TestRecordingsAreListed lists recordings, of a cluster and of a session, the newest first. The descriptions have nothing of the content.
 func TestRecordingsAreListed(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	api := h.another(h.db)
 	h.record(t, 1, "session-1", true)
 	h.record(t, 2, "session-2", true)
@@ -135,8 +134,7 @@ func TestRecordingsAreListed(t *testing.T) {
 // TestRecordingIsRead reads a recording. Only the role break-glass may do that, and the audit has it. Nothing of the content is in the audit or the log.
 func TestRecordingIsRead(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	one, running := h.record(t, 1, "session-1", true), h.record(t, 2, "session-1", false)
 	for _, id := range []string{one.RecordingID, running.RecordingID} {
 		status, header, body, err := h.content(t, "oncall", id)
@@ -171,8 +169,7 @@ func TestRecordingIsRead(t *testing.T) {
 // as a whole one.
 func TestChangedRecordingIsAborted(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	change := func(number int, change func(lines []string) []string) string {
 		t.Helper()
 		document := h.record(t, number, "session-1", true)
@@ -227,8 +224,7 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 // with the reason, and shown as not verified on request. A description with other facts than the recording is refused, too.
 func TestForgedRecordingIsRefused(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	attacker, err := audit.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
@@ -285,8 +281,7 @@ func TestForgedRecordingIsRefused(t *testing.T) {
 // TestRecordingsAway reads recordings that are not exported, from storage that is away, and from an admin that reads none.
 func TestRecordingsAway(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	api := h.another(h.db)
 	waiting := h.record(t, 1, "session-1", false)
 	if err := os.Remove(h.recordingFile(waiting.RecordingID)); err != nil {

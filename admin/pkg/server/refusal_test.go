@@ -20,8 +20,7 @@ import (
 // kind has two records, and the second one has the number of the others.
 func TestRefusedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	config := h.config
 	refused := refusals.New(h.trail)
 	config.Refusals, config.Metrics = refused, prometheus.NewRegistry()

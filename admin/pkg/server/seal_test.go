@@ -40,8 +40,7 @@ func TestForgedElevationPermitsNothing(t *testing.T) {
 		"seal of other": {strings.Replace(breakGlass, "break-glass", "operate", 1), action, func(e *database.ElevationDocument, _ time.Time) { e.Seal = other }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t)
-			h.populate(t)
+			h := newPopulated(t)
 			handler := h.another(h.db)
 			other = h.stored(t, elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", strings.Replace(breakGlass, "break-glass", "operate", 1)), http.StatusCreated).ID).Value.Seal
 			e := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", tc.request), http.StatusCreated)
@@ -68,8 +67,7 @@ func TestForgedElevationPermitsNothing(t *testing.T) {
 // change is counted.
 func TestElevationSetBackPermitsNothing(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	id := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", breakGlass), http.StatusCreated).ID
 	states := []*database.Item[database.ElevationDocument]{h.stored(t, id)}
@@ -133,8 +131,7 @@ func TestChangedElevationHidesNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHarness(t)
-			h.populate(t)
+			h := newPopulated(t)
 			handler := h.another(h.db)
 			other := elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", operate), http.StatusCreated)
 			var changed string
@@ -161,14 +158,11 @@ func TestChangedElevationHidesNoOther(t *testing.T) {
 // of the credential.
 func TestCredentialStaysInElevation(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	e := h.elevated(t, handler)
 	before := h.stored(t, e.ID).Value
-	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusAccepted {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusAccepted, handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody)
 	after := h.stored(t, e.ID).Value
 	h.overwrite(t, before)
 	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "earlier state") {

@@ -27,8 +27,7 @@ func (h *harness) shardSession(t *testing.T, id string) *database.AccessSessionD
 // adds. The end of the elevation ends the session, and has an operation that ends sessions which admin did not end.
 func TestSessionForManagementCluster(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	e := h.elevated(t, handler)
 	accepted := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfShard, `{"duration":"12m"}`))
@@ -59,9 +58,7 @@ func TestSessionForManagementCluster(t *testing.T) {
 	if records == 0 {
 		t.Error("the audit has no record of the request")
 	}
-	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, ""); answer.Code != http.StatusOK {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusOK, handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, "")
 	if v := h.shardSession(t, accepted.ID); v.State != database.AccessSessionEnded || v.EndedBy != "operator@example.com" {
 		t.Errorf("the session is %+v", v)
 	}
@@ -80,8 +77,7 @@ func TestSessionForManagementCluster(t *testing.T) {
 // invalid fields.
 func TestSessionForManagementClusterNeedsRegion(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	handler := h.another(h.db)
 	elevationOf(t, ask(handler, "operator", "", http.MethodPost, "/elevations", `{"class":"operate","cluster":"`+uid+`","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`), http.StatusCreated)
 	if answer := ask(handler, "operator", "", http.MethodPost, sessionsOfShard, `{}`); answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "whole region") {
@@ -109,8 +105,7 @@ func TestSessionForManagementClusterNeedsRegion(t *testing.T) {
 // TestSessionForServiceCluster requests a session in a region without a service cluster, and in one that has it.
 func TestSessionForServiceCluster(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	const sessions = "/service-cluster/access-sessions"
 	h.config.Gateway.ServiceCluster = false
 	handler := h.another(h.db)
@@ -131,9 +126,7 @@ func TestSessionForServiceCluster(t *testing.T) {
 	if status, body := h.get(t, "reader", "/access-sessions?open=true&shard="+adminv1.ServiceCluster, &list); status != http.StatusOK || len(list.Items) != 1 || list.Items[0].ID != accepted.ID {
 		t.Fatalf("%d: %s", status, body)
 	}
-	if answer := ask(handler, "operator", "", http.MethodDelete, "/elevations/"+list.Items[0].ElevationID, ""); answer.Code != http.StatusOK {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusOK, handler, "operator", "", http.MethodDelete, "/elevations/"+list.Items[0].ElevationID, "")
 	ends := h.ofKind(t, adminv1.ActionElevationEnd)
 	if len(ends) != 1 || ends[0].Target.Kind != adminv1.TargetServiceCluster || ends[0].Target.ID != adminv1.ServiceCluster {
 		t.Errorf("the operations are %+v", ends)

@@ -26,6 +26,14 @@ func ask(handler http.Handler, engineer, key, method, path, body string) *httpte
 	return recorder
 }
 
+// mustAsk is ask for a response whose code must be the given one.
+func mustAsk(t testing.TB, code int, handler http.Handler, engineer, key, method, path, body string) {
+	t.Helper()
+	if answer := ask(handler, engineer, key, method, path, body); answer.Code != code {
+		t.Fatalf("%s %s of %s: %d, want %d: %s", method, path, engineer, answer.Code, code, answer.Body)
+	}
+}
+
 // requestOf returns a request of an engineer, with an idempotency key unless it is empty.
 func requestOf(engineer, key, method, path, body string) *http.Request {
 	request := httptest.NewRequestWithContext(context.Background(), method, adminv1.Root+path, strings.NewReader(body))
@@ -86,8 +94,7 @@ func (h *harness) began(t *testing.T) []string {
 func TestSweepRequests(t *testing.T) {
 	t.Parallel()
 	crashsweep.Sweep(t, crashsweep.Options{Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
-		h := newHarness(t)
-		h.populate(t)
+		h := newPopulated(t)
 		admin := h.startCrashing(t, d)
 		h.elevate(t)
 		for i, request := range []struct{ action, body string }{{"pause", `{"duration":"2h"}`}, {"resume", ""}, {"set-size", `{"size":"large"}`}} {
@@ -106,8 +113,7 @@ func TestSweepRequests(t *testing.T) {
 // without a key or with another key creates another operation.
 func TestRequestIsRepeated(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	h.elevate(t)
 	handler := h.another(h.db)
 	pause := func(key, body string, want int) (id string) {

@@ -149,14 +149,11 @@ func round(t *testing.T, replicas [2]*server.Server, at time.Time) {
 // nothing, and justifies new elevations.
 func TestClosedTicketEndsElevations(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	h.populate(t)
+	h := newPopulated(t)
 	validator, replicas, _ := withTicketChecks(t, h)
 	handler := replicas[0]
 	first, second, other := elevateFor(t, handler, "operator", "INC-1", ""), elevateFor(t, handler, "oncall", "INC-1", ""), elevateFor(t, handler, "oncall", "INC-2", "")
-	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusAccepted {
-		t.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	mustAsk(t, http.StatusAccepted, handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody)
 	h.awaitActive(t, 3)
 	now := time.Now()
 	shown := func(e adminv1.Elevation) adminv1.Elevation {
