@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -147,6 +149,82 @@ func (a *sres) hcpctl(t *testing.T, args ...string) (string, error) {
 	root.SetArgs(args)
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
+}
+
+// sreGroup runs the commands of a group of hcpctl.
+type sreGroup struct {
+	*sres
+	name string
+	// reason and ticket are those of the actions.
+	reason, ticket string
+	// plain replaces what differs from run to run in the output; nil for nothing.
+	plain func(string) string
+}
+
+func (g *sreGroup) run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := g.hcpctl(t, append([]string{g.name}, args...)...)
+	if g.plain != nil {
+		out = g.plain(out)
+	}
+	return out, err
+}
+
+// because adds the flags of an action to its command.
+func (g *sreGroup) because(args ...string) []string {
+	return append(args, "--reason", g.reason, "--ticket", g.ticket)
+}
+
+// prints compares the outputs of commands with golden files.
+func (g *sreGroup) prints(t *testing.T, files map[string][]string) {
+	t.Helper()
+	for name, args := range files {
+		out, err := g.run(t, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, out)
+	}
+}
+
+// sreAction is a command with its class, the request that admin gets while the class is elevated, and a part of the output.
+type sreAction struct {
+	args          []string
+	class         adminv1.AccessClass
+	request, says string
+}
+
+func (g *sreGroup) acts(t *testing.T, actions []sreAction) {
+	t.Helper()
+	for _, tc := range actions {
+		g.asked = nil
+		out, err := g.run(t, g.because(tc.args...)...)
+		if err != nil || !strings.Contains(out, tc.says) {
+			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
+		}
+		want := []string{fmt.Sprintf("POST /elevations %s: %s (%s)", tc.class, g.reason, g.ticket), tc.request, "DELETE /elevations/e"}
+		if !slices.Equal(g.asked, want) {
+			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, g.asked, want)
+		}
+	}
+}
+
+// rejectedCommand is a command that fails, with a part of its error.
+type rejectedCommand struct {
+	reason string
+	args   []string
+	says   string
+}
+
+func (g *sreGroup) rejects(t *testing.T, cases map[string]rejectedCommand) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := g.run(t, tc.args...); err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v, want it to say %q: %s", err, tc.says, tc.reason)
+			}
+		})
+	}
 }
 
 // TestSignInOutsideOfLocalRegion checks that a person who acts with the Azure CLI names admin, and no engineer of a local region.

@@ -2,7 +2,6 @@ package command
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,41 +71,14 @@ func TestAzureOrphans(t *testing.T) {
 }
 
 func TestDeletion(t *testing.T) {
-	a := withDeletion(t)
-	run := func(args ...string) (string, error) {
-		t.Helper()
-		out, err := a.hcpctl(t, append([]string{"deletion"}, args...)...)
-		return ages.ReplaceAllString(out, "40m0s"), err
-	}
-	for name, args := range map[string][]string{"deletion-show.txt": {"show", "mine"}, "deletion-list.txt": {"list", "--stuck"}} {
-		out, err := run(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name, out)
-	}
-	because := []string{"--reason", "its controller is gone", "--ticket", "INC-1"}
-	for _, tc := range []struct {
-		args  []string
-		class adminv1.AccessClass
-		want  string
-		says  string
-	}{
+	g := &sreGroup{sres: withDeletion(t), name: "deletion", reason: "its controller is gone", ticket: "INC-1", plain: func(out string) string { return ages.ReplaceAllString(out, "40m0s") }}
+	g.prints(t, map[string][]string{"deletion-show.txt": {"show", "mine"}, "deletion-list.txt": {"list", "--stuck"}})
+	g.acts(t, []sreAction{
 		{[]string{"retry", "mine"}, adminv1.Operate, `POST /clusters/mine/deletion/retry`, "retries the deletion of 11111111-1111-1111-1111-111111111111/demo/mine\nretried steps: hosted-cluster\n"},
 		{[]string{"release", "mine", "hosted-cluster", "gone.example.com/hook"}, adminv1.Recover,
 			`POST /clusters/mine/deletion/release {"step":"hosted-cluster","finalizers":["gone.example.com/hook"]}`, "release of gone.example.com/hook requested"},
 		{[]string{"force", "mine", "hosted-cluster"}, adminv1.Recover, `POST /clusters/mine/deletion/force {"step":"hosted-cluster"}`, "May be left: a HostedCluster."},
-	} {
-		a.asked = nil
-		out, err := run(append(tc.args, because...)...)
-		if err != nil || !strings.Contains(out, tc.says) {
-			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
-		}
-		want := []string{"POST /elevations " + string(tc.class) + ": its controller is gone (INC-1)", tc.want, "DELETE /elevations/e"}
-		if !slices.Equal(a.asked, want) {
-			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, a.asked, want)
-		}
-	}
+	})
 	for name, tc := range map[string]struct {
 		reason string
 		args   []string
@@ -117,24 +89,15 @@ func TestDeletion(t *testing.T) {
 		"Leftovers": {"what a forced step left", []string{"leftovers", "mine", "--gone"}, "kernel update"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, err := run(tc.args...); err != nil || !strings.Contains(out, tc.says) {
+			if out, err := g.run(t, tc.args...); err != nil || !strings.Contains(out, tc.says) {
 				t.Errorf("%s: %v, it says %q, want %q", tc.reason, err, out, tc.says)
 			}
 		})
 	}
-	for name, tc := range map[string]struct {
-		args []string
-		says string
-	}{
-		"NoTicket":    {[]string{"force", "mine", "hosted-cluster", "--reason", "its controller is gone"}, "ticket"},
-		"OtherStep":   {append([]string{"force", "over", "namespaces"}, because...), "Force those steps instead."},
-		"Unknown":     {[]string{"show", "other"}, "There is no"},
-		"NoFinalizer": {append([]string{"release", "mine", "hosted-cluster"}, because...), "at least 3"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := run(tc.args...); err == nil || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("%v, want it to say %q", err, tc.says)
-			}
-		})
-	}
+	g.rejects(t, map[string]rejectedCommand{
+		"NoTicket":    {"both are required", []string{"force", "mine", "hosted-cluster", "--reason", "its controller is gone"}, "ticket"},
+		"OtherStep":   {"another step is running", g.because("force", "over", "namespaces"), "Force those steps instead."},
+		"Unknown":     {"it does not exist", []string{"show", "other"}, "There is no"},
+		"NoFinalizer": {"it is an argument", g.because("release", "mine", "hosted-cluster"), "at least 3"},
+	})
 }

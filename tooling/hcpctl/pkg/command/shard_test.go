@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,74 +59,37 @@ func withShards(t *testing.T) *sres {
 }
 
 func TestShard(t *testing.T) {
-	a := withShards(t)
-	run := func(args ...string) (string, error) {
-		t.Helper()
-		return a.hcpctl(t, append([]string{"shard"}, args...)...)
-	}
-	for name, args := range map[string][]string{"shards.txt": {"list"}, "shard.txt": {"show", "mgmt-1"}, "shard-plan.txt": {"plan", "mgmt-1"},
-		"shard-explain.txt": {"explain", "mine"}, "shard-explain.yaml": {"explain", "mine", "-o", "yaml"}} {
-		out, err := run(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name, out)
-	}
-
-	because := []string{"--reason", "kernel update", "--ticket", "CHG-7"}
-	for _, tc := range []struct {
-		args  []string
-		class adminv1.AccessClass
-		says  string
-		want  string
-	}{
-		{[]string{"register", "mgmt-3", "--capacity", "7", "--zones", "1,2", "--labels", "stage=prod"}, adminv1.Recover, "mgmt-2",
-			`PUT /shards/mgmt-3 {"capacity":7,"zones":["1","2"],"labels":{"stage":"prod"}}`},
-		{[]string{"cordon", "mgmt-1", "--accept-no-room"}, adminv1.Operate, "mgmt-2", `PATCH /shards/mgmt-1 {"cordoned":true,"acceptNoRoom":true}`},
-		{[]string{"uncordon", "mgmt-1"}, adminv1.Operate, "mgmt-2", `PATCH /shards/mgmt-1 {"cordoned":false}`},
-		{[]string{"set", "mgmt-1", "--capacity", "0", "--zones", "", "--use-configured", "size-classes,labels"}, adminv1.Operate, "mgmt-2",
-			`PATCH /shards/mgmt-1 {"capacity":0,"zones":{},"useConfigured":["size_classes","labels"]}`},
-		{[]string{"drain", "mgmt-1"}, adminv1.Operate, "could not be moved to any other shard", `POST /shards/mgmt-1/drain {}`},
-		{[]string{"place", "mine", "--strategy", "pack", "--zones", "1,3", "--avoid", "mgmt-2"}, adminv1.Operate, "Mgmt-1 was chosen",
-			`PUT /clusters/mine/placement {"policy":{"strategy":"PLACEMENT_STRATEGY_PACK","zones":["1","3"],"avoid":["mgmt-2"]}}`},
-		{[]string{"place", "mine", "--none"}, adminv1.Operate, "Mgmt-1 was chosen", `PUT /clusters/mine/placement {}`},
-		{[]string{"deregister", "mgmt-2"}, adminv1.Recover, "succeeded", `DELETE /shards/mgmt-2`},
-	} {
-		out, err := run(append(tc.args, because...)...)
-		if err != nil || !strings.Contains(out, tc.says) {
-			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
-		}
-		want := []string{"POST /elevations " + string(tc.class) + ": kernel update (CHG-7)", tc.want, "DELETE /elevations/e"}
-		if !slices.Equal(a.asked, want) {
-			t.Errorf("%v: admin was asked %q, want %q", tc.args, a.asked, want)
-		}
-		a.asked = nil
-	}
-	if out, err := run("show", "mgmt-1", "--expect-state", "draining"); err != nil || !strings.Contains(out, "mgmt-1") {
+	g := &sreGroup{sres: withShards(t), name: "shard", reason: "kernel update", ticket: "CHG-7"}
+	g.prints(t, map[string][]string{"shards.txt": {"list"}, "shard.txt": {"show", "mgmt-1"}, "shard-plan.txt": {"plan", "mgmt-1"},
+		"shard-explain.txt": {"explain", "mine"}, "shard-explain.yaml": {"explain", "mine", "-o", "yaml"}})
+	g.acts(t, []sreAction{
+		{[]string{"register", "mgmt-3", "--capacity", "7", "--zones", "1,2", "--labels", "stage=prod"}, adminv1.Recover,
+			`PUT /shards/mgmt-3 {"capacity":7,"zones":["1","2"],"labels":{"stage":"prod"}}`, "mgmt-2"},
+		{[]string{"cordon", "mgmt-1", "--accept-no-room"}, adminv1.Operate, `PATCH /shards/mgmt-1 {"cordoned":true,"acceptNoRoom":true}`, "mgmt-2"},
+		{[]string{"uncordon", "mgmt-1"}, adminv1.Operate, `PATCH /shards/mgmt-1 {"cordoned":false}`, "mgmt-2"},
+		{[]string{"set", "mgmt-1", "--capacity", "0", "--zones", "", "--use-configured", "size-classes,labels"}, adminv1.Operate,
+			`PATCH /shards/mgmt-1 {"capacity":0,"zones":{},"useConfigured":["size_classes","labels"]}`, "mgmt-2"},
+		{[]string{"drain", "mgmt-1"}, adminv1.Operate, `POST /shards/mgmt-1/drain {}`, "could not be moved to any other shard"},
+		{[]string{"place", "mine", "--strategy", "pack", "--zones", "1,3", "--avoid", "mgmt-2"}, adminv1.Operate,
+			`PUT /clusters/mine/placement {"policy":{"strategy":"PLACEMENT_STRATEGY_PACK","zones":["1","3"],"avoid":["mgmt-2"]}}`, "Mgmt-1 was chosen"},
+		{[]string{"place", "mine", "--none"}, adminv1.Operate, `PUT /clusters/mine/placement {}`, "Mgmt-1 was chosen"},
+		{[]string{"deregister", "mgmt-2"}, adminv1.Recover, `DELETE /shards/mgmt-2`, "succeeded"},
+	})
+	if out, err := g.run(t, "show", "mgmt-1", "--expect-state", "draining"); err != nil || !strings.Contains(out, "mgmt-1") {
 		t.Errorf("with the state that is expected: %v\n%s", err, out)
 	}
-	if out, err := run("show", "mgmt-9", "--expect-state", "deregistered"); err != nil || out != "There is no provision shard mgmt-9.\n" {
+	if out, err := g.run(t, "show", "mgmt-9", "--expect-state", "deregistered"); err != nil || out != "There is no provision shard mgmt-9.\n" {
 		t.Errorf("a shard that does not exist, and is expected to be deregistered: %v\n%s", err, out)
 	}
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
-	}{
+	g.rejects(t, map[string]rejectedCommand{
 		"No ticket":   {"both are always said", []string{"cordon", "mgmt-1", "--reason", "kernel update"}, "ticket"},
-		"Refused":     {"Cluster Service's words are shown", append([]string{"deregister", "mgmt-1"}, because...), "It can be deregistered when it has none."},
-		"Nothing":     {"a set that sets nothing is a mistake", append([]string{"set", "mgmt-1"}, because...), "at least one of the flags"},
+		"Refused":     {"Cluster Service's words are shown", g.because("deregister", "mgmt-1"), "It can be deregistered when it has none."},
+		"Nothing":     {"a set that sets nothing is a mistake", g.because("set", "mgmt-1"), "at least one of the flags"},
 		"Unknown":     {"there is none", []string{"show", "mgmt-9"}, "There is no /shards/mgmt-9."},
 		"State":       {"it has another one", []string{"show", "mgmt-1", "--expect-state", "deregistered"}, "provision shard mgmt-1 is draining (3 of 10 places used); it is expected to be deregistered"},
 		"No shard":    {"none has the state", []string{"show", "mgmt-9", "--expect-state", "cordoned"}, "There is no /shards/mgmt-9."},
 		"No state":    {"there is no such one", []string{"show", "mgmt-1", "--expect-state", "gone"}, "--expect-state: \"gone\" is not one of active, cordoned, deregistered, draining, retired"},
-		"Strategy":    {"there is no such one", append([]string{"place", "mine", "--strategy", "random"}, because...), "--strategy"},
-		"All or none": {"which would be meant", append([]string{"place", "mine", "--none", "--only", "mgmt-1"}, because...), "if any flags in the group"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := run(tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%v, want %q: %s", err, tc.want, tc.reason)
-			}
-		})
-	}
+		"Strategy":    {"there is no such one", g.because("place", "mine", "--strategy", "random"), "--strategy"},
+		"All or none": {"which would be meant", g.because("place", "mine", "--none", "--only", "mgmt-1"), "if any flags in the group"},
+	})
 }

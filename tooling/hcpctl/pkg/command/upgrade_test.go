@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,26 +57,14 @@ func withUpgrades(t *testing.T) *sres {
 }
 
 func TestUpgradeCommands(t *testing.T) {
-	a := withUpgrades(t)
-	for name, args := range map[string][]string{
-		"upgrade-plan.txt":    {"upgrade", "plan", "mine", "4.21.4", "--node-pools", "all"},
-		"upgrade-refused.txt": {"upgrade", "plan", "mine", "4.19.20"},
-		"upgrade-status.txt":  {"upgrade", "status", "mine"},
-		"upgrade-policy.txt":  {"upgrade", "policy", "show", "patches"},
-	} {
-		out, err := a.hcpctl(t, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name, out)
-	}
-	because := []string{"--reason", "a fix for all", "--ticket", "CHG-8"}
-	for _, tc := range []struct {
-		args  []string
-		class adminv1.AccessClass
-		want  string
-		says  string
-	}{
+	g := &sreGroup{sres: withUpgrades(t), name: "upgrade", reason: "a fix for all", ticket: "CHG-8"}
+	g.prints(t, map[string][]string{
+		"upgrade-plan.txt":    {"plan", "mine", "4.21.4", "--node-pools", "all"},
+		"upgrade-refused.txt": {"plan", "mine", "4.19.20"},
+		"upgrade-status.txt":  {"status", "mine"},
+		"upgrade-policy.txt":  {"policy", "show", "patches"},
+	})
+	g.acts(t, []sreAction{
 		{[]string{"start", "mine", "4.21.4", "--node-pools", "unpinned"}, adminv1.Operate,
 			`POST /clusters/mine/upgrades {"version":"4.21.4","nodePools":"NODE_POOL_FOLLOW_UNPINNED"}`, "upgrade 5c1e to 4.21.4: waiting."},
 		{[]string{"start", "mine", "4.21.4", "--acknowledge", "minor-version", "--not-before", "2026-11-21T22:00:00Z"}, adminv1.Recover,
@@ -89,17 +76,7 @@ func TestUpgradeCommands(t *testing.T) {
 			`PUT /upgrade-policies/patches {"spec":{"clusterUid":"` + deletingUID + `","minorVersions":["4.21"],"schedule":{"weekly":[{"days":["SAT","SUN"],"start":"01:00","minutes":240}]},` +
 				`"maxConcurrent":50,"nodePools":"NODE_POOL_FOLLOW_NONE"}}`, "policy patches applied"},
 		{[]string{"policy", "delete", "patches"}, adminv1.Operate, `DELETE /upgrade-policies/patches`, "policy patches deleted"},
-	} {
-		a.asked = nil
-		out, err := a.hcpctl(t, append(append([]string{"upgrade"}, tc.args...), because...)...)
-		if err != nil || !strings.Contains(out, tc.says) {
-			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
-		}
-		want := []string{"POST /elevations " + string(tc.class) + ": a fix for all (CHG-8)", tc.want, "DELETE /elevations/e"}
-		if !slices.Equal(a.asked, want) {
-			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, a.asked, want)
-		}
-	}
+	})
 	for says, args := range map[string][]string{
 		"a version cannot be lowered": {"abort", "mine"},
 		"no upgrade":                  {"pause", "other"},
@@ -107,7 +84,7 @@ func TestUpgradeCommands(t *testing.T) {
 		"--not-before":                {"start", "mine", "4.21.4", "--not-before", "tomorrow"},
 		"--window":                    {"policy", "apply", "x", "--window", "SAT"},
 	} {
-		if _, err := a.hcpctl(t, append(append([]string{"upgrade"}, args...), because...)...); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := g.run(t, g.because(args...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v, want it to say %q", args, err, says)
 		}
 	}
