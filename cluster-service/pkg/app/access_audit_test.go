@@ -13,6 +13,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // auditLog records the lines that are written to it.
@@ -42,9 +43,7 @@ func (l *auditLog) of(t *testing.T, action, about string) []map[string]any {
 	var found []map[string]any
 	for line := range strings.Lines(l.String()) {
 		var record map[string]any
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &record))
 		for _, value := range record {
 			if value == about && record["action"] == action {
 				if record["record"] != "audit" || record["msg"] != "audit" {
@@ -80,9 +79,7 @@ func (r *region) report(uses ...hostedreport.CredentialUse) {
 			r.t.Fatalf("malformed use %+v", u)
 		}
 	}
-	if err := r.hypershift.ReportUses(report); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.hypershift.ReportUses(report))
 	r.maestro.Touch()
 }
 
@@ -161,9 +158,7 @@ func TestUseIsAudited(t *testing.T) {
 
 	// A revoked certificate that the API server still accepts is reported, too.
 	revoke := revokeRequest(cluster, sre)
-	if _, err := service.RevokeBreakGlassCredentials(ctx, revoke); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.RevokeBreakGlassCredentials(ctx, revoke))(t)
 	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
 	who(r.audit.awaitOne(t, "credentials.revoked", request.Uid))
 	if record := r.audit.awaitOne(t, "revocations.succeeded", revoke.Uid); record["actor"] != revoke.Requester || record["reason"] != revoke.Reason {

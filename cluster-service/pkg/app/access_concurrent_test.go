@@ -6,6 +6,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // response is the outcome of a request that was sent concurrently.
@@ -154,9 +155,7 @@ func TestConcurrentRevocations(t *testing.T) {
 		service.awaitCredential(t, uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
 	}
 	next := revokeRequest(cluster, customer)
-	if _, err := service.RevokeBreakGlassCredentials(ctx, next); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.RevokeBreakGlassCredentials(ctx, next))(t)
 	service.awaitRevocation(t, next.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
 }
 
@@ -170,9 +169,7 @@ func TestClusterDeletionDuringAccess(t *testing.T) {
 	issued, _ := service.issue(t, cluster, customer)
 	r.hypershift.Hold(true)
 	revocation := revokeRequest(cluster, sre)
-	if _, err := service.RevokeBreakGlassCredentials(ctx, revocation); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.RevokeBreakGlassCredentials(ctx, revocation))(t)
 	all := concurrently(20, func() response {
 		request := credentialRequest(t, cluster, customer)
 		_, err := service.ApplyBreakGlassCredential(ctx, request)

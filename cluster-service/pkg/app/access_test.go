@@ -21,6 +21,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func authRequest(cluster *csv1.ApplyClusterRequest, name string, generation int64) *csv1.ApplyExternalAuthRequest {
@@ -37,14 +38,8 @@ func authRequest(cluster *csv1.ApplyClusterRequest, name string, generation int6
 // signingRequest generates a key and returns a certificate signing request for it.
 func signingRequest(t *testing.T, subject pkix.Name) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	der := must.Get(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key))(t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
@@ -94,18 +89,14 @@ func (i *instance) awaitRevocation(t *testing.T, uid string, state csv1.BreakGla
 func (i *instance) issue(t *testing.T, cluster *csv1.ApplyClusterRequest, class csv1.BreakGlassClass) (*csv1.ApplyBreakGlassCredentialRequest, *csv1.BreakGlassCredential) {
 	t.Helper()
 	request := credentialRequest(t, cluster, class)
-	if _, err := i.ApplyBreakGlassCredential(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.ApplyBreakGlassCredential(t.Context(), request))(t)
 	return request, i.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 }
 
 func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterRequest, *csv1.Cluster) {
 	t.Helper()
 	request := applyRequest(name, 1)
-	if _, err := i.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.ApplyCluster(t.Context(), request))(t)
 	return request, i.awaitCluster(t, request.Uid, clusterReady(1))
 }
 
@@ -134,10 +125,7 @@ func TestExternalAuthLifecycle(t *testing.T) {
 	cluster, ready := service.createReady(t, "c")
 
 	request := authRequest(cluster, "Entra", 1)
-	created, err := service.ApplyExternalAuth(ctx, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(service.ApplyExternalAuth(ctx, request))(t)
 	if got := created.GetStatus().GetPhase(); got != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING {
 		t.Errorf("a new external authentication is %v, want installing", got)
 	}
@@ -154,17 +142,13 @@ func TestExternalAuthLifecycle(t *testing.T) {
 		t.Errorf("second external authentication of a cluster: %v", err)
 	}
 	request.Generation, request.Spec.Clients = 2, nil
-	if _, err := service.ApplyExternalAuth(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyExternalAuth(ctx, request))(t)
 	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2)
 	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid}); err != nil || !clusterReady(1)(c) {
 		t.Errorf("the cluster is %v, %v; its external authentication must not affect it", c.GetStatus().GetPhase(), err)
 	}
 
-	if _, err := service.DeleteExternalAuth(ctx, &csv1.DeleteExternalAuthRequest{Uid: request.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteExternalAuth(ctx, &csv1.DeleteExternalAuthRequest{Uid: request.Uid}))(t)
 	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 2)
 	for _, held := range r.maestro.Resources() {
 		for _, manifest := range held.Manifests {
@@ -179,12 +163,8 @@ func TestExternalAuthLifecycle(t *testing.T) {
 
 	// An external authentication is deleted with its cluster.
 	again := authRequest(cluster, "Other", 1)
-	if _, err := service.ApplyExternalAuth(ctx, again); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyExternalAuth(ctx, again))(t)
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	a, err := service.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: again.Uid})
 	if err != nil || a.GetStatus().GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED {
@@ -202,9 +182,7 @@ func TestBreakGlassLifecycle(t *testing.T) {
 
 	first, engineer := credentialRequest(t, cluster, customer), credentialRequest(t, cluster, sre)
 	for _, request := range []*csv1.ApplyBreakGlassCredentialRequest{first, engineer, first} {
-		if _, err := service.ApplyBreakGlassCredential(ctx, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyBreakGlassCredential(ctx, request))(t)
 	}
 	issued := service.awaitCredential(t, first.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
 	if issued.GetApiUrl() != ready.GetStatus().GetApiUrl() || !strings.Contains(issued.GetServingCertificateAuthority(), "BEGIN CERTIFICATE") {
@@ -223,15 +201,11 @@ func TestBreakGlassLifecycle(t *testing.T) {
 	// A pending credential is cancelled by the revocation, and its request is removed before the signer is replaced.
 	r.hypershift.Hold(true)
 	pending := credentialRequest(t, cluster, customer)
-	if _, err := service.ApplyBreakGlassCredential(ctx, pending); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyBreakGlassCredential(ctx, pending))(t)
 	r.onlyWorks(id, "", "-00-namespaces", "-credential-"+pending.Uid)
 	revoke := revokeRequest(cluster, customer)
 	for range 2 {
-		if _, err := service.RevokeBreakGlassCredentials(ctx, revoke); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.RevokeBreakGlassCredentials(ctx, revoke))(t)
 	}
 	service.awaitCredential(t, pending.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED)
 	service.awaitCredential(t, first.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION)
@@ -270,16 +244,10 @@ func TestBreakGlassLifecycle(t *testing.T) {
 	// revocation is cancelled.
 	r.hypershift.Hold(true)
 	late, running := credentialRequest(t, cluster, customer), revokeRequest(cluster, sre)
-	if _, err := service.ApplyBreakGlassCredential(ctx, late); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := service.RevokeBreakGlassCredentials(ctx, running); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyBreakGlassCredential(ctx, late))(t)
+	must.Get(service.RevokeBreakGlassCredentials(ctx, running))(t)
 	r.onlyWorks(id, "", "-00-namespaces", "-credential-"+late.Uid, "-revocation-"+running.Uid)
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	r.onlyWorks(id)
 	service.awaitCredential(t, late.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED)
@@ -306,18 +274,14 @@ func TestCredentialWaitsForItsCluster(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
 	cluster := applyRequest("c", 1)
-	if _, err := service.ApplyCluster(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), cluster))(t)
 	request := credentialRequest(t, cluster, customer)
 	c, err := service.ApplyBreakGlassCredential(t.Context(), request)
 	if err != nil || c.GetStatus().GetProgress()[0].GetState() != "WaitingForControlPlane" {
 		t.Fatalf("%v, %v; want it pending", c.GetStatus(), err)
 	}
 	auth := authRequest(cluster, "ea", 1)
-	if _, err := service.ApplyExternalAuth(t.Context(), auth); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyExternalAuth(t.Context(), auth))(t)
 	r.play()
 	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 	service.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1)
@@ -330,9 +294,7 @@ func TestRejectedCredentialFails(t *testing.T) {
 	request := credentialRequest(t, cluster, customer)
 	request.Spec.CertificateSigningRequest = signingRequest(t, pkix.Name{CommonName: "system:customer-break-glass:system-admin",
 		Organization: []string{"system:masters"}, OrganizationalUnit: []string{"refused"}})
-	if _, err := service.ApplyBreakGlassCredential(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyBreakGlassCredential(t.Context(), request))(t)
 	failed := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED)
 	last := failed.GetStatus().GetConditions()[len(failed.GetStatus().GetConditions())-1]
 	if last.GetType() != "Issued" || last.GetStatus() != "False" || last.GetReason() != "SignerValidationFailure" {
@@ -347,9 +309,7 @@ func TestAccessErrors(t *testing.T) {
 	service := r.start(nil)
 	ctx := t.Context()
 	cluster := applyRequest("c", 1)
-	if _, err := service.ApplyCluster(ctx, cluster); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, cluster))(t)
 	auth := func(change func(*csv1.ApplyExternalAuthRequest)) func() error {
 		return func() error {
 			request := authRequest(cluster, "ea", 1)
@@ -359,9 +319,7 @@ func TestAccessErrors(t *testing.T) {
 		}
 	}
 	known := credentialRequest(t, cluster, customer)
-	if _, err := service.ApplyBreakGlassCredential(ctx, known); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyBreakGlassCredential(ctx, known))(t)
 	credential := func(change func(*csv1.ApplyBreakGlassCredentialRequest)) func() error {
 		return func() error {
 			request := credentialRequest(t, cluster, customer)

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestErrors checks the rejected requests of the API with their error details.
@@ -28,13 +29,9 @@ func TestErrors(t *testing.T) {
 	ctx := t.Context()
 	existing, deleted := applyRequest("existing", 2), applyRequest("deleted", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{existing, deleted} {
-		if _, err := service.ApplyCluster(ctx, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(ctx, request))(t)
 	}
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}))(t)
 	apply := func(change func(*csv1.ApplyClusterRequest)) func() error {
 		return func() error {
 			request := applyRequest("existing", 3)
@@ -126,10 +123,7 @@ func TestErrors(t *testing.T) {
 // conflicting returns a request for another cluster with the domain prefix of the existing one.
 func conflicting(ctx context.Context, t *testing.T, service *instance) *csv1.ApplyClusterRequest {
 	t.Helper()
-	c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: applyRequest("existing", 1).Uid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: applyRequest("existing", 1).Uid}))(t)
 	request := applyRequest("conflicting", 1)
 	request.Spec.Dns = &csv1.Dns{BaseDomainPrefix: c.GetStatus().GetBaseDomainPrefix()}
 	return request
@@ -167,9 +161,7 @@ func TestClustersWaitForCapacity(t *testing.T) {
 	first, second := applyRequest("first", 1), applyRequest("second", 1)
 	pool := poolRequest(second, "np", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{first, second} {
-		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(t.Context(), request))(t)
 	}
 	p, err := service.ApplyNodePool(t.Context(), pool)
 	if err != nil || p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING {
@@ -180,9 +172,7 @@ func TestClustersWaitForCapacity(t *testing.T) {
 		t.Errorf("%v, %v; want the second cluster to wait", c, err)
 	}
 	service.awaitCluster(t, first.Uid, clusterReady(1))
-	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.Uid}))(t)
 	service.awaitCluster(t, second.Uid, clusterReady(1))
 	service.awaitPool(t, pool.Uid, poolReady)
 }
@@ -235,10 +225,7 @@ func TestReplicas(t *testing.T) {
 	// The pages of a list contain every cluster.
 	seen, token := map[string]bool{}, ""
 	for {
-		page, err := replicas[0].ListClusters(t.Context(), &csv1.ListClustersRequest{PageSize: 5, PageToken: token})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(replicas[0].ListClusters(t.Context(), &csv1.ListClustersRequest{PageSize: 5, PageToken: token}))(t)
 		for _, c := range page.GetClusters() {
 			seen[c.GetUid()] = true
 		}
@@ -258,19 +245,11 @@ func TestWatchResumes(t *testing.T) {
 	replicas := []*instance{r.start(nil), r.start(nil)}
 	after, seen := int64(0), 0
 	for i := range 6 {
-		if _, err := replicas[(i+1)%2].ApplyCluster(t.Context(), applyRequest(fmt.Sprintf("c%d", i), 1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(replicas[(i+1)%2].ApplyCluster(t.Context(), applyRequest(fmt.Sprintf("c%d", i), 1)))(t)
 		ctx, cancel := eventually.Context(t)
-		stream, err := replicas[i%2].Watch(ctx, &csv1.WatchRequest{AfterRevision: after})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(replicas[i%2].Watch(ctx, &csv1.WatchRequest{AfterRevision: after}))(t)
 		for found := false; !found; {
-			response, err := stream.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(stream.Recv())(t)
 			if response.GetRevision() < after {
 				t.Errorf("revision %d after %d", response.GetRevision(), after)
 			}
@@ -300,14 +279,10 @@ func TestRejectedContentFailsUntilChanged(t *testing.T) {
 	})
 	service := r.start(nil)
 	request := applyRequest("c", 1)
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return c.GetStatus().GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_FAILED })
 	r.maestro.Fault(nil)
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(2))
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -62,23 +63,14 @@ func TestProcess(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), intenttest.TrustDomain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(dir, "ca"), intenttest.TrustDomain))(t)
 	identities := map[mesh.Peer]*mesh.Identity{}
 	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Backend, mesh.Frontend, mesh.Admin, mesh.MaestroAgent} {
-		if err := authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"); err != nil {
-			t.Fatal(err)
-		}
-		if identities[peer], err = mesh.LoadIdentity(filepath.Join(dir, string(peer))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"))
+		identities[peer] = must.Get(mesh.LoadIdentity(filepath.Join(dir, string(peer))))(t)
 	}
 	database := mustParse(t, r.url)
 	databaseProxy, maestroProxy := netfault.StartProxy(t, database.Host), netfault.StartProxy(t, r.maestro.Address)
@@ -90,23 +82,16 @@ func TestProcess(t *testing.T) {
 	options.AddFlags(flags)
 	admin := intenttest.New(t)
 	keys := filepath.Join(dir, "shard-keys")
-	if err := errors.Join(os.Mkdir(keys, 0o700), seal.CreatePair(filepath.Join(dir, "agent.json"), filepath.Join(keys, "mgmt-1.json"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Mkdir(keys, 0o700), seal.CreatePair(filepath.Join(dir, "agent.json"), filepath.Join(keys, "mgmt-1.json"))))
 	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
-	err = flags.Parse(slices.Concat(signReleases(t, dir), []string{"--listen=127.0.0.1:0", "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
+	must.Do(t, flags.Parse(slices.Concat(signReleases(t, dir), []string{"--listen=127.0.0.1:0", "--intent-keys-url=" + serveIntentKeys(t, identities[mesh.Admin], admin), "--identity-dir=" + filepath.Join(dir, "cluster-service"),
 		"--database-url-file=" + write("url", database.String()+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
 		"--maestro-grpc-address=" + maestroProxy.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3", "--developer",
 		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"), "--shard-keys-dir=" + keys,
 		"--audit-queue-dir=" + filepath.Join(dir, "audit", "queue"), "--audit-sink-dir=" + filepath.Join(dir, "audit", "sink"),
 		"--audit-witness-dir=" + filepath.Join(dir, "audit", "witness"), "--audit-signing-key-file=" + auditKey(t, dir),
-		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := options.Validate(); err != nil {
-		t.Fatal(err)
-	}
+		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))})))
+	must.Do(t, options.Validate())
 
 	var logged record
 	before := slog.Default()
@@ -140,10 +125,7 @@ func TestProcess(t *testing.T) {
 		return fmt.Errorf("the log is %s", &logged)
 	})
 	connect := func(peer mesh.Peer) csv1.ClusterServiceClient {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(identities[peer].ClientTLS(mesh.ClusterService))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(identities[peer].ClientTLS(mesh.ClusterService)))))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		return csv1.NewClusterServiceClient(conn)
 	}
@@ -231,10 +213,7 @@ func serveIntentKeys(t *testing.T, identity *mesh.Identity, admin *intenttest.Ad
 	t.Helper()
 	config := identity.ServerTLS()
 	config.ClientAuth, config.VerifyConnection = tls.NoClientCert, nil
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(tls.Listen("tcp", "127.0.0.1:0", config))(t)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(admin.Signer.KeySet()) })}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
@@ -244,24 +223,16 @@ func serveIntentKeys(t *testing.T, identity *mesh.Identity, admin *intenttest.Ad
 
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(text))(t)
 	return u
 }
 
 // auditKey creates a signing key in a folder and returns its file.
 func auditKey(t *testing.T, dir string) string {
 	t.Helper()
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(t)
 	path := filepath.Join(dir, "audit.key")
-	if err := key.Create(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, key.Create(path))
 	return path
 }
 
@@ -288,9 +259,7 @@ func TestOptionsAreValidated(t *testing.T) {
 			options := &app.Options{}
 			flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
 			options.AddFlags(flags)
-			if err := flags.Parse(append(required, tc.flags...)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flags.Parse(append(required, tc.flags...)))
 			err := options.Validate()
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want an error with %q: %s", err, tc.want, tc.reason)

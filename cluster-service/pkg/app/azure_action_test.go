@@ -12,6 +12,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -60,18 +61,14 @@ func TestRetryOfAzureSteps(t *testing.T) {
 	lines := r.audited(t)
 	throttle := func(method, path string) {
 		t.Helper()
-		if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{method}, Path: path, Status: 429, RetryAfterMS: 300_000, Count: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.azure.Faults().Add(faults.Rule{Methods: []string{method}, Path: path, Status: 429, RetryAfterMS: 300_000, Count: 1}))(t)
 	}
 	throttle("PUT", "/dnsZones/aro.")
 	throttle("DELETE", "/dnsZones/aro.")
 	service := r.start(nil)
 	ctx := t.Context()
 	request := azureRequest("c")
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingDnsZone: Attempt 1 failed")
 	})
@@ -83,9 +80,7 @@ func TestRetryOfAzureSteps(t *testing.T) {
 	}
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 	// The repeated retry has no effect.
-	if _, err := service.RetryCluster(ctx, retry); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.RetryCluster(ctx, retry))(t)
 	if line := requireActor(t, lines("RetryCluster"), request.Uid, retry.Actor); line["effect"] != done.GetEffect() {
 		t.Errorf("audit record is %v", line)
 	}
@@ -122,9 +117,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 	r.operatorWithoutRole(t)
 	service := r.start(nil)
 	request := azureRequest("c")
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	// Only the role check is pending, and it exceeds its limit.
 	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingOperatorRoles: ") && c.GetStatus().GetApiUrl() != ""
@@ -153,9 +146,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 		t.Errorf("force of a step that is not stuck: %v", err)
 	}
 	r.clock.advance(beyondLimits)
-	if _, err := service.ForceClusterStep(ctx, forced); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ForceClusterStep(ctx, forced))(t)
 	ready := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return clusterReady(1)(c) && strings.HasPrefix(progressOf(c, "azure"), "Ready: ")
 	})
@@ -174,9 +165,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 	}
 
 	// The parent zone rejects the removal of the delegation.
-	if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{"DELETE"}, Path: "/NS/aro.", Status: 403, Code: "AuthorizationFailed"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.azure.Faults().Add(faults.Rule{Methods: []string{"DELETE"}, Path: "/NS/aro.", Status: 403, Code: "AuthorizationFailed"}))(t)
 	service.remove(t, request.Uid)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return stepOf(c.GetStatus().GetDeletion(), "azure/dns-delegation").GetAttempts() > 0
@@ -189,9 +178,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 		t.Errorf("force of a deletion step as a creation step: %v", err)
 	}
 	removal := &csv1.ForceDeletionStepRequest{ClusterUid: request.Uid, Step: "azure/dns-delegation", Actor: alice("the zone is somebody else's now")}
-	if _, err := service.ForceDeletionStep(ctx, removal); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ForceDeletionStep(ctx, removal))(t)
 	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
 	requireActor(t, lines("force-deletion-step"), request.Uid, removal.Actor)
 	step := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-delegation")

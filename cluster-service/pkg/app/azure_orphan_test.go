@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -44,14 +45,10 @@ func TestAzureOrphans(t *testing.T) {
 	ctx := t.Context()
 	deleted, living := azureRequest("deleted"), azureRequest("living")
 	for _, request := range []*csv1.ApplyClusterRequest{deleted, living} {
-		if _, err := service.ApplyCluster(ctx, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(ctx, request))(t)
 		service.awaitCluster(t, request.Uid, clusterReady(1))
 	}
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}))(t)
 	tombstone := service.awaitCluster(t, deleted.Uid, clusterDeleted)
 
 	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
@@ -64,64 +61,39 @@ func TestAzureOrphans(t *testing.T) {
 		if managedBy != "" {
 			group.ManagedBy = to.Ptr(managedBy)
 		}
-		created, err := groups.CreateOrUpdate(ctx, name, group, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := must.Get(groups.CreateOrUpdate(ctx, name, group, nil))(t)
 		return *created.ID
 	}
 	for i := range 100 {
 		create(fmt.Sprintf("a-group-of-the-customer-%d", i), "westus3", "", "")
 	}
 	create("of-another-region", "eastus", deleted.ResourceId, deleted.Uid)
-	records, err := armdns.NewRecordSetsClient(emulatortest.Subscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := must.Get(armdns.NewRecordSetsClient(emulatortest.Subscription, r.azure.Tokens, r.azure.Options()))(t)
 	record := func(name, uid string) string {
 		t.Helper()
-		created, err := records.CreateOrUpdate(ctx, "region", "0ulz.westus3.aroapp-hcp.io", name, armdns.RecordTypeA, armdns.RecordSet{Properties: &armdns.RecordSetProperties{
-			TTL: to.Ptr[int64](300), Metadata: map[string]*string{"hcpmesh-cluster": to.Ptr(uid)}, ARecords: []*armdns.ARecord{{IPv4Address: to.Ptr("192.0.2.1")}}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := must.Get(records.CreateOrUpdate(ctx, "region", "0ulz.westus3.aroapp-hcp.io", name, armdns.RecordTypeA, armdns.RecordSet{Properties: &armdns.RecordSetProperties{
+			TTL: to.Ptr[int64](300), Metadata: map[string]*string{"hcpmesh-cluster": to.Ptr(uid)}, ARecords: []*armdns.ARecord{{IPv4Address: to.Ptr("192.0.2.1")}}}}, nil))(t)
 		return *created.ID
 	}
 	record("admin", "")
 	leftRecord, lostRecord := record("api.left", deleted.Uid), record("oauth.lost", uuid.NewString())
-	vault, err := azcertificates.NewClient(r.azure.URL, r.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: r.azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	vault := must.Get(azcertificates.NewClient(r.azure.URL, r.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: r.azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 	leftCertificate := r.azure.URL + "/certificates/kas-left"
 	for name, tags := range map[string]map[string]*string{"kas-left": {"hcpmesh-cluster": to.Ptr(deleted.Uid)}, "frontend": nil} {
-		if _, err := vault.CreateCertificate(ctx, name, azcertificates.CreateCertificateParameters{Tags: tags, CertificatePolicy: &azcertificates.CertificatePolicy{
+		must.Get(vault.CreateCertificate(ctx, name, azcertificates.CreateCertificateParameters{Tags: tags, CertificatePolicy: &azcertificates.CertificatePolicy{
 			IssuerParameters: &azcertificates.IssuerParameters{Name: to.Ptr("OneCertV2-PublicCA")}, KeyProperties: &azcertificates.KeyProperties{KeyType: to.Ptr(azcertificates.KeyTypeEC), Curve: to.Ptr(azcertificates.CurveNameP256)},
-			X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=" + name + ".example.com"), ValidityInMonths: to.Ptr[int32](12)}}}, nil); err != nil {
-			t.Fatal(err)
-		}
+			X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=" + name + ".example.com"), ValidityInMonths: to.Ptr[int32](12)}}}, nil))(t)
 	}
-	documents, err := azblob.NewClient(r.azure.URL+"/oidc", r.azure.Tokens, &azblob.ClientOptions{ClientOptions: r.azure.Options().ClientOptions})
-	if err != nil {
-		t.Fatal(err)
-	}
+	documents := must.Get(azblob.NewClient(r.azure.URL+"/oidc", r.azure.Tokens, &azblob.ClientOptions{ClientOptions: r.azure.Options().ClientOptions}))(t)
 	leftDocument := tombstone.GetStatus().GetClusterId() + "/openid/v1/jwks"
 	for _, name := range []string{leftDocument, "index.html"} {
-		if _, err := documents.UploadBuffer(ctx, "issuers", name, []byte("{}"), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(documents.UploadBuffer(ctx, "issuers", name, []byte("{}"), nil))(t)
 	}
-	credentials, err := armmsi.NewFederatedIdentityCredentialsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	credentials := must.Get(armmsi.NewFederatedIdentityCredentialsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
 	credential := func(clusterID string) string {
 		t.Helper()
-		created, err := credentials.CreateOrUpdate(ctx, "cust-rg", "dp-image-registry", clusterID+"-registry", armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
-			Issuer: to.Ptr("https://oidc.example.com/" + clusterID), Subject: to.Ptr("system:serviceaccount:openshift-image-registry:registry"), Audiences: []*string{to.Ptr("openshift")}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := must.Get(credentials.CreateOrUpdate(ctx, "cust-rg", "dp-image-registry", clusterID+"-registry", armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
+			Issuer: to.Ptr("https://oidc.example.com/" + clusterID), Subject: to.Ptr("system:serviceaccount:openshift-image-registry:registry"), Audiences: []*string{to.Ptr("openshift")}}}, nil))(t)
 		return *created.ID
 	}
 	leftCredential, lostCredential := credential(tombstone.GetStatus().GetClusterId()), credential(fleet.ClusterID(uuid.NewString()))
@@ -160,10 +132,7 @@ func TestAzureOrphans(t *testing.T) {
 		})
 	}
 	r.clock.advance(10 * time.Hour)
-	database, err := store.Open(store.Options{URL: r.url, Now: r.clock.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	database := must.Get(store.Open(store.Options{URL: r.url, Now: r.clock.now}))(t)
 	defer database.Close()
 	eventually.Soon(t, "the first search has ended", func() error {
 		if found, err := database.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(found) != 9 {
@@ -175,10 +144,7 @@ func TestAzureOrphans(t *testing.T) {
 		t.Errorf("after one search: %v, %v", list, err)
 	}
 	await([]string{left, kept, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument, leftCredential}, []string{lost, lostRecord, lostCredential})
-	list, err := service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}))(t)
 	uids := map[string]string{}
 	for _, o := range list.GetOrphans() {
 		uids[o.GetAzureId()] = o.GetUid()
@@ -224,9 +190,7 @@ func TestAzureOrphans(t *testing.T) {
 		{faults.Rule{Path: "/certificates/kas-left", DropResponse: true}, leftCertificate, codes.Unavailable, ""},
 	} {
 		tc.rule.Methods, tc.rule.Count = []string{"DELETE"}, 1
-		if _, err := r.azure.Faults().Add(tc.rule); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.azure.Faults().Add(tc.rule))(t)
 		requireRefused(t, remove("of "+uids[tc.id], uids[tc.id]), tc.code, tc.reason)
 	}
 	for _, id := range []string{left, leftRecord, leftCertificate, r.azure.URL + "/oidc/issuers/" + leftDocument, leftCredential} {
@@ -244,9 +208,7 @@ func TestAzureOrphans(t *testing.T) {
 	}
 	successor := azureRequest("deleted")
 	successor.Uid = uuid.NewString()
-	if _, err := service.ApplyCluster(ctx, successor); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, successor))(t)
 	unproven("a cluster of the resource ID exists", kept)
 
 	deletion, err := groups.BeginDelete(ctx, "managed-lost", nil)

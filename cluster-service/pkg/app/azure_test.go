@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	azurearm "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
@@ -44,10 +45,7 @@ func (r *region) withAzure(options emulator.Options) *region {
 	seed := emulatortest.Seed("0ulz.westus3.aroapp-hcp.io")
 	seed.Roles, seed.Assignments = options.Seed.Roles, options.Seed.Assignments
 	options.Seed = seed
-	started, err := emulatortest.Start(options)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	started := must.Get(emulatortest.Start(options))(r.t)
 	r.t.Cleanup(func() {
 		if err := started.Close(); err != nil {
 			r.t.Error(err)
@@ -101,10 +99,7 @@ func azureRequest(name string) *csv1.ApplyClusterRequest {
 // inAzure lists what is in Azure, with names normalized so that all clusters are comparable.
 func (r *region) inAzure(c *csv1.Cluster) []string {
 	r.t.Helper()
-	left, err := r.azure.Leftovers()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	left := must.Get(r.azure.Leftovers())(r.t)
 	if c != nil {
 		names := strings.NewReplacer(c.GetStatus().GetClusterId(), "CID", c.GetStatus().GetBaseDomainPrefix(), "PREFIX", c.GetSpec().GetPlatform().GetManagedResourceGroup(), "MANAGED")
 		for i := range left {
@@ -175,9 +170,7 @@ func TestAzureResources(t *testing.T) {
 			r.play()
 			service := r.start(nil)
 			request := azureRequest("c")
-			if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.ApplyCluster(t.Context(), request))(t)
 			ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
 				t.Errorf("Azure resources of a ready cluster (-want +got):\n%s", diff)
@@ -186,9 +179,7 @@ func TestAzureResources(t *testing.T) {
 				t.Errorf("progress in Azure is %q", got)
 			}
 			checkDocuments(t, r, ready)
-			if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 			deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
 			if left := r.inAzure(deleted); len(left) > 0 {
 				t.Errorf("left in Azure: %v", left)
@@ -234,10 +225,7 @@ func progressOf(c *csv1.Cluster, layer string) string {
 func checkDocuments(t *testing.T, r *region, c *csv1.Cluster) {
 	t.Helper()
 	for name, want := range map[string]string{"/.well-known/openid-configuration": `"issuer":"` + c.GetStatus().GetIssuerUrl() + `"`, "/openid/v1/jwks": `"alg":"RS256"`} {
-		response, err := r.azure.HTTP().Get(r.azure.URL + "/oidc/issuers/" + c.GetStatus().GetClusterId() + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(r.azure.HTTP().Get(r.azure.URL + "/oidc/issuers/" + c.GetStatus().GetClusterId() + name))(t)
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
@@ -297,9 +285,7 @@ func TestAzureFaultsAreTolerated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRegion(t).withAzure(emulator.Options{OperationDelay: 10 * time.Millisecond, FaultSeed: 7})
 			for _, rule := range tc.rules {
-				if _, err := r.azure.Faults().Add(rule); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(r.azure.Faults().Add(rule))(t)
 			}
 			r.play()
 			service := r.start(nil)
@@ -327,9 +313,7 @@ func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).withAzure(emulator.Options{}).run()
 	request := azureRequest("c")
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 	remove := func(id, version, audience string) {
 		t.Helper()
@@ -343,9 +327,7 @@ func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	remove("/subscriptions/"+customerSubscription+"/resourceGroups/managed-c", "2021-04-01", manage)
 	remove("/subscriptions/"+customerSubscription+"/resourceGroups/cust-rg", "2021-04-01", manage)
 	remove("/certificates/kas-"+ready.GetStatus().GetClusterId(), "7.6", "https://vault.azure.net")
-	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
 	if left := r.inAzure(deleted); len(left) > 0 {
 		t.Errorf("left in Azure: %v", left)
@@ -357,24 +339,15 @@ func TestForeignAzureResourcesAreKept(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
-	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := groups.CreateOrUpdate(t.Context(), "managed-c", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
-		t.Fatal(err)
-	}
+	groups := must.Get(armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
+	must.Get(groups.CreateOrUpdate(t.Context(), "managed-c", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil))(t)
 	service := r.start(nil)
 	request := azureRequest("c")
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.Contains(progressOf(c, "azure"), "RetryingResourceGroup: ") && strings.Contains(progressOf(c, "azure"), "managed-c exists and does not belong to this cluster")
 	})
-	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 	service.awaitCluster(t, request.Uid, clusterDeleted)
 	if _, err := groups.Get(t.Context(), "managed-c", nil); err != nil {
 		t.Errorf("a foreign resource group was deleted: %v", err)
@@ -386,16 +359,9 @@ func (r *region) operatorWithoutRole(t *testing.T) armmsi.Identity {
 	t.Helper()
 	groups, err1 := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
 	identities, err2 := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := groups.CreateOrUpdate(t.Context(), "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := identities.CreateOrUpdate(t.Context(), "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err1, err2))
+	must.Get(groups.CreateOrUpdate(t.Context(), "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil))(t)
+	answer := must.Get(identities.CreateOrUpdate(t.Context(), "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil))(t)
 	return answer.Identity
 }
 
@@ -406,15 +372,10 @@ func TestMissingRolesAreReported(t *testing.T) {
 	r.play()
 	ctx := t.Context()
 	identity := r.operatorWithoutRole(t)
-	roles, err := armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	roles := must.Get(armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
 	service := r.start(nil)
 	request := azureRequest("c")
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingOperatorRoles: ")
 	})
@@ -428,10 +389,8 @@ func TestMissingRolesAreReported(t *testing.T) {
 		t.Errorf("the cluster is %v meanwhile", waiting.GetStatus().GetPhase())
 	}
 	scope := "/subscriptions/" + customerSubscription + "/resourceGroups/cust-rg"
-	if _, err := roles.Create(ctx, scope, uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
-		PrincipalID: identity.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/providers/Microsoft.Authorization/roleDefinitions/4d97b98b-1d4f-4787-a291-c67834d212e7")}}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(roles.Create(ctx, scope, uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+		PrincipalID: identity.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/providers/Microsoft.Authorization/roleDefinitions/4d97b98b-1d4f-4787-a291-c67834d212e7")}}, nil))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 }
 
@@ -443,15 +402,11 @@ func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	ctx := t.Context()
-	if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Status: 404, Code: "ResourceNotFound"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.azure.Faults().Add(faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Status: 404, Code: "ResourceNotFound"}))(t)
 	service := r.start(nil)
 	request, deleted := azureRequest("c"), azureRequest("d")
 	for _, request := range []*csv1.ApplyClusterRequest{request, deleted} {
-		if _, err := service.ApplyCluster(ctx, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(ctx, request))(t)
 	}
 	// A restart continues the step.
 	service.stop()
@@ -472,22 +427,14 @@ func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
 
 	r.azure.Faults().Clear()
 	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the identity exists now")}
-	if _, err := service.RetryCluster(ctx, retry); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.RetryCluster(ctx, retry))(t)
 	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 	object, _ := r.rendered(t, ready.GetStatus().GetClusterId(), "HostedCluster")
-	identities, err := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	identities := must.Get(armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
 	text := fmt.Sprint(object)
 	for _, operators := range []map[string]string{request.Spec.Platform.ControlPlaneOperators, request.Spec.Platform.DataPlaneOperators} {
 		for operator, id := range operators {
-			found, err := identities.Get(ctx, "cust-rg", id[strings.LastIndex(id, "/")+1:], nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(identities.Get(ctx, "cust-rg", id[strings.LastIndex(id, "/")+1:], nil))(t)
 			if !strings.Contains(text, *found.Properties.ClientID) {
 				t.Errorf("the HostedCluster has no client ID of %s", operator)
 			}

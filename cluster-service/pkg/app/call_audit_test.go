@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // cordon returns a call that cordons a shard, or ends that, with the intent of an engineer.
@@ -39,9 +40,7 @@ func TestCallsOfEngineersAreRecorded(t *testing.T) {
 	r := newMeshRegion(t)
 	service := r.start(nil)
 	ctx, request := r.cordon("mgmt-1", true)
-	if _, err := service.UpdateProvisionShard(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(ctx, request))(t)
 	_, err := service.UpdateProvisionShard(ctx, request)
 	requireRefused(t, err, codes.Aborted, clusterservice.ReasonCallDone)
 	ctx, unknown := r.cordon("mgmt-9", true)
@@ -52,9 +51,7 @@ func TestCallsOfEngineersAreRecorded(t *testing.T) {
 		t.Fatal("a call without an intent had an effect")
 	}
 	// Calls of customers and reads have no records.
-	if _, err := service.ApplyCluster(t.Context(), applyRequest("c", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), applyRequest("c", 1)))(t)
 
 	want := func(shard, outcome, code string) audit.Record {
 		return audit.Record{
@@ -110,9 +107,7 @@ func TestEmergencyIsRecorded(t *testing.T) {
 	cluster, _ := service.createReady(t, "c")
 	request := credentialRequest(t, cluster, sre)
 	signed := r.admin.Call(t, csv1.ClusterService_ApplyBreakGlassCredential_FullMethodName, request, func(i *intent.Intent) { i.Elevation.Emergency = true })
-	if _, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), signed), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), signed), request))(t)
 	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 	untilDone(t, func(context.Context) error {
 		missing := map[string]bool{"test": true, "credentials.requested": true, "credentials.issued": true}

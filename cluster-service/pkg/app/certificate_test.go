@@ -10,6 +10,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -26,15 +27,10 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	service := r.start(nil)
 	ctx := t.Context()
 	request := azureRequest("c")
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 	id := ready.GetStatus().GetClusterId()
-	vault, err := azcertificates.NewClient(r.azure.URL, r.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: r.azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	vault := must.Get(azcertificates.NewClient(r.azure.URL, r.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: r.azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 	newest := func() string {
 		t.Helper()
 		found, err := vault.GetCertificate(ctx, "kas-"+id, "", nil)
@@ -60,10 +56,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		versions[fetched()] = true
 	}
 
-	rule, err := r.azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Code: "QuotaExceeded"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rule := must.Get(r.azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Code: "QuotaExceeded"}))(t)
 	r.clock.advance(untilRenewal)
 	failing := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RenewalFailing: ")
@@ -84,9 +77,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	if s := healed.GetStatus(); s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || s.GetObservedGeneration() != 1 {
 		t.Errorf("the cluster is %v at generation %d", s.GetPhase(), s.GetObservedGeneration())
 	}
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
 	if left := r.inAzure(deleted); len(left) > 0 {
 		t.Errorf("left in Azure: %v", left)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func alice(reason string) *csv1.Actor {
@@ -23,14 +24,9 @@ func (r *region) rendered(t *testing.T, clusterID, kind string) (object map[stri
 	t.Helper()
 	for _, held := range r.maestro.Resources() {
 		for _, manifest := range held.Manifests {
-			content, err := json.Marshal(manifest)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(json.Marshal(manifest))(t)
 			var o map[string]any
-			if err := json.Unmarshal(content, &o); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(content, &o))
 			if o["kind"] == kind && strings.Contains(string(content), clusterID) {
 				return o, int64(held.Version)
 			}
@@ -46,13 +42,9 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	r, service := newRegion(t).run()
 	ctx := t.Context()
 	request := applyRequest("one", 1)
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	pool := poolRequest(request, "np", 1)
-	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(ctx, pool))(t)
 	c := service.awaitCluster(t, request.Uid, clusterReady(1))
 	id := c.GetStatus().GetClusterId()
 	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
@@ -64,10 +56,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 		}
 	}
 	pause := &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Until: timestamppb.New(until), Actor: alice("the control plane is being looked at")}
-	first, err := service.PauseCluster(ctx, pause)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(service.PauseCluster(ctx, pause))(t)
 	awaitCondition(t, "the HostedCluster to be paused", paused("HostedCluster"))
 	awaitCondition(t, "the NodePool to be paused", paused("NodePool"))
 	again, err := service.PauseCluster(ctx, pause)
@@ -80,27 +69,19 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	}
 	// A newer generation keeps the override.
 	request.Generation = 2
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	awaitCondition(t, "the newer generation to be paused too", paused("HostedCluster"))
 
 	resume := &csv1.ResumeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("it was looked at")}
-	if _, err := service.ResumeCluster(ctx, resume); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ResumeCluster(ctx, resume))(t)
 	awaitCondition(t, "the pause to end", func() bool { return !paused("HostedCluster")() && !paused("NodePool")() })
 	// A late repetition of the pause does not pause again.
-	if _, err := service.PauseCluster(ctx, pause); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.PauseCluster(ctx, pause))(t)
 	if shown, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid}); err != nil || shown.GetOverrides().GetPause() != nil {
 		t.Errorf("the cluster is paused again: %v, %v", shown.GetOverrides(), err)
 	}
 
-	if _, err := service.SetClusterSize(ctx, &csv1.SetClusterSizeRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "e16", Actor: alice("it is slow")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.SetClusterSize(ctx, &csv1.SetClusterSizeRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "e16", Actor: alice("it is slow")}))(t)
 	awaitCondition(t, "the size", func() bool {
 		o, _ := r.rendered(t, id, "HostedCluster")
 		metadata, _ := o["metadata"].(map[string]any)
@@ -110,10 +91,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 
 	service.awaitCluster(t, request.Uid, clusterReady(2))
 	works := func() (desired, published int64) {
-		listed, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid})
-		if err != nil {
-			t.Fatal(err)
-		}
+		listed := must.Get(service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid}))(t)
 		for _, w := range listed.GetWorks() {
 			desired += w.GetDesired()
 			published += w.GetPublished()
@@ -127,15 +105,10 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	if err != nil || done.GetEffect() != "3 works are published again." {
 		t.Fatalf("%v, %v", done, err)
 	}
-	if _, err := service.RetryCluster(ctx, retry); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.RetryCluster(ctx, retry))(t)
 	awaitCondition(t, "all works to be published again", func() bool { d, p := works(); return d == before+3 && d == p })
 
-	listed, err := service.ListClusterActions(ctx, &csv1.ListClusterActionsRequest{ClusterUid: request.Uid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listed := must.Get(service.ListClusterActions(ctx, &csv1.ListClusterActionsRequest{ClusterUid: request.Uid}))(t)
 	var kinds []string
 	for _, i := range listed.GetActions() {
 		kinds = append(kinds, i.GetKind())
@@ -146,10 +119,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	if strings.Join(kinds, " ") != "RetryCluster SetClusterSize ResumeCluster PauseCluster" {
 		t.Errorf("the actions are %v", kinds)
 	}
-	all, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid}))(t)
 	own := all.GetWorks()[0]
 	some, err := service.ListWorks(ctx, &csv1.ListWorksRequest{Ids: []string{own.GetId(), uuid.NewString()}})
 	if err != nil || len(some.GetWorks()) != 1 || some.GetWorks()[0].GetId() != own.GetId() {
@@ -197,9 +167,7 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 			t.Errorf("%s: %s: got %v, want %s", name, tc.reason, err, tc.code)
 		}
 	}
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 	if _, err := service.PauseCluster(ctx, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(until)}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("pause of a cluster that is being deleted: %v", err)
 	}

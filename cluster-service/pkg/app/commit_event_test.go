@@ -7,6 +7,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -35,18 +36,14 @@ func TestDeletionPlacesWaitingCluster(t *testing.T) {
 			service := r.start(nil)
 			first, second := azureRequest("first"), azureRequest("second")
 			for _, request := range []*csv1.ApplyClusterRequest{first, second} {
-				if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(service.ApplyCluster(t.Context(), request))(t)
 			}
 			service.awaitCluster(t, first.Uid, clusterReady(1))
 			waiting, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: second.Uid})
 			if err != nil || waiting.GetStatus().GetProvisionShard() != "" {
 				t.Fatalf("second cluster: %v, %v, want it without a place", waiting.GetStatus(), err)
 			}
-			if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.Uid}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.Uid}))(t)
 			service.awaitCluster(t, second.Uid, clusterReady(1))
 		})
 	}
@@ -65,9 +62,7 @@ func TestDeletionStartsUpgradeOfPolicy(t *testing.T) {
 		old.createReady(t, name)
 	}
 	// The policy is stored before the upgrades exist, so that storing it does not wake the service under test.
-	if _, err := old.ApplyUpgradePolicy(t.Context(), &csv1.ApplyUpgradePolicyRequest{Name: "patches", Actor: ada, Spec: &csv1.UpgradePolicySpec{MaxConcurrent: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(old.ApplyUpgradePolicy(t.Context(), &csv1.ApplyUpgradePolicyRequest{Name: "patches", Actor: ada, Spec: &csv1.UpgradePolicySpec{MaxConcurrent: 1}}))(t)
 	old.stop()
 	r.releases, r.upgradeInterval = full, neverScanned
 	r.hypershift.HoldUpgrades(true)
@@ -76,9 +71,7 @@ func TestDeletionStartsUpgradeOfPolicy(t *testing.T) {
 	first := service.awaitUpgrade(t, func(u *csv1.Upgrade) bool {
 		return strings.Contains(u.GetStatus().GetSteps()[0].GetMessage(), "The control plane is rolling out")
 	})
-	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.GetClusterUid()}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.GetClusterUid()}))(t)
 	service.awaitUpgrade(t, func(u *csv1.Upgrade) bool {
 		return u.GetClusterUid() != first.GetClusterUid() && u.GetStatus().GetState() == controlPlane
 	})

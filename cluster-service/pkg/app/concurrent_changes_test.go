@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // updating changes the version of a pool whose nodes are blocked, and waits until the nodes are being replaced.
@@ -14,9 +15,7 @@ func (i *instance) updating(t *testing.T, cluster *csv1.ApplyClusterRequest, nam
 	t.Helper()
 	pool := poolRequest(cluster, name, 2)
 	pool.Generation, pool.Spec.Version = 2, &csv1.Version{Id: version}
-	if _, err := i.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.ApplyNodePool(t.Context(), pool))(t)
 	i.awaitPool(t, pool.Uid, poolInState("UpdatingVersion", 1))
 	return pool
 }
@@ -52,9 +51,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 	// During an upgrade of the control plane.
 	r.hypershift.HoldUpgrades(true)
 	request := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
-	if _, err := service.StartUpgrade(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.StartUpgrade(ctx, request))(t)
 	service.awaitUpgrade(t, upgradeIs(request.Uid, controlPlane))
 	t.Run("a version during an upgrade of the control plane", func(t *testing.T) {
 		early := poolRequest(cluster, "early", 2)
@@ -75,9 +72,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 		before.Generation, before.Spec.Version = 3, scaled.Spec.Version
 		scaled.Generation, scaled.Spec.Size = 4, &csv1.NodePoolSpec_Replicas{Replicas: 5}
 		for _, change := range []*csv1.ApplyNodePoolRequest{before, scaled, before} {
-			if _, err := service.ApplyNodePool(ctx, change); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.ApplyNodePool(ctx, change))(t)
 		}
 		// The scale is applied at once, but is in effect only together with the version.
 		p := service.awaitPool(t, scaled.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 5 })
@@ -89,9 +84,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 	t.Run("labels and taints", func(t *testing.T) {
 		labelled.Generation, labelled.Spec.Labels = 3, map[string]string{"tier": "front"}
 		labelled.Spec.Taints = []*csv1.Taint{{Key: "dedicated", Value: "front", Effect: "NoSchedule"}}
-		if _, err := service.ApplyNodePool(ctx, labelled); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyNodePool(ctx, labelled))(t)
 		service.awaitPool(t, labelled.Uid, func(p *csv1.NodePool) bool { return p.GetGeneration() == 3 && poolInState("UpdatingVersion", 1)(p) })
 		// The management cluster receives them during the replacement of the nodes.
 		carries := func() bool {
@@ -112,17 +105,13 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 	})
 	deleted := service.updating(t, cluster, "deleted", "4.20.16")
 	t.Run("the pool's deletion", func(t *testing.T) {
-		if _, err := service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: deleted.Uid}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: deleted.Uid}))(t)
 		service.awaitPool(t, deleted.Uid, poolGone)
 	})
 	stuck := service.updating(t, cluster, "stuck", "4.20.16")
 	t.Run("the pool's deletion while a node does not drain", func(t *testing.T) {
 		r.maestro.Hold(id + "-stuck")
-		if _, err := service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: stuck.Uid}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: stuck.Uid}))(t)
 		service.awaitPool(t, stuck.Uid, func(p *csv1.NodePool) bool {
 			return stepOf(p.GetStatus().GetDeletion(), "node-pool/stuck").GetState() == running
 		})
@@ -137,9 +126,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 	r.hypershift.HoldUpgrades(true)
 	last := service.updating(t, cluster, "last", "4.20.16")
 	t.Run("the cluster's deletion", func(t *testing.T) {
-		if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
 		service.awaitPool(t, last.Uid, poolGone)
 		service.awaitCluster(t, cluster.Uid, clusterDeleted)
 		r.onlyWorks(id)

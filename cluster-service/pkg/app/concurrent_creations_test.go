@@ -10,6 +10,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -20,10 +21,7 @@ func TestConcurrentCreations(t *testing.T) {
 	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 500}, config.Shard{Name: "mgmt-2", Capacity: 500}).run()
 	ctx, cancel := eventually.Context(t)
 	defer cancel()
-	stream, err := service.Watch(ctx, &csv1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(service.Watch(ctx, &csv1.WatchRequest{}))(t)
 	begun := time.Now()
 	var mu sync.Mutex
 	var answers []time.Duration
@@ -53,10 +51,7 @@ func TestConcurrentCreations(t *testing.T) {
 	group.Wait()
 	slices.Sort(answers)
 	t.Logf("%d clusters: applied after %v (slowest; median %v), all ready after %v, %d changes watched", clusters, answers[len(answers)-1], answers[len(answers)/2], time.Since(begun), changes)
-	shards, err := service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{}))(t)
 	for _, shard := range shards.GetProvisionShards() {
 		if int(shard.GetClusters()) != clusters/2 {
 			t.Errorf("shard %s holds %d clusters, want half of them", shard.GetName(), shard.GetClusters())

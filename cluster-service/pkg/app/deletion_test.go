@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -58,9 +59,7 @@ func stepIs(name string, state csv1.DeletionStepState, stuck bool) func(*csv1.Cl
 
 func (i *instance) remove(t *testing.T, uid string) {
 	t.Helper()
-	if _, err := i.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: uid}))(t)
 }
 
 func stuckCondition(c *csv1.Cluster) *csv1.Condition {
@@ -112,10 +111,7 @@ func TestDeletionGraph(t *testing.T) {
 	if got := stepOf(c.GetStatus().GetDeletion(), "namespaces/publish").GetAfter(); !slices.Equal(got, []string{"hosted-cluster", "node-pool/np1"}) {
 		t.Errorf("the namespaces are removed after %v", got)
 	}
-	p, err := service.GetNodePool(t.Context(), &csv1.GetNodePoolRequest{Uid: pool.Uid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(service.GetNodePool(t.Context(), &csv1.GetNodePoolRequest{Uid: pool.Uid}))(t)
 	if diff := cmp.Diff([]string{"node-pool/np1/publish: done", "node-pool/np1: done"}, states(p.GetStatus().GetDeletion())); diff != "" {
 		t.Errorf("graph of the node pool: %s", diff)
 	}
@@ -212,10 +208,7 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 		})
 	}
 	for _, step := range []string{"node-pool/np1", "hosted-cluster"} {
-		s, err := force(step)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(force(step))(t)
 		if s.GetState() != forced || s.GetForce().GetActor().GetTicket() != "INC-1" || !strings.Contains(s.GetForce().GetLeftBehind(), "May be left: ") {
 			t.Errorf("forced step is %v", s)
 		}
@@ -235,10 +228,7 @@ func TestForcedStepsLeaveLeftovers(t *testing.T) {
 		}
 		return err
 	})
-	all, err := service.ListDeletionLeftovers(t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: cluster.Uid, Gone: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(service.ListDeletionLeftovers(t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: cluster.Uid, Gone: true}))(t)
 	var works []string
 	for _, l := range all.GetLeftovers() {
 		works = append(works, l.GetWork()+" by "+l.GetForce().GetActor().GetName())
@@ -263,9 +253,7 @@ func TestForceIsRejected(t *testing.T) {
 	id := ready.GetStatus().GetClusterId()
 	pool := service.createReadyPool(t, cluster, "np1", 2)
 	r.maestro.Hold(id + "-np1")
-	if _, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}))(t)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 		return stepOf(p.GetStatus().GetDeletion(), "node-pool/np1").GetState() == running
 	})
@@ -311,10 +299,7 @@ func TestReleasedFinalizersReachTheAgent(t *testing.T) {
 		t.Errorf("a malformed finalizer: %v", err)
 	}
 	request.Finalizers = []string{"gone.example.com/hook"}
-	step, err := service.ReleaseDeletionFinalizers(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	step := must.Get(service.ReleaseDeletionFinalizers(t.Context(), request))(t)
 	if got := step.GetActions(); len(got) != 1 || got[0].GetActor().GetReason() != "in the way" || !slices.Equal(got[0].GetReleasedFinalizers(), request.Finalizers) {
 		t.Errorf("recorded actions are %v", got)
 	}
@@ -335,10 +320,7 @@ func TestRetryDeletion(t *testing.T) {
 	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
 		return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 1
 	})
-	answered, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	answered := must.Get(service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")}))(t)
 	if !slices.Equal(answered.GetSteps(), []string{"hosted-cluster"}) {
 		t.Errorf("retried steps are %v", answered.GetSteps())
 	}

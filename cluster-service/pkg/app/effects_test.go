@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // controlPlaneState returns the state of the control plane layer of a cluster.
@@ -31,16 +32,12 @@ func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 	r, service := newRegion(t).run()
 	request := applyRequest("encrypted", 1)
 	request.Spec.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "vault", KeyName: "key", KeyVersion: "v1", VaultVisibility: csv1.Visibility_VISIBILITY_PUBLIC}}
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 
 	r.hypershift.Hold(true)
 	request.Generation, request.Spec.Etcd.KmsKey.KeyVersion = 2, "v2"
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	rotating := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "ReEncryptionInProgress" })
 	if s := rotating.GetStatus(); s.GetObservedGeneration() != 1 || s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_UPDATING {
 		t.Errorf("during the rotation: %v", s)
@@ -51,9 +48,7 @@ func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 
 	r.hypershift.RejectKeys(true)
 	request.Generation, request.Spec.Etcd.KmsKey.KeyVersion = 3, "v3"
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "EncryptionKeyInvalid" && keyRejected(c) })
 	r.hypershift.RejectKeys(false)
 	r.maestro.Touch()
@@ -72,9 +67,7 @@ func TestNodePoolVersionRules(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).run()
 	request := applyRequest("skewed", 1)
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 	pool := poolRequest(request, "np", 1)
 	pool.Spec.Version = &csv1.Version{Id: "4.22.2"}
@@ -96,32 +89,24 @@ func TestNodePoolVersionRules(t *testing.T) {
 	}
 	refused("must not be newer than their control plane, which runs 4.21.4", "allowed: 4.21.4")
 	pool.Spec.Version.Id = "4.20.16"
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetVersion() == "4.20.16" })
 	pool.Generation, pool.Spec.Version.Id = 2, "4.20.15"
 	refused("cannot go back from 4.20.16", "allowed: 4.21.4, 4.21.1, 4.20")
 	// Nodes whose upgrade does not make progress can return to the version that they run, and to no other.
 	r.hypershift.HoldUpgrades(true)
 	pool.Spec.Version.Id = "4.21.4"
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 	pool.Generation, pool.Spec.Version.Id = 3, "4.21.1"
 	refused("cannot go back from 4.21.4", "allowed: 4.21.4")
 	pool.Spec.Version.Id = "4.20.16"
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetVersion() == "4.20.16" && p.GetStatus().GetObservedGeneration() == 3
 	})
 	r.hypershift.HoldUpgrades(false)
 	pool.Generation, pool.Spec.Version.Id = 4, "4.21.4"
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetVersion() == "4.21.4" && p.GetStatus().GetObservedGeneration() == 4
 	})
@@ -133,18 +118,14 @@ func TestReturnToEarlierContent(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}).run()
 	request := applyRequest("undecided", 1)
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 	pool := poolRequest(request, "np", 1)
 	replicas := pool.Spec.GetReplicas()
 	apply := func(generation int64, replicas int32) {
 		t.Helper()
 		pool.Generation, pool.Spec.Size = generation, &csv1.NodePoolSpec_Replicas{Replicas: replicas}
-		if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 	}
 	observes := func(generation int64) func(*csv1.NodePool) bool {
 		return func(p *csv1.NodePool) bool { return p.GetStatus().GetObservedGeneration() == generation }
@@ -173,9 +154,7 @@ func TestConcurrentNodePoolUpdates(t *testing.T) {
 	t.Parallel()
 	_, service := newRegion(t).run()
 	request := applyRequest("two", 1)
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	pools := []*csv1.ApplyNodePoolRequest{poolRequest(request, "one", 1), poolRequest(request, "two", 1)}
 	failed := make(chan error, len(pools))
 	for _, pool := range pools {

@@ -14,6 +14,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -27,9 +28,7 @@ func TestRecreatedIdentitiesAreFollowed(t *testing.T) {
 	ctx := t.Context()
 	service := r.start(nil)
 	request := azureRequest("c")
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	before := service.awaitCluster(t, request.Uid, clusterReady(1)).GetStatus()
 	controlPlane, dataPlane := request.Spec.Platform.ControlPlaneOperators["ingress"], request.Spec.Platform.DataPlaneOperators["image-registry"]
 	hostedCluster := func() string {
@@ -41,15 +40,11 @@ func TestRecreatedIdentitiesAreFollowed(t *testing.T) {
 	}
 	retry := func(reason string) {
 		t.Helper()
-		if _, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice(reason)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice(reason)}))(t)
 	}
 
 	// While an identity does not exist, the cluster stays as it is.
-	if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Status: 404, Code: "ResourceNotFound"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.azure.Faults().Add(faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Status: 404, Code: "ResourceNotFound"}))(t)
 	retry("the customer reports failing operators")
 	missing := service.awaitCluster(t, request.Uid, inAzure("IdentityDeleted"))
 	if said := progressOf(missing, "azure"); !strings.Contains(said, "controlPlaneOperators[ingress] does not exist") {
@@ -62,44 +57,29 @@ func TestRecreatedIdentitiesAreFollowed(t *testing.T) {
 	retry("the fault is cleared")
 	service.awaitCluster(t, request.Uid, inAzure("Ready"))
 
-	identities, err := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	identities := must.Get(armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
 	name := func(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 	for _, id := range []string{controlPlane, dataPlane} {
-		if _, err := identities.Delete(ctx, "cust-rg", name(id), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(identities.Delete(ctx, "cust-rg", name(id), nil))(t)
 	}
 	// The emulator creates the other one when it is read, with all rights.
 	recreated := r.operatorWithoutRole(t)
 
 	request.Generation++
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	unauthorized := service.awaitCluster(t, request.Uid, inAzure("RetryingOperatorRoles")).GetStatus()
 	if unauthorized.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY && unauthorized.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_UPDATING {
 		t.Errorf("without the roles the cluster is %v", unauthorized.GetPhase())
 	}
-	roles, err := armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := roles.Create(ctx, "/subscriptions/"+customerSubscription+"/resourceGroups/cust-rg", uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
-		PrincipalID: recreated.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/providers/Microsoft.Authorization/roleDefinitions/4d97b98b-1d4f-4787-a291-c67834d212e7")}}, nil); err != nil {
-		t.Fatal(err)
-	}
+	roles := must.Get(armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
+	must.Get(roles.Create(ctx, "/subscriptions/"+customerSubscription+"/resourceGroups/cust-rg", uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+		PrincipalID: recreated.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/providers/Microsoft.Authorization/roleDefinitions/4d97b98b-1d4f-4787-a291-c67834d212e7")}}, nil))(t)
 	retry("the roles are assigned")
 	after := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return clusterReady(2)(c) && inAzure("Ready")(c) }).GetStatus()
 
 	var changed []string
 	for id, identity := range after.GetIdentities() {
-		found, err := identities.Get(ctx, "cust-rg", name(id), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(identities.Get(ctx, "cust-rg", name(id), nil))(t)
 		if identity.GetClientId() != *found.Properties.ClientID || identity.GetPrincipalId() != *found.Properties.PrincipalID {
 			t.Errorf("%s is reported as %v", id, identity)
 		}
@@ -120,10 +100,7 @@ func TestRecreatedIdentitiesAreFollowed(t *testing.T) {
 		}
 		return true
 	})
-	credentials, err := armmsi.NewFederatedIdentityCredentialsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	credentials := must.Get(armmsi.NewFederatedIdentityCredentialsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
 	for _, account := range []string{"registry", "registry-operator"} {
 		if _, err := credentials.Get(ctx, "cust-rg", name(dataPlane), before.GetClusterId()+"-"+account, nil); err != nil {
 			t.Errorf("the new identity has no federated credential: %v", err)

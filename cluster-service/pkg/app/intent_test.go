@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // newMeshRegion returns a region whose Cluster Services authorize calls.
@@ -118,9 +119,7 @@ func TestCredentialOfEngineerNeedsIntent(t *testing.T) {
 
 	asked := signed(func(i *intent.Intent) { i.OperationID = request.Uid })
 	for range 2 { // a repetition returns the same credential
-		if _, err := service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), asked), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyBreakGlassCredential(intent.AppendToOutgoingContext(t.Context(), asked), request))(t)
 	}
 	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 	r.records.Verify(t)
@@ -165,9 +164,7 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 		}
 	}
 	issued := credentialRequest(t, cluster, sre)
-	if err := apply(issued); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, apply(issued))
 	credential := service.awaitCredential(t, issued.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
 	if expires := credential.GetStatus().GetExpirationTime().AsTime(); expires.After(end) || !credential.GetSpec().GetNotAfter().AsTime().Equal(end.Truncate(time.Second)) {
 		t.Errorf("the certificate ends at %s, limited to %s; the elevation ends at %s", expires, credential.GetSpec().GetNotAfter().AsTime(), end)
@@ -177,9 +174,7 @@ func TestCredentialEndsWithElevation(t *testing.T) {
 	unsigned := credentialRequest(t, cluster, sre)
 	const untilTooLate = 10 * time.Minute
 	end = time.Now().Add(unsigned.Spec.Lifetime.AsDuration() + untilTooLate)
-	if err := apply(unsigned); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, apply(unsigned))
 	service.awaitCredential(t, unsigned.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING)
 	service.stop()
 	r.clock.advance(untilTooLate)
@@ -268,19 +263,12 @@ func TestIntentHasOneEffect(t *testing.T) {
 		return request, intent.AppendToOutgoingContext(t.Context(), r.admin.Call(t, method, request))
 	}
 	cordon, cordoning := set(true)
-	if _, err := service.UpdateProvisionShard(cordoning, cordon); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(cordoning, cordon))(t)
 	uncordon, uncordoning := set(false)
-	if _, err := service.UpdateProvisionShard(uncordoning, uncordon); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(uncordoning, uncordon))(t)
 	_, err := service.UpdateProvisionShard(cordoning, cordon)
 	requireRefused(t, err, codes.Aborted, clusterservice.ReasonCallDone)
-	shards, err := r.as(mesh.Admin, service).ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(r.as(mesh.Admin, service).ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{}))(t)
 	for _, shard := range shards.GetProvisionShards() {
 		if shard.GetCordoned() {
 			t.Errorf("%s is cordoned again", shard.GetName())

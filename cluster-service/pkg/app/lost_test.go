@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestLostControlPlane removes the HostedCluster of an installed cluster. The new one becomes available, and still the cluster is
@@ -26,9 +27,7 @@ func TestLostControlPlane(t *testing.T) {
 	instance := r.start(nil)
 	ctx := t.Context()
 	request := applyRequest("lost", 1)
-	if _, err := instance.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(instance.ApplyCluster(ctx, request))(t)
 	c := instance.awaitCluster(t, request.Uid, clusterReady(1))
 	first := c.GetStatus().GetControlPlane().GetUid()
 	if first == "" {
@@ -53,14 +52,8 @@ func TestLostControlPlane(t *testing.T) {
 
 	drift := func(want string) {
 		t.Helper()
-		list, err := instance.ListWorks(ctx, &csv1.ListWorksRequest{Drifting: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		of, err := instance.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(instance.ListWorks(ctx, &csv1.ListWorksRequest{Drifting: true}))(t)
+		of := must.Get(instance.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid}))(t)
 		for _, w := range of.GetWorks() {
 			if w.GetId() == work && w.GetDrift() != want {
 				t.Errorf("the work's drift is %q, want %q", w.GetDrift(), want)
@@ -102,10 +95,7 @@ func TestLostControlPlane(t *testing.T) {
 	_, err = instance.AcceptControlPlane(ctx, accept)
 	wantRefusal(t, err, service.ReasonControlPlaneChanged)
 	accept.ControlPlaneUid = replaced.GetStatus().GetControlPlane().GetReplacementUid()
-	done, err := instance.AcceptControlPlane(ctx, accept)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := must.Get(instance.AcceptControlPlane(ctx, accept))(t)
 	again, err := instance.AcceptControlPlane(ctx, accept)
 	if err != nil || again.GetEffect() != done.GetEffect() || !again.GetTime().AsTime().Equal(done.GetTime().AsTime()) {
 		t.Errorf("the repeated action: %v, %v", again, err)
@@ -138,9 +128,7 @@ func TestLostNamespace(t *testing.T) {
 	instance := r.start(nil)
 	ctx := t.Context()
 	request := applyRequest("emptied", 1)
-	if _, err := instance.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(instance.ApplyCluster(ctx, request))(t)
 	c := instance.awaitCluster(t, request.Uid, clusterReady(1))
 	first, work := c.GetStatus().GetControlPlane(), r.workOf(c)
 	if first.GetNamespaceUid() == "" {
@@ -182,10 +170,7 @@ func TestLostNamespace(t *testing.T) {
 	_, err = instance.AcceptControlPlane(ctx, accept)
 	wantRefusal(t, err, service.ReasonControlPlaneChanged)
 	accept.ControlPlaneUid = cp.GetReplacementNamespaceUid()
-	done, err := instance.AcceptControlPlane(ctx, accept)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := must.Get(instance.AcceptControlPlane(ctx, accept))(t)
 	if !strings.Contains(done.GetEffect(), cp.GetReplacementNamespaceUid()) {
 		t.Errorf("effect %q", done.GetEffect())
 	}
@@ -204,29 +189,20 @@ func TestStoredClusterGetsNamespace(t *testing.T) {
 	earlier := r.start(nil)
 	clusters, pools := readyClusters(t, earlier, 1)
 	uid := clusters[0].Uid
-	stored, err := earlier.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: uid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := must.Get(earlier.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: uid}))(t)
 	earlier.stop()
 	r.maestro.DropRead(r.workOf(stored))
 
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	database := must.Get(store.Open(store.Options{URL: r.url, MaxConnections: 2}))(t)
 	defer database.Close()
 	var desired int64
-	err = database.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	must.Do(t, database.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		aggregate := tx.Aggregates[uid]
 		work := aggregate.Work(fleet.HostedCluster, "")
 		desired, work.Digest, work.Observed.Digest, work.Observed.Namespace = work.Desired, "earlier", "earlier", feedback.Namespace{}
 		aggregate.Cluster.Status.ControlPlane.NamespaceUid = ""
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	later := r.start(nil)
 	later.awaitCluster(t, uid, func(c *csv1.Cluster) bool {
 		if phase := c.GetStatus().GetPhase(); phase != csv1.ClusterPhase_CLUSTER_PHASE_READY {
@@ -235,10 +211,7 @@ func TestStoredClusterGetsNamespace(t *testing.T) {
 		return c.GetStatus().GetControlPlane().GetNamespaceUid() != ""
 	})
 	expectUnmoved(t, later, clusters, pools)
-	aggregate, err := database.Read(t.Context(), uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	aggregate := must.Get(database.Read(t.Context(), uid))(t)
 	if work := aggregate.Work(fleet.HostedCluster, ""); work.Desired != desired+1 || !work.Applied() {
 		t.Errorf("the work has content %d, applied %v; want %d", work.Desired, work.Applied(), desired+1)
 	}

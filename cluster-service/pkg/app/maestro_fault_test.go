@@ -12,6 +12,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // untilDone repeats do until it succeeds, as the layers above do. The service may crash meanwhile.
@@ -81,13 +82,9 @@ func TestMaestroFaultsAreTolerated(t *testing.T) {
 			})
 			service := r.start(nil)
 			request := applyRequest("c", 1)
-			if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.ApplyCluster(t.Context(), request))(t)
 			service.awaitCluster(t, request.Uid, clusterReady(1))
-			if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 			service.awaitCluster(t, request.Uid, clusterDeleted)
 		})
 	}
@@ -102,13 +99,9 @@ func TestMaestroIsUnavailable(t *testing.T) {
 	service := r.start(nil)
 	kept, dropped := applyRequest("kept", 1), applyRequest("dropped", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{kept, dropped} {
-		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(t.Context(), request))(t)
 	}
-	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: dropped.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: dropped.Uid}))(t)
 	service.awaitCluster(t, kept.Uid, func(c *csv1.Cluster) bool {
 		for _, layer := range c.GetStatus().GetProgress() {
 			if layer.GetLayer() == "maestro" && layer.GetState() == "Retrying" {
@@ -117,9 +110,7 @@ func TestMaestroIsUnavailable(t *testing.T) {
 		}
 		return false
 	})
-	if err := r.maestro.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.maestro.Restart())
 	service.awaitCluster(t, kept.Uid, clusterReady(1))
 	service.awaitCluster(t, dropped.Uid, clusterDeleted)
 }
@@ -129,9 +120,7 @@ func TestLostBundlesArePublishedAgain(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).run()
 	request := applyRequest("c", 1)
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 	held := r.maestro.Resources()
 	for id := range held {
@@ -139,9 +128,7 @@ func TestLostBundlesArePublishedAgain(t *testing.T) {
 	}
 	// After the subscription restarts, a resync finds what is missing.
 	r.maestro.Stop()
-	if err := r.maestro.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.maestro.Restart())
 	untilDone(t, func(context.Context) error {
 		if now := r.maestro.Resources(); len(now) != len(held) {
 			return fmt.Errorf("%d of %d bundles are restored", len(now), len(held))
@@ -159,9 +146,7 @@ func TestUpdateOfLostBundle(t *testing.T) {
 	request := applyRequest("c", 1)
 	for generation := int64(1); generation <= 3; generation++ {
 		request.Generation, request.Spec.Api.AuthorizedCidrs = generation, []string{fmt.Sprintf("192.0.2.%d/32", generation)}
-		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(t.Context(), request))(t)
 		service.awaitCluster(t, request.Uid, clusterReady(generation))
 	}
 	for id, held := range r.maestro.Resources() {
@@ -170,8 +155,6 @@ func TestUpdateOfLostBundle(t *testing.T) {
 		}
 	}
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 4, nil
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(4))
 }

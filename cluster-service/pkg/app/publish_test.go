@@ -11,6 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestPublishFailsWhileDeleted covers a regression: a work whose publish failed and that was marked for deletion
@@ -30,13 +31,9 @@ func TestPublishFailsWhileDeleted(t *testing.T) {
 		return status.Error(codes.Unavailable, "no"), nil
 	})
 	pool := poolRequest(cluster, "a", 2)
-	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 	<-asked
-	if _, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}))(t)
 	close(answer)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // backup copies the database for restore. Nothing may be connected to it meanwhile.
@@ -50,9 +51,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 	second := r.start(nil)
 	request, cluster := second.createReady(t, "c")
 	pool := poolRequest(request, "np1", 2)
-	if _, err := second.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(second.ApplyNodePool(t.Context(), pool))(t)
 	second.awaitPool(t, pool.Uid, poolHas(2))
 	recovery, err := second.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
 	if err != nil || recovery.GetProvisionShard() != cluster.GetStatus().GetProvisionShard() || len(recovery.GetSigningKey()) == 0 {
@@ -67,17 +66,11 @@ func TestLostClusterIsRecovered(t *testing.T) {
 	if now := r.bundles(); !slices.Equal(now, held) {
 		t.Fatalf("unknown bundles changed from %q to %q", held, now)
 	}
-	if _, err := third.UpdateProvisionShard(t.Context(), &csv1.UpdateProvisionShardRequest{Name: recovery.GetProvisionShard(), Cordoned: new(true),
-		Actor: operator("it is full")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(third.UpdateProvisionShard(t.Context(), &csv1.UpdateProvisionShardRequest{Name: recovery.GetProvisionShard(), Cordoned: new(true),
+		Actor: operator("it is full")}))(t)
 	request.Recovery = recovery
-	if _, err := third.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := third.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(third.ApplyCluster(t.Context(), request))(t)
+	must.Get(third.ApplyNodePool(t.Context(), pool))(t)
 	back := third.awaitCluster(t, request.Uid, clusterReady(1))
 	third.awaitPool(t, pool.Uid, poolHas(2))
 	again, err := third.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
@@ -103,10 +96,7 @@ func TestLostReleaseIsNotDowngraded(t *testing.T) {
 	r.play()
 	first := r.start(nil)
 	request := first.installed(t, "c", "4.20.8")
-	known, err := first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := must.Get(first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid}))(t)
 	newer, ok := r.releases.Exact("4.20.16")
 	if !ok {
 		t.Fatal("the release is not in the catalogue")
@@ -114,16 +104,12 @@ func TestLostReleaseIsNotDowngraded(t *testing.T) {
 	known.ReleaseVersion, known.ReleaseImage = newer.Version.String(), newer.Image
 	request.Recovery = known
 	for range 2 {
-		if _, err := first.ApplyCluster(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(first.ApplyCluster(t.Context(), request))(t)
 	}
 	first.awaitCluster(t, request.Uid, runs("4.20.16"))
 	// The repeated request is not an upgrade.
 	known.ReleaseVersion = "4.20.8"
-	if _, err := first.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.ApplyCluster(t.Context(), request))(t)
 	if now, err := first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid}); err != nil || now.GetReleaseVersion() != "4.20.16" {
 		t.Errorf("the release was lowered: %v, %v", now, err)
 	}
@@ -161,9 +147,7 @@ func TestForeignReleaseIsNotRecovered(t *testing.T) {
 	}
 
 	request.Recovery = &csv1.ClusterRecovery{ProvisionShard: "mgmt-1", ReleaseVersion: "4.20.16", ReleaseImage: "registry.example.com/mirror@" + known.Digest}
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	for _, generation := range []int64{1, 2} {
 		request.Generation, request.Recovery.ReleaseVersion, request.Recovery.ReleaseImage = generation, "4.21.4", foreign
 		if _, err := service.ApplyCluster(t.Context(), request); status.Code(err) != codes.InvalidArgument {
@@ -189,9 +173,7 @@ func TestLostClusterIsNotPlacedAgain(t *testing.T) {
 		t.Errorf("the refused request left a cluster: %v", err)
 	}
 	request.MustExist = false
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	request.MustExist, request.Generation = true, 3
 	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
 		t.Errorf("an update of a known cluster: %v", err)
@@ -205,17 +187,12 @@ func TestReappearedBundleIsDeleted(t *testing.T) {
 	request, cluster := service.createReady(t, "c")
 	service.remove(t, request.Uid)
 	service.awaitCluster(t, request.Uid, clusterDeleted)
-	late, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := must.Get(maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler)))(t)
 	defer func() { _ = late.Close() }()
 	shard, name := cluster.GetStatus().GetProvisionShard(), fleet.WorkName(fleet.Namespaces, cluster.GetStatus().GetClusterId(), "")
 	manifest := json.RawMessage(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"late"}}`)
 	bundle := &maestro.Bundle{ID: fleet.WorkID(shard, name, ""), Name: name, Consumer: shard, Manifests: []json.RawMessage{manifest}}
-	if _, err := late.Create(t.Context(), bundle); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(late.Create(t.Context(), bundle))(t)
 	untilDone(t, func(context.Context) error {
 		if held := r.bundles(); len(held) > 0 {
 			return fmt.Errorf("Maestro still has %q", held)
@@ -232,9 +209,7 @@ func TestInventory(t *testing.T) {
 	for _, name := range []string{"b", "a-1", "a"} {
 		request, _ := service.createReady(t, name)
 		pool := poolRequest(request, "np1", 1)
-		if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 		want = append(want, strings.ToLower(request.ResourceId)+" "+request.Uid, strings.ToLower(pool.ResourceId)+" "+pool.Uid)
 	}
 	gone, _ := service.createReady(t, "gone")
@@ -245,10 +220,7 @@ func TestInventory(t *testing.T) {
 		var got []string
 		token := ""
 		for {
-			page, err := service.ListInventory(t.Context(), &csv1.ListInventoryRequest{PageSize: size, PageToken: token})
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(service.ListInventory(t.Context(), &csv1.ListInventoryRequest{PageSize: size, PageToken: token}))(t)
 			for _, e := range page.GetEntries() {
 				got = append(got, strings.ToLower(e.GetResourceId())+" "+e.GetUid())
 				if e.GetGeneration() != 1 || e.GetDeleting() || (e.GetKind() == csv1.InventoryKind_INVENTORY_KIND_CLUSTER) == (e.GetReleaseVersion() == "") {
@@ -276,9 +248,7 @@ func TestLostClusterIsDeleted(t *testing.T) {
 	first := r.start(nil)
 	request, _ := first.createReady(t, "c")
 	pool := poolRequest(request, "np1", 2)
-	if _, err := first.ApplyNodePool(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.ApplyNodePool(t.Context(), pool))(t)
 	first.awaitPool(t, pool.Uid, poolHas(2))
 	first.stop()
 	r.url = before

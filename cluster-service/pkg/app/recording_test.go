@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/recordeddump"
 )
 
@@ -24,26 +25,13 @@ import (
 func (i *instance) dump(t *testing.T, cluster *csv1.ApplyClusterRequest) *adminv1.Dump {
 	t.Helper()
 	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := i.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid})
-	must(err)
-	pools, err := i.ListNodePools(ctx, &csv1.ListNodePoolsRequest{ClusterUid: cluster.Uid})
-	must(err)
-	auths, err := i.ListExternalAuths(ctx, &csv1.ListExternalAuthsRequest{ClusterUid: cluster.Uid})
-	must(err)
-	credentials, err := i.ListBreakGlassCredentials(ctx, &csv1.ListBreakGlassCredentialsRequest{ClusterUid: cluster.Uid})
-	must(err)
-	revocations, err := i.ListBreakGlassRevocations(ctx, &csv1.ListBreakGlassRevocationsRequest{ClusterUid: cluster.Uid})
-	must(err)
-	shards, err := i.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
-	must(err)
-	upgrades, err := i.ListUpgrades(ctx, &csv1.ListUpgradesRequest{ClusterUid: cluster.Uid})
-	must(err)
+	c := must.Get(i.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid}))(t)
+	pools := must.Get(i.ListNodePools(ctx, &csv1.ListNodePoolsRequest{ClusterUid: cluster.Uid}))(t)
+	auths := must.Get(i.ListExternalAuths(ctx, &csv1.ListExternalAuthsRequest{ClusterUid: cluster.Uid}))(t)
+	credentials := must.Get(i.ListBreakGlassCredentials(ctx, &csv1.ListBreakGlassCredentialsRequest{ClusterUid: cluster.Uid}))(t)
+	revocations := must.Get(i.ListBreakGlassRevocations(ctx, &csv1.ListBreakGlassRevocationsRequest{ClusterUid: cluster.Uid}))(t)
+	shards := must.Get(i.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{}))(t)
+	upgrades := must.Get(i.ListUpgrades(ctx, &csv1.ListUpgradesRequest{ClusterUid: cluster.Uid}))(t)
 	dump := &adminv1.Dump{
 		TakenAt: time.Now().UTC(), Cluster: adminv1.Cluster{UID: c.GetUid(), ResourceID: c.GetResourceId()},
 		ClusterService: &adminv1.FleetLayer{
@@ -155,9 +143,7 @@ func TestReportsInSituations(t *testing.T) {
 	request := func() *csv1.ApplyClusterRequest { return applyRequest("demo", 1) }
 	apply := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest) {
 		t.Helper()
-		if _, err := s.ApplyCluster(t.Context(), cluster); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ApplyCluster(t.Context(), cluster))(t)
 	}
 	ready := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest) {
 		t.Helper()
@@ -198,9 +184,7 @@ func TestReportsInSituations(t *testing.T) {
 			s := r.start(nil)
 			s.installed(t, "demo", "4.20.8") // the same cluster, by its name
 			r.hypershift.HoldUpgrades(true)
-			if _, err := s.StartUpgrade(t.Context(), startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.StartUpgrade(t.Context(), startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)))(t)
 			s.awaitCluster(t, cluster.Uid, runs("4.20.16", "4.20.8"))
 			return s
 		}},
@@ -267,9 +251,7 @@ func TestReportsInSituations(t *testing.T) {
 			s := r.start(nil)
 			ready(t, s, cluster)
 			pool := poolRequest(cluster, "workers", 3)
-			if _, err := s.ApplyNodePool(t.Context(), pool); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.ApplyNodePool(t.Context(), pool))(t)
 			s.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 				return p.GetStatus().GetReplicas() == 1 && outermost(p.GetStatus().GetProgress(), "node-pool", "WaitingForNodes")
 			})
@@ -280,9 +262,7 @@ func TestReportsInSituations(t *testing.T) {
 			s := r.start(nil)
 			ready(t, s, cluster)
 			auth := authRequest(cluster, "entra", 1)
-			if _, err := s.ApplyExternalAuth(t.Context(), auth); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.ApplyExternalAuth(t.Context(), auth))(t)
 			s.watchUntil(t, func(w *csv1.WatchResponse) bool {
 				return w.GetExternalAuth().GetStatus().GetPhase() == csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET
 			}, func() string { return "the external auth" })
@@ -314,9 +294,7 @@ func TestReportsInSituations(t *testing.T) {
 			s := r.start(nil)
 			apply(t, s, cluster)
 			entry(t, s, cluster, "maestro", "Published")
-			if _, err := s.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
 			awaitStep(t, s, cluster, "hosted-cluster")
 			return s
 		}},
@@ -325,9 +303,7 @@ func TestReportsInSituations(t *testing.T) {
 			r.hypershift.Hold(true)
 			s := r.start(nil)
 			ready(t, s, cluster)
-			if _, err := s.RevokeBreakGlassCredentials(t.Context(), &csv1.RevokeBreakGlassCredentialsRequest{Uid: "d0c4d6a0-5a3e-4d5e-93f5-6b2b8e2b1f31", ClusterUid: cluster.Uid, Class: customer, Requester: "ada"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.RevokeBreakGlassCredentials(t.Context(), &csv1.RevokeBreakGlassCredentialsRequest{Uid: "d0c4d6a0-5a3e-4d5e-93f5-6b2b8e2b1f31", ClusterUid: cluster.Uid, Class: customer, Requester: "ada"}))(t)
 			s.watchUntil(t, func(w *csv1.WatchResponse) bool {
 				return outermost(w.GetBreakGlassRevocation().GetStatus().GetProgress(), "control-plane", "AwaitingRootCertificatesRegenerated")
 			}, func() string { return "the revocation" })

@@ -7,6 +7,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // poolRefused matches a node pool whose labels the management cluster permanently refuses.
@@ -35,16 +36,12 @@ func TestPermanentRefusalFailsUntilChanged(t *testing.T) {
 	})
 	service := r.start(nil)
 	cluster := applyRequest("c", 1)
-	if _, err := service.ApplyCluster(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), cluster))(t)
 	pool := poolRequest(cluster, "workers", 1)
 	apply := func(generation int64, tier string) {
 		t.Helper()
 		pool.Generation, pool.Spec.Labels = generation, map[string]string{"tier": tier}
-		if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 	}
 	apply(1, "gold")
 	service.awaitPool(t, pool.Uid, poolRefused)
@@ -55,9 +52,7 @@ func TestPermanentRefusalFailsUntilChanged(t *testing.T) {
 	apply(3, "gold")
 	service.awaitPool(t, pool.Uid, poolRefused)
 	service.awaitCluster(t, cluster.Uid, clusterReady(1))
-	if _, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}))(t)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
 	})

@@ -19,15 +19,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // pullSecretsHeld counts the clusters with a pull secret that the agent of their management cluster can open.
 func (r *region) pullSecretsHeld(pullSecret string) int {
 	r.t.Helper()
-	pair, err := shardKeys()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	pair := must.Get(shardKeys())(r.t)
 	wanted, held := base64.StdEncoding.EncodeToString([]byte(pullSecret)), 0
 	for _, resource := range r.maestro.Resources() {
 		for _, manifest := range resource.Manifests {
@@ -35,9 +33,7 @@ func (r *region) pullSecretsHeld(pullSecret string) int {
 			if json.Unmarshal(manifest, &secret) != nil || secret["kind"] != "Secret" {
 				continue
 			}
-			if err := seal.OpenSecret(secret, resource.Consumer, pair.private); err != nil {
-				r.t.Fatal(err)
-			}
+			must.Do(r.t, seal.OpenSecret(secret, resource.Consumer, pair.private))
 			if data, _ := secret["data"].(map[string]any); data[".dockerconfigjson"] == wanted {
 				held++
 			}
@@ -52,12 +48,8 @@ func readyClusters(t *testing.T, service *instance, count int) (clusters []*csv1
 	for i := range count {
 		request := applyRequest(fmt.Sprintf("renewed-%d", i), 1)
 		pool := poolRequest(request, "np", 1)
-		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(t.Context(), request))(t)
+		must.Get(service.ApplyNodePool(t.Context(), pool))(t)
 		clusters, pools = append(clusters, request), append(pools, pool)
 	}
 	for i := range count {
@@ -90,14 +82,8 @@ func (i *instance) awaitPublished(t *testing.T, clusters []*csv1.ApplyClusterReq
 func expectUnmoved(t *testing.T, service *instance, clusters []*csv1.ApplyClusterRequest, pools []*csv1.ApplyNodePoolRequest) {
 	t.Helper()
 	for i := range clusters {
-		c, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: clusters[i].Uid})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := service.GetNodePool(t.Context(), &csv1.GetNodePoolRequest{Uid: pools[i].Uid})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: clusters[i].Uid}))(t)
+		p := must.Get(service.GetNodePool(t.Context(), &csv1.GetNodePoolRequest{Uid: pools[i].Uid}))(t)
 		if !clusterReady(1)(c) || c.GetGeneration() != 1 || p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
 			t.Errorf("a renewal changed the cluster or the pool: %v, %v", c.GetStatus(), p.GetStatus())
 		}
@@ -254,10 +240,7 @@ func TestRejectedRenderingStopsRenewal(t *testing.T) {
 	refused := func() int {
 		count := 0
 		for _, request := range clusters {
-			c, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: request.Uid})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: request.Uid}))(t)
 			for _, condition := range c.GetStatus().GetConditions() {
 				if condition.GetType() == "Applied" && condition.GetReason() == "Refused" {
 					count++

@@ -11,6 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // sealedWith returns the number of clusters whose signing key a key has sealed.
@@ -39,14 +40,8 @@ func TestSigningKeysAreSealedAgain(t *testing.T) {
 	opened := map[string]string{}
 	signingKey := func(uid string) string {
 		t.Helper()
-		recovery, err := service.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: uid})
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys, err := seal.Load(r.sealingKeys)
-		if err != nil {
-			t.Fatal(err)
-		}
+		recovery := must.Get(service.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: uid}))(t)
+		keys := must.Get(seal.Load(r.sealingKeys))(t)
 		key, err := keys.Open(uid, recovery.GetSigningKey())
 		if err != nil {
 			t.Fatalf("the recovery data of %s: %v", uid, err)
@@ -88,9 +83,7 @@ func TestSigningKeysAreSealedAgain(t *testing.T) {
 	}
 	remove := func(key uint32) {
 		t.Helper()
-		if err := keyfile.Remove(r.sealingKeys, key); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, keyfile.Remove(r.sealingKeys, key))
 	}
 
 	replica := r.start(nil)
@@ -144,10 +137,7 @@ func TestSigningKeyOfARemovedKeyIsReported(t *testing.T) {
 	service := r.start(nil)
 	clusters, _ := readyClusters(t, service, 2)
 	service.stop()
-	before, err := keyfile.List(r.sealingKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(keyfile.List(r.sealingKeys))(t)
 	needed := r.sealingKeys
 	r.sealingKeys = filepath.Join(t.TempDir(), "other.json")
 	service = r.start(nil)

@@ -11,6 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestCredentialsOfElevationAreRevoked revokes the credentials of an elevation. The API server rejects its certificate, no further one is
@@ -36,10 +37,7 @@ func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 	}
 	get := func(elevation string) (uid string, certificate []byte) {
 		t.Helper()
-		uid, err := request(elevation)
-		if err != nil {
-			t.Fatal(err)
-		}
+		uid = must.Get(request(elevation))(t)
 		return uid, []byte(service.awaitCredential(t, uid, issued).GetStatus().GetCertificate())
 	}
 	trusted := func(certificate []byte) bool { return r.hypershift.Trusts(namespace, "sre-break-glass", certificate) }
@@ -57,10 +55,7 @@ func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 	}
 	// A request of an elevation that lasts is signed after the revocation, by the signer that replaces the revoked one.
 	r.hypershift.Hold(true)
-	waiting, err := request("elevation-5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	waiting := must.Get(request("elevation-5"))(t)
 	r.onlyWorks(ready.GetStatus().GetClusterId(), "", "-00-namespaces", "-credential-"+waiting)
 	first, as := end("elevation-1", "elevation-1")
 	for range 2 { // a repetition returns the same revocation
@@ -73,9 +68,7 @@ func TestCredentialsOfElevationAreRevoked(t *testing.T) {
 	r.hypershift.Hold(false)
 	r.maestro.Touch()
 	second, as := end("elevation-2", "elevation-2")
-	if _, err := service.RevokeBreakGlassCredentials(as, second); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.RevokeBreakGlassCredentials(as, second))(t)
 	service.awaitRevocation(t, first.Uid, succeeded)
 	service.awaitRevocation(t, second.Uid, succeeded)
 	service.awaitCredential(t, own, revoked)

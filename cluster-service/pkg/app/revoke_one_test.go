@@ -10,6 +10,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestOneCredentialIsRevoked revokes a credential of one engineer. Another credential of the same elevation is revoked with it, a
@@ -35,10 +36,7 @@ func TestOneCredentialIsRevoked(t *testing.T) {
 	}
 	get := func(elevation string) string {
 		t.Helper()
-		uid, err := request(elevation)
-		if err != nil {
-			t.Fatal(err)
-		}
+		uid := must.Get(request(elevation))(t)
 		service.awaitCredential(t, uid, issued)
 		return uid
 	}
@@ -78,9 +76,7 @@ func TestOneCredentialIsRevoked(t *testing.T) {
 	service.awaitCredential(t, first, awaiting)
 
 	ofCustomer := credentialRequest(t, cluster, customer)
-	if _, err := service.ApplyBreakGlassCredential(t.Context(), ofCustomer); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyBreakGlassCredential(t.Context(), ofCustomer))(t)
 	for uid, want := range map[string]struct {
 		code   codes.Code
 		reason string

@@ -14,6 +14,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // rollouts returns the names of the bundles through which Cluster Service reads the control plane components of a
@@ -45,9 +46,7 @@ func TestComponentsAreReportedDuringRollout(t *testing.T) {
 	cluster := service.installed(t, "c", "4.20.15")
 	r.hypershift.HoldUpgrades(true)
 	request := startRequest(cluster, "4.20.16", followAll)
-	if _, err := service.StartUpgrade(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.StartUpgrade(t.Context(), request))(t)
 	u := service.awaitUpgrade(t, rolled("The control plane is rolling out 4.20.16. 0 of 4 components are at 4.20.16; waiting for etcd, kube-apiserver."))
 	var names []string
 	for _, c := range u.GetStatus().GetSteps()[0].GetComponents() {
@@ -59,10 +58,7 @@ func TestComponentsAreReportedDuringRollout(t *testing.T) {
 	if want := []string{"etcd 4.20.15 ROLLING_OUT", "kube-apiserver 4.20.15 ROLLING_OUT", "kube-controller-manager 4.20.15 WAITING", "kube-scheduler 4.20.15 WAITING"}; !slices.Equal(names, want) {
 		t.Errorf("components: %q", names)
 	}
-	before, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: cluster.Uid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: cluster.Uid}))(t)
 	for _, step := range [][2]string{{"etcd", "1 of 4 components are at 4.20.16; waiting for kube-apiserver."},
 		{"kube-apiserver", "2 of 4 components are at 4.20.16; waiting for kube-controller-manager, kube-scheduler."},
 		{"kube-scheduler", "3 of 4 components are at 4.20.16; waiting for kube-controller-manager."}} {
@@ -95,9 +91,7 @@ func TestShortUpgradesReadNoComponents(t *testing.T) {
 	r, service := newRegion(t).run()
 	cluster := service.installed(t, "c", "4.20.15")
 	request := startRequest(cluster, "4.20.16", followAll)
-	if _, err := service.StartUpgrade(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.StartUpgrade(t.Context(), request))(t)
 	service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 	for _, action := range r.maestro.History() {
 		if strings.Contains(action, "-rollout-") {
@@ -125,9 +119,7 @@ func TestUpgradeWithoutComponents(t *testing.T) {
 			cluster := service.installed(t, "c", "4.20.8", "a")
 			request := startRequest(cluster, "4.21.4", followAll)
 			request.Acknowledge = []string{fleet.GateMinorVersion}
-			if _, err := service.StartUpgrade(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.StartUpgrade(t.Context(), request))(t)
 			service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 			service.awaitPool(t, poolRequest(cluster, "a", 2).Uid, poolAt("4.21.4"))
 			r.nothingWasWrong(t)

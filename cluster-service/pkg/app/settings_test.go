@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestOnlyDevelopersRunWithoutSecrets checks that the exceptions for a developer's machine need their flag, in each environment.
@@ -49,26 +50,16 @@ func TestSettingsAreReloaded(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	secret := write("pull.json", `{"auths":{"one.example":{}}}`)
 	keys := filepath.Join(dir, "shard-keys")
-	if err := os.Mkdir(keys, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(keys, 0o700))
 	sealing := filepath.Join(dir, "sealing.json")
-	keeper, err := seal.LoadOrCreate(sealing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keeper := must.Get(seal.LoadOrCreate(sealing))(t)
 	options := &Options{ShardKeysDir: keys, SecretsKey: sealing, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
-	settings, err := options.settings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := must.Get(options.settings())(t)
 	rotations := 0
 	changes, limits := 0, deletiongraph.NewLimits(settings.Config.Deletion.Durations())
 	f := newSettingsFollower(options, keeper, &render.Renderer{Config: settings.Config, PullSecret: settings.PullSecret,
@@ -81,21 +72,13 @@ func TestSettingsAreReloaded(t *testing.T) {
 		}
 	}
 	expect("nothing changed", 0, 0, `{"auths":{"one.example":{}}}`)
-	added, err := keyfile.Add(sealing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := must.Get(keyfile.Add(sealing))(t)
 	expect("a sealing key was added, but does not seal", 0, 0, `{"auths":{"one.example":{}}}`)
 	if rotations != 0 {
 		t.Error("secrets are sealed again although the primary key is the same")
 	}
-	if err := keyfile.Promote(sealing, added); err != nil {
-		t.Fatal(err)
-	}
-	valid, err := os.ReadFile(sealing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.Promote(sealing, added))
+	valid := must.Get(os.ReadFile(sealing))(t)
 	expect("another sealing key became the primary key", 0, 0, `{"auths":{"one.example":{}}}`)
 	write("sealing.json", `{"primaryKeyId":`)
 	expect("half a keyset is not taken", 0, 1, `{"auths":{"one.example":{}}}`)
@@ -118,16 +101,12 @@ func TestSettingsAreReloaded(t *testing.T) {
 		t.Errorf("the limit of namespaces is %s, want the configured 3m", got)
 	}
 	for i, reason := range []string{"a shard got a key", "the key of a shard was replaced"} {
-		if err := seal.CreatePair(filepath.Join(dir, fmt.Sprintf("private-%d.json", i)), filepath.Join(keys, "mgmt-1.json")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, seal.CreatePair(filepath.Join(dir, fmt.Sprintf("private-%d.json", i)), filepath.Join(keys, "mgmt-1.json")))
 		expect(reason, 4+i, 0, `{"auths":{"two.example":{}}}`)
 	}
 	write("shard-keys/mgmt-2.json", `{"primaryKeyId":1}`)
 	expect("a file without a key", 5, 1, `{"auths":{"two.example":{}}}`)
-	if err := os.Remove(filepath.Join(keys, "mgmt-2.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(keys, "mgmt-2.json")))
 	write("config.yaml", "unknown: 1")
 	expect("an unknown field", 5, 1, `{"auths":{"two.example":{}}}`)
 	if len(f.current.Config.ImageContentSources) != 1 {

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // kim is the actor in these tests.
@@ -29,10 +30,7 @@ const (
 
 func (i *instance) report(t *testing.T, name string) *csv1.ProvisionShardReport {
 	t.Helper()
-	report, err := i.GetProvisionShard(t.Context(), &csv1.GetProvisionShardRequest{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(i.GetProvisionShard(t.Context(), &csv1.GetProvisionShardRequest{Name: name}))(t)
 	return report
 }
 
@@ -70,15 +68,11 @@ func TestShardLifecycle(t *testing.T) {
 	var requests []*csv1.ApplyClusterRequest
 	for i := range 4 {
 		requests = append(requests, applyRequest(fmt.Sprintf("c%d", i), 1))
-		if _, err := service.ApplyCluster(ctx, requests[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(ctx, requests[i]))(t)
 		service.awaitCluster(t, requests[i].Uid, clusterReady(1))
 	}
 	pool := poolRequest(requests[1], "np", 70)
-	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(ctx, pool))(t)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 70 })
 
 	// With 0/2 and 0/5, the placement order is mgmt-1, then mgmt-2 three times, because 2/5 is less than 1/2.
@@ -93,10 +87,7 @@ func TestShardLifecycle(t *testing.T) {
 	}
 
 	// The drain plan has a place for one cluster, but not for the other two.
-	plan, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-2", Actor: kim})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-2", Actor: kim}))(t)
 	wantPlan := []string{"1 cluster would move: 1 to mgmt-1 (then 2 of 2).", "2 clusters could not be moved to any other shard.", "Needed: 2 more places for size class small.",
 		"The first of them could be moved as soon as a cluster is removed from mgmt-1 or its capacity is raised."}
 	if diff := cmp.Diff(wantPlan, plan.GetSentences()); diff != "" || plan.GetProvisionShard().GetState() != draining || plan.GetMoves()[0].GetCluster().GetUid() != requests[1].Uid {
@@ -117,17 +108,13 @@ func TestShardLifecycle(t *testing.T) {
 		t.Errorf("deregistering a shard with clusters: %v", err)
 	}
 	for _, request := range requests[1:] {
-		if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 	}
 	for _, request := range requests[1:] {
 		service.awaitCluster(t, request.Uid, clusterDeleted)
 	}
 	for range 2 {
-		if _, err := service.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-2", Actor: kim}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-2", Actor: kim}))(t)
 	}
 	listed, err := service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
 	if err != nil || len(listed.GetProvisionShards()) != 1 {
@@ -198,13 +185,9 @@ func TestShardErrors(t *testing.T) {
 	r := newRegion(t)
 	service := r.start(nil)
 	ctx := t.Context()
-	if _, err := service.ApplyCluster(ctx, applyRequest("c", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, applyRequest("c", 1)))(t)
 	yes, negative := true, int32(-1)
-	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}))(t)
 	update := func(request *csv1.UpdateProvisionShardRequest) func() error {
 		return func() error { _, err := service.UpdateProvisionShard(ctx, request); return err }
 	}
@@ -293,21 +276,14 @@ func TestPlacementIsExplained(t *testing.T) {
 	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 5, Zones: []string{"1", "2"}}).run()
 	ctx := t.Context()
 	yes := true
-	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}))(t)
 	first, second := applyRequest("first", 1), applyRequest("second", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{first, second} {
-		if _, err := service.ApplyCluster(ctx, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(ctx, request))(t)
 	}
 	explain := func(uid string) *csv1.PlacementExplanation {
 		t.Helper()
-		e, err := service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid}))(t)
 		return e
 	}
 	said := func(e *csv1.PlacementExplanation, parts ...string) {
@@ -331,34 +307,23 @@ func TestPlacementIsExplained(t *testing.T) {
 	}
 
 	// Its own policy excludes the shard that becomes free. The response explains the effect.
-	ruled, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Zones: []string{"2"}}, Actor: kim})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ruled := must.Get(service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Zones: []string{"2"}}, Actor: kim}))(t)
 	said(ruled, "The cluster has its own rules: in zone 2. kim@example.com set them on", "kernel update", "as soon as mgmt-2 is uncordoned")
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: first.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: first.Uid}))(t)
 	service.awaitCluster(t, first.Uid, clusterDeleted)
 	no := false
-	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &no, Actor: kim}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &no, Actor: kim}))(t)
 	ready := service.awaitCluster(t, second.Uid, clusterReady(1))
 	if ready.GetStatus().GetProvisionShard() != "mgmt-2" {
 		t.Errorf("placed on %s", ready.GetStatus().GetProvisionShard())
 	}
 	said(explain(second.Uid), "has been on mgmt-2 since", "It had waited since", "in zone 2")
-	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Actor: kim}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Actor: kim}))(t)
 	if e := explain(second.Uid); e.GetOverride() != nil {
 		t.Errorf("the policy is still %v", e.GetOverride())
 	}
 	// A required label that the shard does not have: a placed cluster stays, and the drain plan reports it.
-	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Labels: map[string]string{"gpu": "yes"}}, Actor: kim}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Labels: map[string]string{"gpu": "yes"}}, Actor: kim}))(t)
 	said(explain(second.Uid), "It would not be placed there today: mgmt-2 does not have the label gpu=yes.")
 	plan, err := service.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: "mgmt-2"})
 	if err != nil || len(plan.GetBlocked()) != 1 || plan.GetNeeds()[0].GetPolicy().GetLabels()["gpu"] != "yes" {
@@ -374,17 +339,11 @@ func TestWaitingClusterDoesNotBlockOthers(t *testing.T) {
 	var requests []*csv1.ApplyClusterRequest
 	for i := range 3 {
 		requests = append(requests, applyRequest(fmt.Sprintf("c%d", i), 1))
-		if _, err := service.ApplyCluster(ctx, requests[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(ctx, requests[i]))(t)
 	}
-	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: requests[0].Uid, Policy: &csv1.PlacementPolicy{ProvisionShard: "mgmt-9"}, Actor: kim}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: requests[0].Uid, Policy: &csv1.PlacementPolicy{ProvisionShard: "mgmt-9"}, Actor: kim}))(t)
 	capacity := int32(2)
-	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &capacity, Actor: kim}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &capacity, Actor: kim}))(t)
 	service.awaitCluster(t, requests[1].Uid, clusterReady(1))
 	service.awaitCluster(t, requests[2].Uid, clusterReady(1))
 }

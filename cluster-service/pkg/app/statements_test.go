@@ -3,6 +3,7 @@ package app_test
 import (
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
@@ -21,9 +22,7 @@ func TestCreationStatements(t *testing.T) {
 	service := r.start(nil)
 	create := func(name string) {
 		request := azureRequest(name)
-		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(t.Context(), request))(t)
 		service.awaitCluster(t, request.Uid, clusterReady(1))
 	}
 	create("first") // what follows the start is not counted

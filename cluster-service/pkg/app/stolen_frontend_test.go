@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestMalformedIDsAreRefused sends IDs in forms that the frontend never sends, with its certificate: other spellings of a UUID, which would be another
@@ -33,9 +34,7 @@ func TestMalformedIDsAreRefused(t *testing.T) {
 	service := r.start(nil)
 	frontend := r.as(mesh.Frontend, service)
 	victim := applyRequest("victim", 1)
-	if _, err := service.ApplyCluster(t.Context(), victim); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), victim))(t)
 	refused := func(attack, field string, err error) {
 		t.Helper()
 		known := apierror.As(apierror.FromGRPC(err))
@@ -106,9 +105,7 @@ func TestGenerationIsNotTheLast(t *testing.T) {
 		_, failures["external authentication"] = frontend.ApplyExternalAuth(t.Context(), auth)
 		return failures
 	}
-	if _, err := frontend.ApplyCluster(t.Context(), victim); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(frontend.ApplyCluster(t.Context(), victim))(t)
 	for _, attempt := range []struct {
 		generation int64
 		refused    bool
@@ -134,9 +131,7 @@ func TestCallIDSuppressesNoOtherCaller(t *testing.T) {
 	signed := r.admin.Call(t, method, request, func(i *intent.Intent) { i.OperationID = operation })
 
 	forged := metadata.AppendToOutgoingContext(t.Context(), clusterservice.CallIDKey, operation)
-	if _, err := r.as(mesh.Frontend, service).ApplyCluster(forged, applyRequest("own", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.as(mesh.Frontend, service).ApplyCluster(forged, applyRequest("own", 1)))(t)
 	if _, err := service.UpdateProvisionShard(intent.AppendToOutgoingContext(t.Context(), signed), request); err != nil {
 		t.Errorf("the engineer's action: %v", err)
 	}
@@ -181,7 +176,7 @@ func TestFrontendReachesNothingBehindItsMethods(t *testing.T) {
 	request := applyRequest("c", 1)
 	var hidden []byte
 	hidden = protowire.AppendVarint(protowire.AppendTag(hidden, 5, protowire.VarintType), 1)
-	hidden = protowire.AppendBytes(protowire.AppendTag(hidden, 20, protowire.BytesType), must(proto.Marshal(&csv1.ClusterOverrides{Pause: &csv1.ClusterPause{}})))
+	hidden = protowire.AppendBytes(protowire.AppendTag(hidden, 20, protowire.BytesType), must.Get(proto.Marshal(&csv1.ClusterOverrides{Pause: &csv1.ClusterPause{}}))(t))
 	request.ProtoReflect().SetUnknown(hidden)
 	cluster, err := frontend.ApplyCluster(t.Context(), request)
 	if err != nil || cluster.GetOverrides().GetPause() != nil || len(cluster.ProtoReflect().GetUnknown()) > 0 {
@@ -197,11 +192,4 @@ func TestFrontendReachesNothingBehindItsMethods(t *testing.T) {
 	if got, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: request.Uid}); err != nil || got.GetGeneration() != 1 {
 		t.Errorf("generation %d, %v", got.GetGeneration(), err)
 	}
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // crashingInstance is a Cluster Service that crashes at its external writes: the commits of its transactions and its publishes to
@@ -97,31 +98,19 @@ func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others 
 	var w world
 	w.Phase, w.Steps = c.GetStatus().GetPhase().String(), states(c.GetStatus().GetDeletion())
 	id := c.GetStatus().GetClusterId()
-	pools, err := service.ListNodePools(t.Context(), &csv1.ListNodePoolsRequest{ClusterUid: c.GetUid(), Phases: []csv1.NodePoolPhase{csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED, csv1.NodePoolPhase_NODE_POOL_PHASE_READY}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pools := must.Get(service.ListNodePools(t.Context(), &csv1.ListNodePoolsRequest{ClusterUid: c.GetUid(), Phases: []csv1.NodePoolPhase{csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED, csv1.NodePoolPhase_NODE_POOL_PHASE_READY}}))(t)
 	for _, p := range pools.GetNodePools() {
 		w.Pools = append(w.Pools, p.GetStatus().GetPhase().String())
 	}
-	auths, err := service.ListExternalAuths(t.Context(), &csv1.ListExternalAuthsRequest{ClusterUid: c.GetUid(), Phases: []csv1.ExternalAuthPhase{csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	auths := must.Get(service.ListExternalAuths(t.Context(), &csv1.ListExternalAuthsRequest{ClusterUid: c.GetUid(), Phases: []csv1.ExternalAuthPhase{csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY}}))(t)
 	for _, a := range auths.GetExternalAuths() {
 		w.Auths = append(w.Auths, a.GetStatus().GetPhase().String())
 	}
-	credentials, err := service.ListBreakGlassCredentials(t.Context(), &csv1.ListBreakGlassCredentialsRequest{ClusterUid: c.GetUid()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	credentials := must.Get(service.ListBreakGlassCredentials(t.Context(), &csv1.ListBreakGlassCredentialsRequest{ClusterUid: c.GetUid()}))(t)
 	for _, k := range credentials.GetCredentials() {
 		w.States = append(w.States, k.GetStatus().GetState().String())
 	}
-	revocations, err := service.ListBreakGlassRevocations(t.Context(), &csv1.ListBreakGlassRevocationsRequest{ClusterUid: c.GetUid()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	revocations := must.Get(service.ListBreakGlassRevocations(t.Context(), &csv1.ListBreakGlassRevocationsRequest{ClusterUid: c.GetUid()}))(t)
 	for _, v := range revocations.GetRevocations() {
 		w.States = append(w.States, v.GetStatus().GetState().String())
 	}
@@ -154,10 +143,7 @@ func (r *region) world(t *testing.T, service *instance, c *csv1.Cluster, others 
 // onShards returns the number of clusters on all shards.
 func (i *instance) onShards(t *testing.T) (clusters int32) {
 	t.Helper()
-	shards, err := i.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(i.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{}))(t)
 	for _, s := range shards.GetProvisionShards() {
 		clusters += s.GetClusters()
 	}
@@ -241,9 +227,7 @@ func TestSweepDeletion(t *testing.T) {
 		cluster, _ := steady.createReady(t, fmt.Sprintf("d%d", d.Seed()))
 		steady.createReadyPool(t, cluster, "np1", 1)
 		auth := authRequest(cluster, "ea", 1)
-		if _, err := steady.ApplyExternalAuth(t.Context(), auth); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(steady.ApplyExternalAuth(t.Context(), auth))(t)
 		steady.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
 		issued, _ := steady.issue(t, cluster, customer)
 		// The deletion has a step for the signing request as long as it exists.
@@ -274,9 +258,7 @@ func TestSweepRevocation(t *testing.T) {
 		issued, _ := steady.issue(t, cluster, customer)
 		pending, revocation := credentialRequest(t, cluster, customer), revokeRequest(cluster, customer)
 		r.hypershift.Hold(true)
-		if _, err := steady.ApplyBreakGlassCredential(t.Context(), pending); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(steady.ApplyBreakGlassCredential(t.Context(), pending))(t)
 		untilDone(t, func(context.Context) error {
 			for _, held := range r.maestro.Resources() {
 				if strings.HasSuffix(held.Name, "-credential-"+pending.Uid) {

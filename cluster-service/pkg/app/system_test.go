@@ -44,6 +44,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -135,14 +136,8 @@ func newRegion(t testing.TB, shards ...config.Shard) *region {
 	for _, s := range shards {
 		consumers = append(consumers, s.Name)
 	}
-	server, err := maestrotest.Start(consumers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	releases, err := release.Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(maestrotest.Start(consumers...))(t)
+	releases := must.Get(release.Load(""))(t)
 	r := &region{t: t, url: databases.Migrated(t, store.Migrations()), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules(), componentsAfter: time.Hour, log: slog.Default()}
 	t.Cleanup(server.Stop)
 	return r
@@ -152,10 +147,7 @@ func newRegion(t testing.TB, shards ...config.Shard) *region {
 // same, so that a restart does not change what they render.
 func (r *region) shardKeys() map[string]*seal.PublicKeys {
 	r.t.Helper()
-	pair, err := shardKeys()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	pair := must.Get(shardKeys())(r.t)
 	keys := map[string]*seal.PublicKeys{}
 	for _, s := range r.shards {
 		keys[s.Name] = pair.public
@@ -204,21 +196,11 @@ const leases = store.DefaultLease + store.DefaultAzureLease
 func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: postgrestest.FewConnections, Now: r.clock.now, Fault: fault})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := database.CheckMigrated(ctx); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := database.ConfigureShards(ctx, r.shards); err != nil {
-		r.t.Fatal(err)
-	}
+	database := must.Get(store.Open(store.Options{URL: r.url, MaxConnections: postgrestest.FewConnections, Now: r.clock.now, Fault: fault}))(r.t)
+	must.Do(r.t, database.CheckMigrated(ctx))
+	must.Do(r.t, database.ConfigureShards(ctx, r.shards))
 	hub := store.NewWatchHub(database, 64, r.log)
-	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	client := must.Get(maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler)))(r.t)
 	keeper, err := sealingKeys()
 	if r.sealingKeys != "" {
 		keeper, err = seal.LoadOrCreate(r.sealingKeys)
@@ -250,10 +232,7 @@ func (r *region) start(fault func(point string) error) *instance {
 		options.Records = r.records
 	}
 	system := app.NewSystem(options)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	serverOptions := []grpc.ServerOption{grpc.ChainUnaryInterceptor(service.RejectInvalidValues, service.Calls)}
 	if r.traces != nil {
 		serverOptions = append(serverOptions, r.traces.ServerOption())
@@ -270,10 +249,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	} else {
 		csv1.RegisterClusterServiceServer(server, system.API)
 	}
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(transport))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(transport)))(r.t)
 	var group sync.WaitGroup
 	group.Go(func() { _ = system.Run(ctx) })
 	group.Go(func() { _ = server.Serve(listener) })
@@ -386,9 +362,7 @@ func poolReady(p *csv1.NodePool) bool {
 func (i *instance) createReadyPool(t *testing.T, cluster *csv1.ApplyClusterRequest, name string, replicas int32) *csv1.ApplyNodePoolRequest {
 	t.Helper()
 	request := poolRequest(cluster, name, replicas)
-	if _, err := i.ApplyNodePool(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.ApplyNodePool(t.Context(), request))(t)
 	i.awaitPool(t, request.Uid, poolReady)
 	return request
 }
@@ -397,10 +371,7 @@ func (i *instance) watchUntil(t *testing.T, done func(*csv1.WatchResponse) bool,
 	t.Helper()
 	ctx, cancel := eventually.Context(t)
 	defer cancel()
-	stream, err := i.Watch(ctx, &csv1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(i.Watch(ctx, &csv1.WatchRequest{}))(t)
 	for {
 		response, err := stream.Recv()
 		if err != nil {
@@ -428,17 +399,12 @@ func TestClusterLifecycle(t *testing.T) {
 	ctx := t.Context()
 
 	request := applyRequest("my-cluster", 1)
-	created, err := service.ApplyCluster(ctx, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(service.ApplyCluster(ctx, request))(t)
 	if created.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING || created.GetStatus().GetProvisionShard() == "" {
 		t.Errorf("a new cluster is %v, want placed and installing", created.GetStatus())
 	}
 	pool := poolRequest(request, "np1", 3)
-	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(ctx, pool))(t)
 	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 	if got, want := ready.GetStatus().GetApiUrl(), "https://127.0.0.1:16443"; got != want {
 		t.Errorf("API URL %q, want %q", got, want)
@@ -451,29 +417,20 @@ func TestClusterLifecycle(t *testing.T) {
 	})
 
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(2))
 	pool.Generation, pool.Spec.Size = 2, &csv1.NodePoolSpec_Replicas{Replicas: 5}
-	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(ctx, pool))(t)
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetObservedGeneration() == 2 && p.GetStatus().GetReplicas() == 5
 	})
 
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
 	service.awaitCluster(t, request.Uid, clusterDeleted)
 	if held := r.maestro.Resources(); len(held) > 0 {
 		t.Errorf("Maestro still has %v", held)
 	}
-	shards, err := service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{}))(t)
 	for _, shard := range shards.GetProvisionShards() {
 		if shard.GetClusters() != 0 {
 			t.Errorf("shard %s has %d clusters", shard.GetName(), shard.GetClusters())

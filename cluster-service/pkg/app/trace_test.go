@@ -13,6 +13,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
@@ -34,9 +35,7 @@ func TestTraceShowsWhereTimeGoes(t *testing.T) {
 	service := r.start(nil)
 	const traceID = "0af7651916cd43dd8448eb211c80319c"
 	request := applyRequest("traced", 1)
-	if _, err := service.ApplyCluster(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-b7ad6b7169203331-01"), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-b7ad6b7169203331-01"), request))(t)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return outermost(c.GetStatus().GetProgress(), "control-plane", "EtcdWaitingForQuorum")
 	})
@@ -73,9 +72,7 @@ func TestTraceShowsWhereTimeGoes(t *testing.T) {
 
 	// The next change has another trace: the first one must not grow.
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
-	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(2))
 	if after := named(); after["publish apply"] != before["publish apply"] {
 		t.Errorf("the trace had %v and has %v", before, after)

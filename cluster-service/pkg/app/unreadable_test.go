@@ -9,6 +9,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // damage makes the aggregate of a cluster unreadable until repair is called.
@@ -16,14 +17,9 @@ func (r *region) damage(clusterUID string) (repair func()) {
 	r.t.Helper()
 	execute := func(query string) {
 		r.t.Helper()
-		direct, err := pgx.Connect(r.t.Context(), r.url)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		direct := must.Get(pgx.Connect(r.t.Context(), r.url))(r.t)
 		defer direct.Close(r.t.Context())
-		if _, err := direct.Exec(r.t.Context(), query, clusterUID); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Get(direct.Exec(r.t.Context(), query, clusterUID))(r.t)
 	}
 	execute("INSERT INTO azure_resources (cluster_uid, state) VALUES ($1, 'unreadable')")
 	return func() { execute("DELETE FROM azure_resources WHERE cluster_uid = $1") }
@@ -35,15 +31,11 @@ func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}).run()
 	damaged, other := applyRequest("damaged", 1), applyRequest("other", 1)
-	if _, err := service.ApplyCluster(t.Context(), damaged); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), damaged))(t)
 	service.awaitCluster(t, damaged.Uid, clusterReady(1))
 	r.maestro.Silence("mgmt-1", true)
 	damaged.Generation, damaged.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
-	if _, err := service.ApplyCluster(t.Context(), damaged); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), damaged))(t)
 	// The next status arrives while the aggregate is unreadable.
 	untilDone(t, func(ctx context.Context) error {
 		list, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: damaged.Uid})
@@ -56,9 +48,7 @@ func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
 	})
 	repair := r.damage(damaged.Uid)
 	r.maestro.Silence("mgmt-1", false)
-	if _, err := service.ApplyCluster(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(t.Context(), other))(t)
 	service.awaitCluster(t, other.Uid, clusterReady(1))
 	repair()
 	service.awaitCluster(t, damaged.Uid, clusterReady(2))
@@ -70,21 +60,15 @@ func TestUnreadableClusterDoesNotBlockPlacement(t *testing.T) {
 	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0}).run()
 	damaged, other := applyRequest("damaged", 1), applyRequest("other", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{damaged, other} {
-		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(t.Context(), request))(t)
 	}
 	repair := r.damage(damaged.Uid)
 	capacity := int32(10)
 	update := &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &capacity, Actor: kim}
-	if _, err := service.UpdateProvisionShard(t.Context(), update); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(t.Context(), update))(t)
 	service.awaitCluster(t, other.Uid, clusterReady(1))
 	repair()
 	capacity++
-	if _, err := service.UpdateProvisionShard(t.Context(), update); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.UpdateProvisionShard(t.Context(), update))(t)
 	service.awaitCluster(t, damaged.Uid, clusterReady(1))
 }

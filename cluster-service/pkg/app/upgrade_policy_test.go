@@ -15,6 +15,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -22,19 +23,13 @@ import (
 func before(t *testing.T, missing ...string) *release.Catalog {
 	t.Helper()
 	text := "repository: quay.io/openshift-release-dev/ocp-release\nreleases:\n"
-	full, err := release.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(release.Default())(t)
 	for _, r := range full.Releases() {
 		if !strings.Contains(strings.Join(missing, " "), r.Version.String()) {
 			text += fmt.Sprintf("- {version: %s, digest: '%s', channels: [%s]}\n", r.Version, r.Digest, strings.Join(r.Channels, ", "))
 		}
 	}
-	catalog, err := release.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	catalog := must.Get(release.Parse([]byte(text)))(t)
 	return catalog
 }
 
@@ -54,16 +49,11 @@ func TestPolicyUpgradesFleet(t *testing.T) {
 	for i := range clusters {
 		request := applyRequest(fmt.Sprintf("c%d", i), 1)
 		uids[request.Uid] = true
-		if _, err := old.ApplyCluster(ctx, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(old.ApplyCluster(ctx, request))(t)
 	}
 	await := func(i *instance, what string, done func(*csv1.WatchResponse) bool) {
 		t.Helper()
-		stream, err := i.Watch(ctx, &csv1.WatchRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(i.Watch(ctx, &csv1.WatchRequest{}))(t)
 		for {
 			response, err := stream.Recv()
 			if err != nil {
@@ -90,9 +80,7 @@ func TestPolicyUpgradesFleet(t *testing.T) {
 	r.start(nil)
 	begun := time.Now()
 	policy := &csv1.ApplyUpgradePolicyRequest{Name: "patches", Actor: ada, Spec: &csv1.UpgradePolicySpec{MaxConcurrent: int32(limit), ChannelGroups: []string{"stable"}}}
-	if _, err := first.ApplyUpgradePolicy(ctx, policy); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.ApplyUpgradePolicy(ctx, policy))(t)
 	running, done := map[string]bool{}, map[string]bool{}
 	await(first, "beginning", func(w *csv1.WatchResponse) bool {
 		if u := w.GetUpgrade(); u.GetStatus().GetState() == controlPlane {
@@ -149,9 +137,7 @@ func TestUpgradeStartsWhenAdmitted(t *testing.T) {
 	allow := func(limit int32) {
 		t.Helper()
 		policy := &csv1.ApplyUpgradePolicyRequest{Name: "patches", Actor: ada, Spec: &csv1.UpgradePolicySpec{MaxConcurrent: limit, ChannelGroups: []string{"stable"}}}
-		if _, err := service.ApplyUpgradePolicy(ctx, policy); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyUpgradePolicy(ctx, policy))(t)
 	}
 	allow(1)
 	var first *csv1.Upgrade
@@ -161,14 +147,9 @@ func TestUpgradeStartsWhenAdmitted(t *testing.T) {
 	}, func() string { return fmt.Sprint(first) })
 
 	// This transaction has the lock of the admission, as that of another replica could. The second upgrade waits for it.
-	direct, err := pgx.Connect(ctx, r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(pgx.Connect(ctx, r.url))(t)
 	defer func() { _ = direct.Close(context.WithoutCancel(ctx)) }()
-	if _, err := direct.Exec(ctx, "SELECT pg_advisory_lock($1, 2)", lockClassTasks); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(direct.Exec(ctx, "SELECT pg_advisory_lock($1, 2)", lockClassTasks))(t)
 	allow(2)
 	untilDone(t, func(ctx context.Context) error {
 		var waiting int
@@ -187,9 +168,7 @@ func TestUpgradeStartsWhenAdmitted(t *testing.T) {
 		}
 		return ended(first)
 	}, func() string { return fmt.Sprint(first) })
-	if _, err := direct.Exec(ctx, "SELECT pg_advisory_unlock($1, 2)", lockClassTasks); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(direct.Exec(ctx, "SELECT pg_advisory_unlock($1, 2)", lockClassTasks))(t)
 	var second *csv1.Upgrade
 	service.watchUntil(t, func(w *csv1.WatchResponse) bool {
 		if u := w.GetUpgrade(); u != nil && u.GetUid() != first.GetUid() {
@@ -222,9 +201,7 @@ func TestPolicies(t *testing.T) {
 	ctx := t.Context()
 	apply := func(name string, spec *csv1.UpgradePolicySpec) {
 		t.Helper()
-		if _, err := service.ApplyUpgradePolicy(ctx, &csv1.ApplyUpgradePolicyRequest{Name: name, Spec: spec, Actor: ada}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyUpgradePolicy(ctx, &csv1.ApplyUpgradePolicyRequest{Name: name, Spec: spec, Actor: ada}))(t)
 	}
 	// A cluster with its own policy is excluded from the region's. A closed window starts nothing.
 	closed := time.Now().UTC().Add(12 * time.Hour)

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -41,13 +42,9 @@ func (i *instance) installed(t *testing.T, name, version string, pools ...string
 	request := applyRequest(name, 1)
 	request.Spec.Version.Id = version[:strings.LastIndexByte(version, '.')]
 	request.Spec.Experiments = map[string]string{experiment.ExactVersion: version}
-	if _, err := i.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.ApplyCluster(t.Context(), request))(t)
 	for _, pool := range pools {
-		if _, err := i.ApplyNodePool(t.Context(), poolRequest(request, pool, 2)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(i.ApplyNodePool(t.Context(), poolRequest(request, pool, 2)))(t)
 	}
 	i.awaitCluster(t, request.Uid, clusterReady(1))
 	for _, pool := range pools {
@@ -131,20 +128,14 @@ func TestUpgradeInSteps(t *testing.T) {
 	ctx := t.Context()
 	cluster := service.installed(t, "c", "4.20.8", "a", "b")
 
-	plan, err := service.PlanUpgrade(ctx, &csv1.PlanUpgradeRequest{ClusterUid: cluster.Uid, Version: "4.21.4", NodePools: followAll})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(service.PlanUpgrade(ctx, &csv1.PlanUpgradeRequest{ClusterUid: cluster.Uid, Version: "4.21.4", NodePools: followAll}))(t)
 	request := startRequest(cluster, "4.21.4", followAll)
 	want := steps(&csv1.Upgrade{Status: &csv1.UpgradeStatus{Steps: plan.GetSteps()}})
 	if len(plan.GetRefusals()) > 0 || !slices.Equal(want, []string{"control plane 4.20.8 to 4.20.16 PLANNED", "control plane 4.20.16 to 4.21.4 PLANNED",
 		"a 4.20.8 to 4.21.4 PLANNED", "b 4.20.8 to 4.21.4 PLANNED"}) {
 		t.Fatalf("plan: %v, refusals %v", want, plan.GetRefusals())
 	}
-	started, err := service.StartUpgrade(ctx, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := must.Get(service.StartUpgrade(ctx, request))(t)
 	again, err := service.StartUpgrade(ctx, request)
 	if err != nil || again.GetUid() != started.GetUid() {
 		t.Errorf("repeated request: %v, %v", again, err)
@@ -157,9 +148,7 @@ func TestUpgradeInSteps(t *testing.T) {
 	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: "x", Actor: ada}); refusal(err) != fleet.RuleGateUnknown {
 		t.Errorf("unknown gate: %v", err)
 	}
-	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: fleet.GateMinorVersion, Actor: ada}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: fleet.GateMinorVersion, Actor: ada}))(t)
 	done := service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 	for i := range want {
 		want[i] = strings.Replace(want[i], "PLANNED", "COMPLETED", 1)
@@ -184,17 +173,13 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	ctx := t.Context()
 	request := applyRequest("c", 1)
 	request.Spec.Version.Id = "4.20"
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 
 	r.hypershift.HoldUpgrades(true)
 	request.Generation, request.Spec.Version.Id = 2, "4.21"
 	for range 2 {
-		if _, err := service.ApplyCluster(ctx, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(service.ApplyCluster(ctx, request))(t)
 	}
 	service.awaitCluster(t, request.Uid, runs("4.21.4", "4.20.16"))
 	c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
@@ -203,9 +188,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	}
 	// Another change during the upgrade is accepted and does not lower the version.
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 3, []string{"192.0.2.0/24"}
-	if _, err := service.ApplyCluster(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, request))(t)
 	down := applyRequest("c", 4)
 	down.Spec.Version.Id = "4.20"
 	if _, err := service.ApplyCluster(ctx, down); err == nil || !strings.Contains(err.Error(), "a version cannot be lowered") {
@@ -219,9 +202,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	// Another upgrade of the customer waits for this one. An SRE cannot queue one.
 	next := applyRequest("c", 4)
 	next.Spec.Version.Id, next.Spec.Api.AuthorizedCidrs = "4.22", []string{"192.0.2.0/24"}
-	if _, err := service.ApplyCluster(ctx, next); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyCluster(ctx, next))(t)
 	service.awaitUpgrade(t, said(awaitsGates, "which was requested earlier"))
 	if _, err := service.StartUpgrade(ctx, startRequest(request, "4.21.6", followAll)); refusal(err) != fleet.RuleUpgradeInProgress {
 		t.Errorf("upgrade of an SRE during an upgrade: %v", err)
@@ -260,13 +241,9 @@ func TestUpgradeableGate(t *testing.T) {
 			cluster := service.installed(t, "c", "4.20.16")
 			request := startRequest(cluster, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
 			request.Acknowledge = []string{fleet.GateMinorVersion}
-			if _, err := service.StartUpgrade(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(service.StartUpgrade(t.Context(), request))(t)
 			service.awaitUpgrade(t, said(awaitsGates, "AdminAckRequired"))
-			if err := pass(r, service, request.Uid); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pass(r, service, request.Uid))
 			service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 			r.nothingWasWrong(t)
 		})
@@ -368,23 +345,17 @@ func TestOtherChangesDuringUpgrade(t *testing.T) {
 	cluster := service.installed(t, "c", "4.20.8", "a")
 	r.hypershift.HoldUpgrades(true)
 	request := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED)
-	if _, err := service.StartUpgrade(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.StartUpgrade(ctx, request))(t)
 	service.awaitCluster(t, cluster.Uid, runs("4.20.16", "4.20.8"))
 
 	scale := poolRequest(cluster, "a", 5)
 	scale.Generation = 2
-	if _, err := service.ApplyNodePool(ctx, scale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(ctx, scale))(t)
 	service.awaitPool(t, scale.Uid, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetObservedGeneration() == 2 && p.GetStatus().GetReplicas() == 5 && p.GetStatus().GetVersion() == "4.20.8"
 	})
 	// A new node pool starts at the previous version of the control plane. A newer version is rejected.
-	if _, err := service.ApplyNodePool(ctx, poolRequest(cluster, "new", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyNodePool(ctx, poolRequest(cluster, "new", 1)))(t)
 	service.awaitPool(t, poolRequest(cluster, "new", 1).Uid, poolAt("4.20.8"))
 	ahead := poolRequest(cluster, "ahead", 1)
 	ahead.Spec.Version = &csv1.Version{Id: "4.20.16"}
@@ -407,13 +378,9 @@ func TestOtherChangesDuringUpgrade(t *testing.T) {
 	r.hypershift.HoldUpgrades(true)
 	next := startRequest(cluster, "4.21.4", followAll)
 	next.Acknowledge = []string{fleet.GateMinorVersion}
-	if _, err := service.StartUpgrade(ctx, next); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.StartUpgrade(ctx, next))(t)
 	service.awaitUpgrade(t, upgradeIs(next.Uid, controlPlane))
-	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
 	service.awaitUpgrade(t, upgradeIs(next.Uid, canceled))
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if _, err := service.StartUpgrade(ctx, startRequest(cluster, "4.21.4", followAll)); refusal(err) != "CLUSTER_DELETING" {
