@@ -52,6 +52,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestMain(m *testing.M) {
@@ -172,9 +173,7 @@ func newRegion(t testing.TB) *region {
 	if r.recordingKeys, r.reading, err = seal.NewPair(); err != nil {
 		t.Fatal(err)
 	}
-	if r.recordingSigner, err = audit.GenerateKey(); err != nil {
-		t.Fatal(err)
-	}
+	r.recordingSigner = must.Get(audit.GenerateKey())(t)
 	r.recordingSigners = audit.Keys{}
 	r.recordingSigners.Trust("gateway-access", r.recordingSigner)
 	r.signer, r.key = newSigner(t)
@@ -201,20 +200,11 @@ func newRegion(t testing.TB) *region {
 
 func newSigner(t testing.TB) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	parsed := must.Get(x509.ParseCertificate(der))(t)
 	return parsed, key
 }
 
@@ -256,22 +246,14 @@ func (r *region) request(id, engineer string, change func(*database.AccessSessio
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	sealed, err := r.sealing.Seal(document.KeyPurpose(), key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	sealed := must.Get(r.sealing.Seal(document.KeyPurpose(), key))(r.t)
 	document.SealedKeys = [][]byte{sealed}
 	at := database.AccessSessionKey(clusterUID, id)
 	batch := r.db.NewBatch(at.SubscriptionID)
 	database.Create(batch, r.db.AccessSessions(), at, document)
-	if err := batch.Commit(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, batch.Commit(r.t.Context()))
 	block, _ := pem.Decode(asked)
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	parsed := must.Get(x509.ParseCertificateRequest(block.Bytes))(r.t)
 	return parsed
 }
 
@@ -280,10 +262,7 @@ func (r *region) issue(id string, request *x509.CertificateRequest, lifetime tim
 	r.t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: request.Subject, NotBefore: r.clock.Now().Add(-time.Minute), NotAfter: r.clock.Now().Add(lifetime),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, r.signer, request.PublicKey, r.key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, r.signer, request.PublicKey, r.key))(r.t)
 	level := clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER
 	if request.Subject.Organization[0] == adminv1.LevelAdmin.Organization() {
 		level = clusterservicev1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
@@ -326,14 +305,8 @@ func (l notedListener) Close() error {
 
 func (r *region) start() *gateway {
 	r.t.Helper()
-	connection, err := grpc.NewClient("passthrough:///"+r.target, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient("passthrough:///"+r.target, grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	closed := make(chan struct{})
 	scheme, serving := "http://", net.Listener(notedListener{listener, sync.OnceFunc(func() { close(closed) })})
 	if r.listen != nil {
@@ -346,10 +319,7 @@ func (r *region) start() *gateway {
 	if r.recordings != nil {
 		r.recordings(&options)
 	}
-	recordings, err := recorder.Open(options)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	recordings := must.Get(recorder.Open(options))(r.t)
 	go func() {
 		defer close(ended)
 		var exporting sync.WaitGroup
@@ -428,15 +398,9 @@ func (g *gateway) awaitAt(key database.Key, want database.AccessSessionState) *d
 // send sends a request and returns the response with its body.
 func (g *gateway) send(method, token, path, body string, headers ...string) (*http.Response, string) {
 	g.r.t.Helper()
-	response, err := g.open(g.r.t.Context(), method, token, path, body, headers...)
-	if err != nil {
-		g.r.t.Fatal(err)
-	}
+	response := must.Get(g.open(g.r.t.Context(), method, token, path, body, headers...))(g.r.t)
 	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		g.r.t.Fatal(err)
-	}
+	content := must.Get(io.ReadAll(response.Body))(g.r.t)
 	return response, string(content)
 }
 
@@ -585,10 +549,7 @@ func TestRefusals(t *testing.T) {
 // watch opens a watch that has sent a first event.
 func (g *gateway) watch(path string) (events *bufio.Reader, body io.Closer) {
 	g.r.t.Helper()
-	response, err := g.open(g.r.t.Context(), http.MethodGet, "alice", path, "")
-	if err != nil {
-		g.r.t.Fatal(err)
-	}
+	response := must.Get(g.open(g.r.t.Context(), http.MethodGet, "alice", path, ""))(g.r.t)
 	if response.StatusCode != http.StatusOK {
 		content, _ := io.ReadAll(response.Body)
 		g.r.t.Fatalf("%d: %s", response.StatusCode, content)
@@ -616,11 +577,9 @@ func TestWatchEndsWithSession(t *testing.T) {
 		want string
 	}{
 		"admin ends it": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
-			if _, err := r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
+			must.Get(r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
 				return v.End("bob", "ended by bob", time.Now().UTC()), nil
-			}); err != nil {
-				r.t.Fatal(err)
-			}
+			}))(r.t)
 		}, "ended by bob"},
 		"its credential is revoked": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
 			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
@@ -685,10 +644,7 @@ func TestSlowClientDoesNotDelayEnd(t *testing.T) {
 			_, _ = w.Write(make([]byte, 1<<20))
 		}
 	})
-	response, err := g.open(t.Context(), http.MethodGet, "alice", alicePath+"/api/v1/pods?watch=true", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(g.open(t.Context(), http.MethodGet, "alice", alicePath+"/api/v1/pods?watch=true", ""))(t)
 	defer func() { _ = response.Body.Close() }()
 	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
 	r.report(c)
@@ -706,9 +662,7 @@ func TestRequestsAreLimited(t *testing.T) {
 	limits := []struct{ path, message string }{{"/api/v1/pods?watch=1", "20 watches"}, {"/api/v1/namespaces/default/pods/a/log?follow=true", "10 followed logs"}}
 	for _, limit := range limits {
 		var count int
-		if _, err := fmt.Sscan(limit.message, &count); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(limit.message, &count))(t)
 		for i := range count {
 			_, body := g.watch(alicePath + limit.path)
 			if i == 0 {
@@ -755,24 +709,16 @@ func TestRequestsWithoutTokenDoNotHoldConnections(t *testing.T) {
 	for range 67 {
 		for _, path := range []string{alicePath + "/api/v1/pods", tunnel.Path + managementCluster} {
 			for _, size := range []int{1, 100_000, 1_000_000} {
-				connection, err := net.Dial("tcp", address)
-				if err != nil {
-					t.Fatal(err)
-				}
+				connection := must.Get(net.Dial("tcp", address))(t)
 				defer func() { _ = connection.Close() }()
-				if _, err := fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Length: %d\r\n\r\nx", path, size); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Length: %d\r\n\r\nx", path, size))(t)
 				connections = append(connections, refused{connection, path, size})
 			}
 		}
 	}
 	for _, connection := range connections {
 		reader := bufio.NewReader(connection)
-		response, err := http.ReadResponse(reader, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.ReadResponse(reader, nil))(t)
 		if response.StatusCode != http.StatusUnauthorized && response.StatusCode != http.StatusTooManyRequests || !response.Close {
 			t.Fatalf("%s with a body of %d bytes: %s, and the gateway closes the connection: %t", connection.path, connection.size, response.Status, response.Close)
 		}
@@ -792,10 +738,7 @@ func TestLargeBodyIsRefused(t *testing.T) {
 		t.Fatalf("%d: %s", response.StatusCode, body)
 	}
 	for _, size := range []int64{-1, 9 << 20} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+reviews, io.LimitReader(zeros{}, 9<<20))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+reviews, io.LimitReader(zeros{}, 9<<20)))(t)
 		request.ContentLength = size
 		request.Header.Set("Authorization", "Bearer alice")
 		response, err := client.Do(request)

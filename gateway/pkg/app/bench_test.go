@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 )
 
@@ -45,16 +46,10 @@ func (r *region) serveList() {
 // directClient returns a client of the API server that has a certificate of its signer, without the gateway.
 func (r *region) directClient() *http.Client {
 	r.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(r.t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "direct"}, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, r.signer, &key.PublicKey, r.key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, r.signer, &key.PublicKey, r.key))(r.t)
 	authorities := x509.NewCertPool()
 	authorities.AddCert(r.api.Certificate())
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}}
@@ -102,13 +97,9 @@ func BenchmarkRead(b *testing.B) {
 	var without, with []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if err := read(b.Context(), direct, r.endpoint+readPath); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, read(b.Context(), direct, r.endpoint+readPath))
 		between := time.Now()
-		if err := read(b.Context(), through, g.url+alicePath+readPath); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, read(b.Context(), through, g.url+alicePath+readPath))
 		without, with = append(without, between.Sub(began)), append(with, time.Since(between))
 	}
 	b.ReportMetric(median(with)-median(without), "added-p50-ms")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -47,9 +48,7 @@ func TestPodIsRecordedBeforeItIsForwarded(t *testing.T) {
 	}
 	found := r.recordingsOf(aliceSession, 1)[0]
 	var recorded policy.Record
-	if err := json.Unmarshal([]byte(found.input), &recorded); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(found.input), &recorded))
 	content := fmt.Sprint(recorded.Body)
 	if recorded.Verb != "create" || recorded.Name != "miner" || !strings.Contains(content, "steal") || strings.Contains(found.input, "hidden") {
 		t.Errorf("recorded: %s", found.input)

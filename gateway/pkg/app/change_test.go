@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const bindingsPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -31,11 +32,9 @@ const bindingsPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 // closeSession ends a session as admin does.
 func (r *region) closeSession(id string) {
 	r.t.Helper()
-	if _, err := r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, id), func(v *database.AccessSessionDocument) (bool, error) {
+	must.Get(r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, id), func(v *database.AccessSessionDocument) (bool, error) {
 		return v.End("bob", "ended by bob", time.Now().UTC()), nil
-	}); err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 }
 
 // expire lets the credential of a session expire until a gateway has given all objects of the session an outcome.
@@ -111,9 +110,7 @@ func testAccessEnds(t *testing.T, name string, end func(r *hostedRegion, g *gate
 		return name + " É" + suffix // names of bindings need an encoding in paths
 	}
 	existing := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: object("existing")}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}
-	if _, err := bindings.Create(t.Context(), existing, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bindings.Create(t.Context(), existing, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		for _, suffix := range []string{"existing", "kept", "protected"} {
@@ -148,11 +145,8 @@ func testAccessEnds(t *testing.T, name string, end func(r *hostedRegion, g *gate
 	run(manifest("protected", `"finalizers": ["example.com/a"]`), "create", "-f", "-")
 	run("", "patch", "clusterrolebinding", object("existing"), "--type=json", "-p", `[{"op": "add", "path": "/subjects", "value": [{"kind": "ServiceAccount", "name": "`+object("account")+`", "namespace": "default"}]}]`)
 	allowed := func() bool {
-		review, err := r.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "kube-system"}}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		review := must.Get(r.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "kube-system"}}}, metav1.CreateOptions{}))(t)
 		return review.Status.Allowed
 	}
 	eventually.Soon(t, "the service account has the role", func() error {
@@ -185,10 +179,7 @@ func testAccessEnds(t *testing.T, name string, end func(r *hostedRegion, g *gate
 	})
 	g.stop()
 	// Each event of the API server has a record, also those of the removals.
-	events, err := r.events(engineer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(r.events(engineer))(t)
 	deletions := map[string]string{}
 	left := 0
 	for _, record := range r.trail.Records(t) {
@@ -261,12 +252,10 @@ func TestRemovalsReportOnlyWhatWasSeen(t *testing.T) {
 		}
 	}
 	forged := database.AccessObject{Request: "forged", Verb: "create", Kind: "clusterrolebindings.rbac.authorization.k8s.io", Name: "forged"}
-	if _, err := r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
+	must.Get(r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
 		v.SetObject(forged)
 		return true, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r.closeSession(aliceSession)
 	eventually.Soon(t, "the gateway has the outcomes of what it has forwarded", func() error {
 		document, err := r.document(aliceSession)
@@ -353,14 +342,12 @@ func TestChangeEndsNeitherWithClientNorSession(t *testing.T) {
 func TestNoAccessIsGivenUnnoted(t *testing.T) {
 	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
-	if _, err := r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
+	must.Get(r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
 		for i := range database.MaxAccessObjects {
 			v.SetObject(database.AccessObject{Request: fmt.Sprint(i), Outcome: database.AccessRemoved})
 		}
 		return true, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if response, body := g.send(http.MethodPost, "alice", alicePath+bindingsPath, "{}"); response.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("at the maximum: %d: %s", response.StatusCode, body)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // forgedOnce is the metric of forged sessions after the document of one was changed.
@@ -47,21 +48,16 @@ func TestRewrittenSessionIsRefused(t *testing.T) {
 			r.handle(endless)
 			r.cluster(nil)
 			request := r.request(aliceSession, "alice", nil)
-			original, err := r.document(aliceSession)
-			if err != nil {
-				t.Fatal(err)
-			}
+			original := must.Get(r.document(aliceSession))(t)
 			write := func(change func(*database.AccessSessionDocument)) {
 				t.Helper()
-				if _, err := r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
+				must.Get(r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
 					*v = *original
 					if change != nil {
 						change(v)
 					}
 					return true, nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 			}
 			claimant := "alice"
 			if tc.rewrittenFirst {

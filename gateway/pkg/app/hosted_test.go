@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -52,25 +53,14 @@ func newHostedRegion(t *testing.T) *hostedRegion {
 	}
 	r := &hostedRegion{region: newRegion(t), kube: hosted.Cluster(t), mesh: meshtest.New(t)}
 	dir := filepath.Dir(r.kube.Kubeconfig())
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, authority.CertificateFile), filepath.Join(dir, authority.KeyFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	authorities, err := os.ReadFile(filepath.Join(dir, authority.CertificateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, authority.CertificateFile), filepath.Join(dir, authority.KeyFile)))(t)
+	authorities := must.Get(os.ReadFile(filepath.Join(dir, authority.CertificateFile)))(t)
 	r.signer, r.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
 	r.endpoint, r.authorities = r.kube.Server, string(authorities)
 	r.listen = r.mesh.Identity(mesh.GatewayAccess).PublicListener
-	config, err := clientcmd.BuildConfigFromFlags("", r.kube.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", r.kube.Kubeconfig()))(t)
 	config.QPS = -1
-	if r.admin, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
+	r.admin = must.Get(kubernetes.NewForConfig(config))(t)
 	r.bindReaders()
 	return r
 }

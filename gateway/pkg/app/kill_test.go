@@ -41,6 +41,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // childVariable is the environment variable with the child of a process that runs the program gateway-access.
@@ -82,10 +83,7 @@ type countingProxy struct {
 
 func newCountingProxy(t *testing.T, target string) *countingProxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &countingProxy{address: listener.Addr().String(), target: target, open: map[net.Conn]bool{}}
 	p.wg.Go(func() {
 		for {
@@ -167,29 +165,14 @@ func newProgram(t testing.TB, r *hostedRegion, engineer string) *program {
 	clusterservicev1.RegisterClusterServiceServer(server, r.fleet)
 	dir := t.TempDir()
 	private, public := filepath.Join(dir, "private"), filepath.Join(dir, "public")
-	err := seal.CreatePair(private, public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.sealing, err = seal.ReadPublic(public); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.CreatePair(private, public))
+	r.sealing = must.Get(seal.ReadPublic(public))(t)
 	readers, recordingKey := filepath.Join(dir, "recordings.private"), filepath.Join(dir, "recordings.public")
-	if err := seal.CreatePair(readers, recordingKey); err != nil {
-		t.Fatal(err)
-	}
-	if r.reading, err = seal.LoadPrivate(readers); err != nil {
-		t.Fatal(err)
-	}
-	tokens, err := entratest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.CreatePair(readers, recordingKey))
+	r.reading = must.Get(seal.LoadPrivate(readers))(t)
+	tokens := must.Get(entratest.Start())(t)
 	t.Cleanup(tokens.Close)
-	keys, err := url.Parse(tokens.Authority())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(url.Parse(tokens.Authority()))(t)
 	var issuer *httptest.Server
 	issuer = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if request.URL.Path == "/.well-known/openid-configuration" {
@@ -200,33 +183,20 @@ func newProgram(t testing.TB, r *hostedRegion, engineer string) *program {
 	}))
 	t.Cleanup(issuer.Close)
 	authorities := filepath.Join(dir, "issuer.crt")
-	if err := os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600))
 	k := &program{hostedRegion: r, audit: audittest.Options(t)}
-	signing, err := audit.LoadKey(k.audit.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signing := must.Get(audit.LoadKey(k.audit.KeyFile))(t)
 	r.recordingSigners = audit.Keys{}
 	r.recordingSigners.Trust("gateway-access", signing)
 	claims := tokens.Claims("gateway", engineer, time.Now().Add(time.Hour))
 	claims["iss"], claims["appid"] = issuer.URL, "hcpctl"
-	if k.token, err = tokens.Sign(claims); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(child{DatabaseKey: r.cosmos.Options.Key, Arguments: append(audittest.Flags(k.audit), "--cosmos-endpoint", r.cosmos.Options.Endpoint, "--identity-dir", identity.Dir(),
+	k.token = must.Get(tokens.Sign(claims))(t)
+	text := must.Get(json.Marshal(child{DatabaseKey: r.cosmos.Options.Key, Arguments: append(audittest.Flags(k.audit), "--cosmos-endpoint", r.cosmos.Options.Endpoint, "--identity-dir", identity.Dir(),
 		"--cluster-service-address", r.mesh.Serve(server), "--key-file", private, "--listen", "127.0.0.1:0", "--authentication", "token", "--authentication-issuer", issuer.URL,
 		"--authentication-audience", "gateway", "--authentication-client-ids", "hcpctl", "--authentication-ca-file", authorities,
-		"--recording-dir", t.TempDir(), "--recording-sink-dir", r.recorded, "--recording-key-file", recordingKey)})
-	if err != nil {
-		t.Fatal(err)
-	}
+		"--recording-dir", t.TempDir(), "--recording-sink-dir", r.recorded, "--recording-key-file", recordingKey)}))(t)
 	k.child = string(text)
-	content, err := os.ReadFile(filepath.Join(identity.Dir(), mesh.CAFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(identity.Dir(), mesh.CAFile)))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(content)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}

@@ -14,6 +14,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // createPod creates a pod that kubectl takes for a running one. It runs on no node.
@@ -26,18 +27,13 @@ func (r *hostedRegion) createPod(name string) {
 func (r *hostedRegion) createPodOn(name, node string) {
 	r.t.Helper()
 	pods := r.admin.CoreV1().Pods(metav1.NamespaceDefault)
-	pod, err := pods.Create(r.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none", Stdin: true,
-		Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}, metav1.CreateOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	pod := must.Get(pods.Create(r.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none", Stdin: true,
+		Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}, metav1.CreateOptions{}))(r.t)
 	r.t.Cleanup(func() {
 		_ = pods.Delete(context.WithoutCancel(r.t.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
 	pod.Status.Phase = corev1.PodRunning
-	if _, err := pods.UpdateStatus(r.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(pods.UpdateStatus(r.t.Context(), pod, metav1.UpdateOptions{}))(r.t)
 }
 
 // TestKubectlReads runs the real kubectl through the gateway against a real API server: what the mode read permits has the result of the API
@@ -124,11 +120,9 @@ func TestKubectlWatchEnds(t *testing.T) {
 		want string
 	}{
 		{"a0000000-0000-4000-8000-0000000000b1", func(session string) {
-			if _, err := r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, session), func(v *database.AccessSessionDocument) (bool, error) {
+			must.Get(r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, session), func(v *database.AccessSessionDocument) (bool, error) {
 				return v.End("bob", "ended by bob", time.Now().UTC()), nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 		}, "ended by bob"},
 		{"a0000000-0000-4000-8000-0000000000b2", func(string) {
 			credential.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
@@ -159,13 +153,8 @@ func TestKubectlWatchEnds(t *testing.T) {
 		}
 		g.await(way.session, database.AccessSessionReady)
 		watch := r.kubectl(g.url, way.session, "watcher", "get", "namespaces", "--watch", "-o", "name")
-		out, err := watch.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := watch.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(watch.StdoutPipe())(t)
+		must.Do(t, watch.Start())
 		t.Cleanup(func() { _ = watch.Process.Kill() })
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatalf("%s: the watch has no event: %q, %v", way.want, line, err)

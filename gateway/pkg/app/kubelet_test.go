@@ -25,6 +25,8 @@ import (
 	"k8s.io/kubelet/pkg/cri/streaming/portforward"
 	kubeletcommand "k8s.io/kubelet/pkg/cri/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // kubelet answers an API server's requests for commands, attachments and ports with the implementation of kubelets. It runs the commands as
@@ -41,16 +43,10 @@ func (r *hostedRegion) runKubelet(pod string) *kubelet {
 	t := r.t
 	t.Helper()
 	k := &kubelet{dir: t.TempDir(), started: make(chan struct{}, 100), stopped: make(chan struct{}, 100)}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, r.signer, &key.PublicKey, r.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, r.signer, &key.PublicKey, r.key))(t)
 	routes := http.NewServeMux()
 	routes.HandleFunc("/exec/{namespace}/{pod}/{container}", k.exec)
 	routes.HandleFunc("/attach/{namespace}/{pod}/{container}", k.attach)
@@ -67,22 +63,14 @@ func (r *hostedRegion) runKubelet(pod string) *kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(strconv.Atoi(text))(t)
 	ctx := context.WithoutCancel(t.Context())
 	nodes := r.admin.CoreV1().Nodes()
-	node, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + pod}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + pod}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() { _ = nodes.Delete(ctx, node.Name, metav1.DeleteOptions{}) })
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}, {Type: corev1.NodeExternalIP, Address: "127.0.0.1"}}
-	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}))(t)
 	r.createPodOn(pod, node.Name)
 	return k
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // widgets is a resource of the customer that no rule of the mode read names.
@@ -119,9 +120,7 @@ func TestModesAreNeverLaxerThanRBAC(t *testing.T) {
 	g := r.start()
 	ctx := t.Context()
 	definitions := r.admin.RESTClient().Post().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").Body([]byte(widgets)).SetHeader("Content-Type", "application/json").Do(ctx)
-	if err := definitions.Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, definitions.Error())
 	t.Cleanup(func() {
 		_ = r.admin.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com").Do(context.WithoutCancel(ctx))
 	})
@@ -177,25 +176,16 @@ func TestModesAreNeverLaxerThanRBAC(t *testing.T) {
 // user returns a direct client of the API server with the identity of an engineer's session.
 func (r *hostedRegion) user(engineer string, level adminv1.Level) kubernetes.Interface {
 	r.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", r.kube.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, level.Organization()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", r.kube.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, level.Organization())))(r.t)
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	client := must.Get(kubernetes.NewForConfig(config))(r.t)
 	return client
 }
 
 // permits reports whether RBAC permits a request of a user.
 func permits(t *testing.T, user kubernetes.Interface, spec authorizationv1.SelfSubjectAccessReviewSpec) bool {
 	t.Helper()
-	review, err := user.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	review := must.Get(user.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{}))(t)
 	return review.Status.Allowed
 }
 
@@ -214,10 +204,7 @@ func (g *gateway) forwards(session, engineer, method, path string) (forwarded bo
 			body = "{}"
 		}
 	}
-	response, err := g.open(ctx, method, engineer, "/sessions/"+session+"/kas"+path, body, "Content-Type", media)
-	if err != nil {
-		g.r.t.Fatal(err)
-	}
+	response := must.Get(g.open(ctx, method, engineer, "/sessions/"+session+"/kas"+path, body, "Content-Type", media))(g.r.t)
 	defer func() { _ = response.Body.Close() }()
 	id := response.Header.Get("Audit-Id")
 	if id == "" {

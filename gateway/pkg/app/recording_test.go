@@ -34,6 +34,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	format "github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -76,30 +77,17 @@ func (r *region) recordingsOf(session string, count int) []recorded {
 
 func (r *region) readRecording(d database.AccessRecordingDocument) recorded {
 	r.t.Helper()
-	log, err := os.ReadFile(filepath.Join(r.recorded, format.LogName(d.RecordingID)+".jsonl"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	reader, err := format.NewReader(bytes.NewReader(log), r.reading, r.recordingSigners)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	log := must.Get(os.ReadFile(filepath.Join(r.recorded, format.LogName(d.RecordingID)+".jsonl")))(r.t)
+	reader := must.Get(format.NewReader(bytes.NewReader(log), r.reading, r.recordingSigners))(r.t)
 	var text bytes.Buffer
-	if err := reader.WriteAsciicast(&text); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, reader.WriteAsciicast(&text))
 	found := recorded{AccessRecordingDocument: d}
 	for i, line := range slices.Collect(bytes.Lines(text.Bytes())) {
 		if i == 0 {
-			if found.header, err = format.ParseHeader(line); err != nil {
-				r.t.Fatal(err)
-			}
+			found.header = must.Get(format.ParseHeader(line))(r.t)
 			continue
 		}
-		e, err := format.ParseEvent(line)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		e := must.Get(format.ParseEvent(line))(r.t)
 		found.events = append(found.events, e)
 		switch e.Code {
 		case format.Input:
@@ -132,23 +120,17 @@ func TestCommandIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x04"+`{"Width":132,"Height":43}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.WriteMessage(websocket.BinaryMessage, []byte("\x04"+`{"Width":132,"Height":43}`)))
 	if _, _, err := connection.ReadMessage(); err != nil { // the API server of the test repeats it as output
 		t.Fatal(err)
 	}
 	for _, typed := range []string{"hunter2", "\r", "\x1b[A", "caf\xc3", "\xa9"} {
-		if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00"+typed)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, connection.WriteMessage(websocket.BinaryMessage, []byte("\x00"+typed)))
 		if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x01"+typed {
 			t.Fatalf("%q: %v", content, err)
 		}
 	}
-	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}))
 	_, _, _ = connection.ReadMessage()
 	found := r.recordingsOf(aliceSession, 1)[0]
 	const typed = "hunter2\r\x1b[Acafé"
@@ -168,10 +150,7 @@ func TestCommandIsRecorded(t *testing.T) {
 		t.Error(diff)
 	}
 	g.stop()
-	log, err := os.ReadFile(filepath.Join(r.recorded, format.LogName(found.RecordingID)+".jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.ReadFile(filepath.Join(r.recorded, format.LogName(found.RecordingID)+".jsonl")))(t)
 	records := fmt.Sprint(r.trail.Records(t))
 	for name, content := range map[string]string{"the log of the process": r.log.String(), "the audit": records, "the file": string(log), "the description": fmt.Sprint(found.AccessRecordingDocument)} {
 		for _, secret := range []string{"hunter2", "s3cret", "login"} {
@@ -218,9 +197,7 @@ func TestUnrecordableMessageEndsCommand(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer func() { _ = connection.Close() }()
-				if err := connection.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, connection.WriteMessage(websocket.TextMessage, []byte(message)))
 				var closed *websocket.CloseError
 				if _, _, err := connection.ReadMessage(); !errors.As(err, &closed) || !strings.Contains(closed.Text, "cannot be recorded") {
 					t.Errorf("the connection ended with %v", err)
@@ -262,16 +239,12 @@ func TestOlderProtocolIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, message := range []string{"\xff\x00", "\xffhidden", "\xff", "", "\x04hidden", "\x00typed\n"} {
-		if err := connection.WriteMessage(websocket.BinaryMessage, []byte(message)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, connection.WriteMessage(websocket.BinaryMessage, []byte(message)))
 	}
 	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x01\x00typed\n" {
 		t.Errorf("the client got %q: %v", content, err)
 	}
-	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}))
 	if _, content, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
 		t.Errorf("the client got %q: %v", content, err)
 	}
@@ -291,9 +264,7 @@ func TestFullDiskEndsCommands(t *testing.T) {
 		filler := smalldisk.Fill(t, dir)
 		var closed *websocket.CloseError
 		for sent := 0; closed == nil; sent++ {
-			if err := connection.WriteMessage(websocket.BinaryMessage, append([]byte{0}, bytes.Repeat([]byte("x"), 32<<10)...)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, connection.WriteMessage(websocket.BinaryMessage, append([]byte{0}, bytes.Repeat([]byte("x"), 32<<10)...)))
 			if _, _, err := connection.ReadMessage(); err != nil && !errors.As(err, &closed) || sent == 100 {
 				t.Fatalf("after %d messages: %v", sent, err)
 			}
@@ -321,9 +292,7 @@ func TestFullDiskEndsCommands(t *testing.T) {
 		if found := r.recordingsOf(aliceSession, 1)[0]; !strings.HasPrefix(found.output, "hello") || !strings.Contains(found.EndReason, "cannot be recorded") {
 			t.Errorf("the recording has %d bytes of output and ended because %s", len(found.output), found.EndReason)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		_ = g.opened(execPath, remoteCommand).Close()
 	})
 }
@@ -377,16 +346,10 @@ func terminal(t *testing.T, columns, rows uint16) (controller, tty *os.File) {
 	}
 	t.Cleanup(func() { _ = controller.Close() })
 	number, err := unix.IoctlGetInt(int(controller.Fd()), unix.TIOCGPTN)
-	if err := errors.Join(err, unix.IoctlSetPointerInt(int(controller.Fd()), unix.TIOCSPTLCK, 0)); err != nil {
-		t.Fatal(err)
-	}
-	if tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, unix.IoctlSetPointerInt(int(controller.Fd()), unix.TIOCSPTLCK, 0)))
+	tty = must.Get(os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	t.Cleanup(func() { _ = tty.Close() })
-	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}))
 	return controller, tty
 }
 
@@ -416,9 +379,7 @@ func TestKubectlIsRecorded(t *testing.T) {
 	controller, tty := terminal(t, 101, 37)
 	command := r.kubectl(g.url, session, engineer, "exec", "-it", "recorded", "--", "cat")
 	command.Stdin, command.Stdout, command.Stderr = tty, tty, tty
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	<-k.started // the command
 	shown := bufio.NewReader(controller)
 	await := func(want string) {
@@ -434,13 +395,9 @@ func TestKubectlIsRecorded(t *testing.T) {
 		}
 	}
 	await("101 columns") // what the kubelet of the test prints
-	if _, err := io.WriteString(controller, "on a terminal\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(controller, "on a terminal\n"))(t)
 	await("on a terminal")
-	if err := command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Kill())
 	_ = command.Wait()
 
 	found := r.recordingsOf(session, 4)
@@ -500,9 +457,7 @@ func TestClientsWithOlderProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = connection.Close() }()
-	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00GET / HTTP/1.0\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.WriteMessage(websocket.BinaryMessage, []byte("\x00GET / HTTP/1.0\r\n\r\n")))
 	var received []byte
 	for !bytes.Contains(received, []byte("behind the pod")) {
 		_, content, err := connection.ReadMessage()
@@ -534,9 +489,7 @@ func TestKubectlPrintsWhyNothingIsRecorded(t *testing.T) {
 	r.recordings = func(o *recorder.Options) { o.Dir = filepath.Join(dir, "recordings") }
 	r.createPod("unrecorded")
 	g, _ := r.opened(session, engineer, asAdmin)
-	if err := os.RemoveAll(filepath.Join(dir, "recordings")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(dir, "recordings")))
 	if out, err := r.kubectl(g.url, session, engineer, "exec", "unrecorded", "--", "id").CombinedOutput(); err == nil || !strings.Contains(string(out), "The request cannot be recorded: the disk of the session gateway is full or away.") {
 		t.Errorf("kubectl exec: %s%v", out, err)
 	}
@@ -566,24 +519,14 @@ func TestRecordingSurvivesKill(t *testing.T) {
 	})
 
 	command := r.kubectl(p.url, session, p.token, "exec", "-i", "killed", "--", "cat")
-	input, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(command.StdinPipe())(t)
+	output := must.Get(command.StdoutPipe())(t)
+	must.Do(t, command.Start())
 	<-k.started // the command
 	shown, want := bufio.NewReader(output), ""
 	for i := range lines {
 		line := fmt.Sprintf("line %d\n", i)
-		if _, err := io.WriteString(input, line); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(input, line))(t)
 		if got, err := shown.ReadString('\n'); err != nil || got != line {
 			t.Fatalf("%q: %v: %s", got, err, r.log)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // managementServer is the API server of a management cluster, with the part of its agent that issues tokens.
@@ -87,9 +88,7 @@ func (r *region) shardSession(id, intent string, change func(*database.AccessSes
 	at := document.Key()
 	batch := r.db.NewBatch(at.SubscriptionID)
 	database.Create(batch, r.db.AccessSessions(), at, document)
-	if err := batch.Commit(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, batch.Commit(r.t.Context()))
 	return at
 }
 
@@ -190,12 +189,10 @@ func TestSessionForManagementCluster(t *testing.T) {
 	if response, body := g.sendUntilKnown(alicePath + "/api/v1/pods"); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "not issued yet") {
 		t.Errorf("before the intent: %s: %s", response.Status, body)
 	}
-	if _, err := r.db.ChangeAccessSession(t.Context(), at, func(v *database.AccessSessionDocument) (bool, error) {
+	must.Get(r.db.ChangeAccessSession(t.Context(), at, func(v *database.AccessSessionDocument) (bool, error) {
 		v.Intent = "intent"
 		return true, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ready := g.awaitAt(at, database.AccessSessionReady)
 	if until := ready.ExpirationTime.Sub(r.clock.Now()); until != m.lifetime {
 		t.Errorf("the session ends in %s", until)
@@ -221,11 +218,9 @@ func TestSessionForManagementCluster(t *testing.T) {
 	if strings.Contains(r.log.String(), "token-of-intent") {
 		t.Error("the log has the token")
 	}
-	if _, err := r.db.ChangeAccessSession(t.Context(), at, func(v *database.AccessSessionDocument) (bool, error) {
+	must.Get(r.db.ChangeAccessSession(t.Context(), at, func(v *database.AccessSessionDocument) (bool, error) {
 		return v.End("alice", "ended by alice", r.clock.Now()), nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	g.awaitRefusal(t, hosted, "ended by alice")
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // managementCluster is the management cluster of the tests, whose agent has the token of the same name.
@@ -54,16 +55,10 @@ func (o oneServer) Address(_ context.Context, clusterID string) (string, error) 
 // connectAgent runs the agent of the management cluster until the test ends. granter is nil if there are no sessions with the management cluster.
 func (g *gateway) connectAgent(t *testing.T, resolver agent.Resolver, granter grant.Granter) {
 	t.Helper()
-	target, err := url.Parse(g.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(g.url))(t)
 	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(target))
 	t.Cleanup(front.Close)
-	address, err := url.Parse(front.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(url.Parse(front.URL))(t)
 	authorities := x509.NewCertPool()
 	authorities.AddCert(front.Certificate())
 	a := agent.New(agent.Options{Gateway: address, ManagementCluster: managementCluster, Token: func(context.Context) (string, error) { return managementCluster, nil },
@@ -123,9 +118,7 @@ func TestRestrictedClusterIsReachedThroughTunnel(t *testing.T) {
 	defer func() { _ = watch.Close() }()
 	r.handle(echo(remoteCommand))
 	command := g.opened(execPath, remoteCommand)
-	if err := command.WriteMessage(websocket.BinaryMessage, []byte("\x00ls\r")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.WriteMessage(websocket.BinaryMessage, []byte("\x00ls\r")))
 	if _, content, err := command.ReadMessage(); err != nil || string(content) != "\x01ls\r" {
 		t.Errorf("%q: %v", content, err)
 	}
@@ -175,10 +168,7 @@ func serverCertificate(t *testing.T) tls.Certificate {
 	signer, key := newSigner(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, signer, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, signer, &key.PublicKey, key))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

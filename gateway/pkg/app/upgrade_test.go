@@ -26,6 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -101,9 +102,7 @@ func (g *gateway) opened(path, protocol string) *websocket.Conn {
 		g.r.t.Fatalf("%v: %v", err, response)
 	}
 	g.r.t.Cleanup(func() { _ = connection.Close() })
-	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00hello")); err != nil {
-		g.r.t.Fatal(err)
-	}
+	must.Do(g.r.t, connection.WriteMessage(websocket.BinaryMessage, []byte("\x00hello")))
 	if _, content, err := connection.ReadMessage(); err != nil || string(content[1:]) != "hello" {
 		g.r.t.Fatalf("%q: %v", content, err)
 	}
@@ -132,9 +131,7 @@ func TestUpgradeHasCertificateOfEngineerOnly(t *testing.T) {
 	if !<-recorded {
 		t.Error("the upgrade was forwarded before its record")
 	}
-	if err := connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Time{}))
 	if _, _, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
 		t.Errorf("the WebSocket ended with %v", err)
 	}
@@ -279,10 +276,7 @@ func TestClientGetsProtocolOfAPIServer(t *testing.T) {
 			for _, protocol := range offered {
 				upgrade = append(upgrade, "Sec-WebSocket-Protocol", protocol)
 			}
-			response, err := g.open(t.Context(), http.MethodGet, "alice", execPath, "", upgrade...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(g.open(t.Context(), http.MethodGet, "alice", execPath, "", upgrade...))(t)
 			_ = response.Body.Close()
 			if got := response.Header["Sec-Websocket-Protocol"]; response.StatusCode != http.StatusSwitchingProtocols || !slices.Equal(got, []string{want}) {
 				t.Errorf("%q: %d: the client has %q, want %q", offered, response.StatusCode, got, want)
@@ -303,11 +297,9 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 		want string
 	}{
 		"it is ended": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
-			if _, err := r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
+			must.Get(r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
 				return v.End("bob", "the elevation was ended", time.Now().UTC()), nil
-			}); err != nil {
-				r.t.Fatal(err)
-			}
+			}))(r.t)
 		}, "the elevation was ended"},
 		"its credential is revoked": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
 			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
@@ -420,9 +412,7 @@ func TestUpgradeIsLimited(t *testing.T) {
 		_, g, _ := readyAdmin(t, nil)
 		connection := g.opened(execPath, remoteCommand)
 		// More than the buffers of a connection hold: the client reads nothing before it has sent all.
-		if err := connection.WriteMessage(websocket.BinaryMessage, make([]byte, 32<<20)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, connection.WriteMessage(websocket.BinaryMessage, make([]byte, 32<<20)))
 		if _, _, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseMessageTooBig) {
 			t.Errorf("the connection ended with %v", err)
 		}
@@ -508,9 +498,7 @@ func TestStopDrainsUpgrades(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); g.stop() }()
 	<-g.closed
-	if err := connection.WriteMessage(websocket.BinaryMessage, []byte("\x00more")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.WriteMessage(websocket.BinaryMessage, []byte("\x00more")))
 	if _, content, err := connection.ReadMessage(); err != nil || string(content) != "\x01more" {
 		t.Errorf("%q: %v", content, err)
 	}
@@ -591,19 +579,11 @@ func TestSmuggledRequestsDoNotArrive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(r.arrived())
-			connection, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			connection := must.Get(net.Dial("tcp", strings.TrimPrefix(g.url, "http://")))(t)
 			defer func() { _ = connection.Close() }()
-			if _, err := io.WriteString(connection, content); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(connection, content))(t)
 			responses := bufio.NewReader(connection)
-			response, err := http.ReadResponse(responses, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(http.ReadResponse(responses, nil))(t)
 			_, _ = io.Copy(io.Discard, response.Body)
 			if response.StatusCode == http.StatusSwitchingProtocols {
 				t.Error("the connection was upgraded")
@@ -662,9 +642,7 @@ func TestKubectlActs(t *testing.T) {
 	}
 	large := bytes.Repeat([]byte("0123456789abcdef"), 16<<10)
 	local := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(local, large, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(local, large, 0o600))
 	if out, err := run("", "cp", local, "acting:large"); err != nil {
 		t.Errorf("kubectl cp: %s%v", out, err)
 	}
@@ -697,10 +675,7 @@ func TestKubectlActs(t *testing.T) {
 		defer cancel()
 		address, wait := r.forwardPort(ctx, g, session, engineer, "acting", port)
 		for range 3 {
-			response, err := client.Get("http://" + address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(client.Get("http://" + address))(t)
 			content, err := io.ReadAll(response.Body)
 			_ = response.Body.Close()
 			if err != nil || string(content) != "behind the pod" {
@@ -719,13 +694,8 @@ func (r *hostedRegion) forwardPort(ctx context.Context, g *gateway, session, eng
 	command := r.kubectl(g.url, session, engineer, "port-forward", "--address", "127.0.0.1", "pod/"+pod, ":"+port)
 	var errs bytes.Buffer
 	command.Stderr = &errs
-	out, err := command.StdoutPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	out := must.Get(command.StdoutPipe())(r.t)
+	must.Do(r.t, command.Start())
 	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
 	lines := bufio.NewReader(out)
 	line, err := lines.ReadString('\n')
@@ -751,31 +721,20 @@ func TestKubectlEndsWithSession(t *testing.T) {
 	k := r.runKubelet("revoked")
 	g, credential := r.opened(session, engineer, asAdmin)
 	command := r.kubectl(g.url, session, engineer, "exec", "-i", "revoked", "--", "cat")
-	input, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(command.StdinPipe())(t)
 	var printed bytes.Buffer
 	command.Stdout, command.Stderr = &printed, &printed
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	defer func() { _ = input.Close() }()
 	<-k.started // the command
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	address, wait := r.forwardPort(t.Context(), g, session, engineer, "revoked", port)
-	connection, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(net.Dial("tcp", address))(t)
 	defer func() { _ = connection.Close() }()
 	<-k.started // the connection to the port
 	credential.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
