@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func authKey(cluster database.Key, name string) database.Key {
@@ -24,7 +25,7 @@ func (r *region) createAuth(cluster database.Key, name string) (operation databa
 	r.t.Helper()
 	key, uid := authKey(cluster, name), uuid.NewString()
 	opKey, op := newOperation(database.CreateRequest, key, uid, 1)
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+	must.Do(r.t, database.Retry(r.t.Context(), func(ctx context.Context) error {
 		parent, err := r.db.Clusters().Get(ctx, cluster)
 		if err != nil {
 			return err
@@ -42,10 +43,7 @@ func (r *region) createAuth(cluster database.Key, name string) (operation databa
 		}
 		database.Replace(batch, parent)
 		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))
 	return opKey
 }
 
@@ -62,7 +60,7 @@ func (r *region) requestCredential(cluster database.Key) (operation, credential 
 	r.t.Helper()
 	id := uuid.NewString()
 	credential = database.CredentialKey(cluster, id)
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+	must.Do(r.t, database.Retry(r.t.Context(), func(ctx context.Context) error {
 		parent, err := r.db.Clusters().Get(ctx, cluster)
 		if err != nil {
 			return err
@@ -77,10 +75,7 @@ func (r *region) requestCredential(cluster database.Key) (operation, credential 
 		database.Create(batch, r.db.Operations(), operation, op)
 		database.Replace(batch, parent)
 		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))
 	return operation, credential
 }
 
@@ -89,7 +84,7 @@ func (r *region) requestCredential(cluster database.Key) (operation, credential 
 func (r *region) revoke(cluster database.Key) (operation database.Key) {
 	r.t.Helper()
 	id := uuid.NewString()
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+	must.Do(r.t, database.Retry(r.t.Context(), func(ctx context.Context) error {
 		parent, err := r.db.Clusters().Get(ctx, cluster)
 		if err != nil {
 			return err
@@ -113,10 +108,7 @@ func (r *region) revoke(cluster database.Key) (operation database.Key) {
 		database.Replace(batch, parent)
 		database.Create(batch, r.db.Operations(), operation, op)
 		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))
 	return operation
 }
 
@@ -138,10 +130,7 @@ func (r *region) giveSecrets() {
 // credentialIs checks the state of a credential.
 func (r *region) credentialIs(key database.Key, want database.CredentialState) database.CredentialDocument {
 	r.t.Helper()
-	item, err := r.db.Credentials().Get(r.t.Context(), key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	item := must.Get(r.db.Credentials().Get(r.t.Context(), key))(r.t)
 	if item.Value.State != want {
 		r.t.Errorf("credential %s is %s, want %s", key.ResourceID, item.Value.State, want)
 	}
@@ -241,18 +230,13 @@ func TestAccessWaitsForRevocationByEngineer(t *testing.T) {
 	t.Parallel()
 	r := startRegion(t)
 	cluster := r.createdCluster("a")
-	item, err := r.db.Clusters().Get(t.Context(), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(r.db.Clusters().Get(t.Context(), cluster))(t)
 	meanwhile := func(ask func() (uid string)) {
 		t.Helper()
 		r.freeze(true)
 		ofSRE := &clusterservicev1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: item.Value.UID, Requester: "oncall",
 			Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER}
-		if _, err := clusterservicev1.NewClusterServiceClient(r.connection).RevokeBreakGlassCredentials(t.Context(), ofSRE); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(clusterservicev1.NewClusterServiceClient(r.connection).RevokeBreakGlassCredentials(t.Context(), ofSRE))(t)
 		uid := ask()
 		r.eventually("a repeated request after the rejection", func() string {
 			r.fleet.mu.Lock()
@@ -267,20 +251,14 @@ func TestAccessWaitsForRevocationByEngineer(t *testing.T) {
 	var operation, credential database.Key
 	meanwhile(func() string {
 		operation, credential = r.requestCredential(cluster)
-		document, err := r.db.Credentials().Get(t.Context(), credential)
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := must.Get(r.db.Credentials().Get(t.Context(), credential))(t)
 		return document.Value.UID
 	})
 	r.ends(operation, hub.Succeeded)
 	r.credentialIs(credential, database.CredentialIssued)
 	meanwhile(func() string {
 		operation = r.revoke(cluster)
-		document, err := r.db.Operations().Get(t.Context(), operation)
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := must.Get(r.db.Operations().Get(t.Context(), operation))(t)
 		return document.Value.OperationID
 	})
 	r.ends(operation, hub.Succeeded)
@@ -335,21 +313,11 @@ func TestMissedReportsAreListed(t *testing.T) {
 
 	auth := r.createAuth(cluster, "entra")
 	request, credential := r.requestCredential(cluster)
-	document, err := r.db.ExternalAuths().Get(t.Context(), authKey(cluster, "entra"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, err := r.db.Credentials().Get(t.Context(), credential)
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(r.db.ExternalAuths().Get(t.Context(), authKey(cluster, "entra")))(t)
+	asked := must.Get(r.db.Credentials().Get(t.Context(), credential))(t)
 	client := clusterservice.NewClient(r.connection)
-	if _, err := client.ApplyExternalAuth(t.Context(), &document.Value); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.ApplyCredential(t.Context(), &asked.Value); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.ApplyExternalAuth(t.Context(), &document.Value))(t)
+	must.Get(client.ApplyCredential(t.Context(), &asked.Value))(t)
 	r.giveSecrets()
 	r.eventually("the fleet", func() string {
 		report, err := client.GetCredentialReport(t.Context(), asked.Value.UID)

@@ -18,16 +18,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestClusterLifecycle(t *testing.T) {
 	t.Parallel()
 	r := startRegion(t)
 	key := r.createdCluster("a")
-	got, err := r.db.Clusters().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(r.db.Clusters().Get(t.Context(), key))(t)
 	if v := got.Value; v.ProvisioningState != hub.Succeeded || v.ActiveOperationID != "" || v.Status.APIURL != "https://api.a" || v.Fleet.ObservedGeneration != 1 {
 		t.Errorf("the cluster after its creation: %+v", v)
 	}
@@ -178,13 +176,8 @@ func TestCompactedRevisionsAreListed(t *testing.T) {
 
 	// While no backend runs, the cluster is deleted by a request that the frontend sends itself.
 	operation := r.change(key, database.DeleteRequest)
-	item, err := r.db.Clusters().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := clusterservice.NewClient(r.connection).DeleteCluster(t.Context(), &item.Value); err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(r.db.Clusters().Get(t.Context(), key))(t)
+	must.Get(clusterservice.NewClient(r.connection).DeleteCluster(t.Context(), &item.Value))(t)
 	r.fleet.compact()
 	r.start("backend-0")
 	r.ends(operation, hub.Succeeded)

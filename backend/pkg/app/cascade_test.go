@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -23,7 +24,7 @@ var cascadeClusters = nightly.Choose(120, 10_000)
 // setSubscription writes what the frontend writes for a PUT of a subscription.
 func (r *region) setSubscription(id string, state hub.SubscriptionState) {
 	r.t.Helper()
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+	must.Do(r.t, database.Retry(r.t.Context(), func(ctx context.Context) error {
 		item, err := r.db.Subscriptions().Find(ctx, database.SubscriptionKey(id))
 		if err != nil {
 			return err
@@ -36,10 +37,7 @@ func (r *region) setSubscription(id string, state hub.SubscriptionState) {
 			database.Replace(batch, item)
 		}
 		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))
 }
 
 // seedClusters creates Succeeded clusters in the store and the fleet.
@@ -82,10 +80,7 @@ func (r *region) emptied(sub string) bool {
 func (r *region) deletions(sub string) map[string]int {
 	r.t.Helper()
 	r.setSubscription(sub, hub.Deleted)
-	last, err := r.db.Subscriptions().Get(r.t.Context(), database.SubscriptionKey(sub))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	last := must.Get(r.db.Subscriptions().Get(r.t.Context(), database.SubscriptionKey(sub)))(r.t)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
 	counts, done := map[string]int{}, false

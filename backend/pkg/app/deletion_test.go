@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestStuckDeletionRecordsFailure: a deletion that Cluster Service does not accept in time is counted, stores the last
@@ -30,10 +31,7 @@ func TestStuckDeletionRecordsFailure(t *testing.T) {
 	stop()
 	r.refuse(status.Error(codes.Unavailable, "not before noon"))
 	operation := r.change(key, database.DeleteRequest)
-	item, err := r.db.Operations().Get(t.Context(), operation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(r.db.Operations().Get(t.Context(), operation))(t)
 	item.Value.StartTime = item.Value.StartTime.Add(-deletion.StuckAfter)
 	r.commit(subscription, func(batch *database.Batch) { database.Replace(batch, item) })
 
@@ -77,10 +75,7 @@ func TestDeletionIncludesChildrenCreatedAfterFailedDeletion(t *testing.T) {
 			t.Parallel()
 			r := startRegion(t)
 			key := r.createdCluster("a")
-			item, err := r.db.Clusters().Get(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			item := must.Get(r.db.Clusters().Get(t.Context(), key))(t)
 			uid := item.Value.UID
 			r.fleet.wait(uid, true)
 			failing := r.change(key, database.DeleteRequest)
@@ -98,10 +93,7 @@ func TestDeletionIncludesChildrenCreatedAfterFailedDeletion(t *testing.T) {
 			} else {
 				operation := r.change(key, database.DeleteRequest)
 				r.eventually("the node pool is shown as being deleted", func() string {
-					pool, err := r.db.NodePools().Get(t.Context(), poolKey(key, "late"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					pool := must.Get(r.db.NodePools().Get(t.Context(), poolKey(key, "late")))(t)
 					if pool.Value.ProvisioningState != hub.Deleting {
 						return "it is " + string(pool.Value.ProvisioningState)
 					}
@@ -111,10 +103,7 @@ func TestDeletionIncludesChildrenCreatedAfterFailedDeletion(t *testing.T) {
 				r.ends(operation, hub.Succeeded)
 			}
 			r.eventually("the cluster is deleted", func() string {
-				item, err := r.db.Clusters().Find(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				item := must.Get(r.db.Clusters().Find(t.Context(), key))(t)
 				if item.Removed == nil {
 					return "it is " + string(item.Value.ProvisioningState)
 				}
@@ -128,7 +117,7 @@ func TestDeletionIncludesChildrenCreatedAfterFailedDeletion(t *testing.T) {
 // age moves the start of an active operation into the past.
 func (r *region) age(operation database.Key, by time.Duration) {
 	r.t.Helper()
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+	must.Do(r.t, database.Retry(r.t.Context(), func(ctx context.Context) error {
 		item, err := r.db.Operations().Get(ctx, operation)
 		if err != nil {
 			return err
@@ -137,10 +126,7 @@ func (r *region) age(operation database.Key, by time.Duration) {
 		batch := r.db.NewBatch(item.Key.SubscriptionID)
 		database.Replace(batch, item)
 		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))
 }
 
 // wait delays the deletion of a cluster, or lets it continue.
@@ -209,9 +195,7 @@ func TestDeletionRemovesEgressLinks(t *testing.T) {
 		r.assignLink(cluster, id)
 	}
 	uid, now := r.uid(key), time.Now().UTC()
-	if _, err := r.db.RemoveEgressLink(t.Context(), 9, uid, "by hand", now, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.db.RemoveEgressLink(t.Context(), 9, uid, "by hand", now, now))(t)
 	restore := r.cosmos.InjectFault(t, faults.Rule{Container: "EgressLinks", Operations: []string{"batch"}, Status: http.StatusForbidden})
 	operation := r.change(key, database.DeleteRequest)
 	r.eventually("the backend tries to remove a link", func() string {
@@ -226,13 +210,11 @@ func TestDeletionRemovesEgressLinks(t *testing.T) {
 	restore()
 	r.ends(operation, hub.Succeeded)
 	got := map[string]string{}
-	if err := r.db.EachEgressLink(t.Context(), func(item *database.Item[database.EgressLinkDocument]) error {
+	must.Do(t, r.db.EachEgressLink(t.Context(), func(item *database.Item[database.EgressLinkDocument]) error {
 		d := item.Value
 		got[d.LinkID] = fmt.Sprintf("%s removed %v with %d hosts", d.OperationID, d.RemovedTime != nil, len(d.Hosts))
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	deletion := operation.ResourceID[strings.LastIndexByte(operation.ResourceID, '/')+1:] + " removed true with 0 hosts"
 	want := map[string]string{"7": deletion, "8": deletion, "9": "by hand removed true with 0 hosts", "10": "assign removed false with 1 hosts"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -245,7 +227,5 @@ func (r *region) assignLink(key database.Key, id uint32) {
 	r.t.Helper()
 	now := time.Now().UTC()
 	link := database.EgressLinkDocument{ClusterUID: r.uid(key), ResourceID: key.ResourceID, Hosts: []string{"a.example"}, OperationID: "assign", RequestTime: now}
-	if _, err := r.db.AssignEgressLink(r.t.Context(), id, link, now); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.db.AssignEgressLink(r.t.Context(), id, link, now))(r.t)
 }

@@ -19,6 +19,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // fleet is a Cluster Service in memory with the contract of its API: writes by UID and generation, tombstones,
@@ -90,11 +91,8 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 		_ = server.Serve(listener)
 	}()
 	f.dial = func(options ...grpc.DialOption) *grpc.ClientConn {
-		connection, err := grpc.NewClient("passthrough:///fleet", append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		connection := must.Get(grpc.NewClient("passthrough:///fleet", append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))...))(t)
 		return connection
 	}
 	connection := f.dial()

@@ -14,6 +14,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // fleetState describes what the fleet has. It is for comparisons within one region.
@@ -112,10 +113,7 @@ func (r *region) gauge(name, label string) float64 {
 	r.mu.Lock()
 	metrics := r.metrics
 	r.mu.Unlock()
-	families, err := metrics.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	families := must.Get(metrics.Gather())(r.t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == label {
@@ -151,10 +149,7 @@ func TestLostStateIsSentAgain(t *testing.T) {
 			if now := r.customerView(subscription); !maps.Equal(now, seen) {
 				t.Errorf("customers see a difference: before %v, now %v", seen, now)
 			}
-			created, err := r.db.Clusters().Get(t.Context(), clusterKey(subscription, "created"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			created := must.Get(r.db.Clusters().Get(t.Context(), clusterKey(subscription, "created")))(t)
 			r.fleet.mu.Lock()
 			defer r.fleet.mu.Unlock()
 			if key := r.fleet.recovered[created.Value.UID]; key != "sealed for "+created.Value.UID {
@@ -251,10 +246,8 @@ func TestUnknownFleetStateIsKept(t *testing.T) {
 	rpc := clusterservicev1.NewClusterServiceClient(r.connection)
 	apply := func(uid string, key database.Key, generation int64, version string) {
 		t.Helper()
-		if _, err := rpc.ApplyCluster(t.Context(), &clusterservicev1.ApplyClusterRequest{Uid: uid, ResourceId: key.ResourceID, Generation: generation,
-			Spec: &clusterservicev1.ClusterSpec{Name: "lost", Version: &clusterservicev1.Version{Id: version}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(rpc.ApplyCluster(t.Context(), &clusterservicev1.ApplyClusterRequest{Uid: uid, ResourceId: key.ResourceID, Generation: generation,
+			Spec: &clusterservicev1.ClusterSpec{Name: "lost", Version: &clusterservicev1.Version{Id: version}}}))(t)
 	}
 	apply(orphan, clusterKey(subscription, "orphan"), 1, "4.20")
 	apply(r.uid(newer), newer, 7, "4.99")
@@ -284,10 +277,7 @@ func TestUnknownFleetStateIsKept(t *testing.T) {
 	}
 	for _, key := range []database.Key{newer, other} {
 		r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
-		item, err := r.db.Clusters().Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		item := must.Get(r.db.Clusters().Get(t.Context(), key))(t)
 		r.fleet.mu.Lock()
 		c := r.fleet.clusters[item.Value.UID]
 		if c.Generation != item.Value.Generation || c.Spec.GetVersion().GetId() != "4.20" {

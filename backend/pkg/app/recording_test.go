@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/recordeddump"
 )
 
@@ -20,20 +21,14 @@ import (
 func (r *region) dump(key, operation database.Key) *adminv1.Dump {
 	r.t.Helper()
 	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: adminv1.Cluster{ResourceID: key.ResourceID}, ARM: &adminv1.ARMLayer{}, ClusterService: &adminv1.FleetLayer{}}
-	item, err := r.db.Clusters().Find(r.t.Context(), key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	item := must.Get(r.db.Clusters().Find(r.t.Context(), key))(r.t)
 	if item != nil && item.Removed == nil {
 		d := item.Value
 		dump.Cluster.UID = d.UID
 		dump.ARM.Cluster = &adminv1.ARMCluster{ARMState: adminv1.ARMState{UID: d.UID, Generation: d.Generation, ProvisioningState: d.ProvisioningState, ActiveOperationID: d.ActiveOperationID}}
 		dump.ARM.Cluster.Resource.ID = key.ResourceID
 	}
-	found, err := r.db.Operations().Get(r.t.Context(), operation)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	found := must.Get(r.db.Operations().Get(r.t.Context(), operation))(r.t)
 	o := found.Value
 	shown := adminv1.ARMOperation{OperationID: o.OperationID, Request: string(o.Request), ResourceID: o.ResourceID, UID: o.UID, Status: o.Status, StartTime: o.StartTime, EndTime: o.EndTime}
 	if o.Error != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const subscription = "00000000-0000-0000-0000-0000000000aa"
@@ -186,10 +187,7 @@ func (r *region) createdCluster(name string) database.Key {
 
 func (r *region) createPool(cluster database.Key, name string, changes ...func(*hub.NodePool)) (operation database.Key) {
 	r.t.Helper()
-	parent, err := r.db.Clusters().Get(r.t.Context(), cluster)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	parent := must.Get(r.db.Clusters().Get(r.t.Context(), cluster))(r.t)
 	key, uid := poolKey(cluster, name), uuid.NewString()
 	opKey, op := newOperation(database.CreateRequest, key, uid, 1)
 	pool := hub.NodePool{Resource: hub.Resource{ID: key.ResourceID, Name: name}, Properties: hub.NodePoolProperties{Replicas: 2}}
@@ -230,7 +228,7 @@ func authFields(d *database.ExternalAuthDocument) operationFields {
 // changes the document and adds to the batch.
 func begin[D any](r *region, in *database.Collection[D], of func(*D) operationFields, key database.Key, request database.OperationRequest, also func(context.Context, *database.Batch, *D) error) (operation database.Key) {
 	r.t.Helper()
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+	must.Do(r.t, database.Retry(r.t.Context(), func(ctx context.Context) error {
 		item, err := in.Get(ctx, key)
 		if err != nil {
 			return err
@@ -253,10 +251,7 @@ func begin[D any](r *region, in *database.Collection[D], of func(*D) operationFi
 		database.Replace(batch, item)
 		database.Create(batch, r.db.Operations(), operation, op)
 		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))
 	return operation
 }
 
@@ -284,9 +279,7 @@ func (r *region) commit(sub string, add func(batch *database.Batch)) {
 	r.t.Helper()
 	batch := r.db.NewBatch(sub)
 	add(batch)
-	if err := batch.Commit(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, batch.Commit(r.t.Context()))
 }
 
 // eventually waits until check returns an empty string. Otherwise check describes the current state.

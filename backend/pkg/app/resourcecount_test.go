@@ -13,15 +13,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // resourceCounts returns the values of the gauge.
 func resourceCounts(t *testing.T, p *process.Process) map[string]int {
 	t.Helper()
-	families, err := p.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(p.Metrics.Gather())(t)
 	counts := map[string]int{}
 	for _, family := range families {
 		if family.GetName() != "backend_resources" {

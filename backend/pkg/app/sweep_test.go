@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // sweep runs a scenario in a region of its own. prepare, which may be nil, runs with a backend that does not crash. run
@@ -127,10 +128,7 @@ func (r *region) idle() {
 // uid returns the UID of a cluster.
 func (r *region) uid(key database.Key) string {
 	r.t.Helper()
-	item, err := r.db.Clusters().Get(r.t.Context(), key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	item := must.Get(r.db.Clusters().Get(r.t.Context(), key))(r.t)
 	return item.Value.UID
 }
 
@@ -148,10 +146,7 @@ func (r *region) pendingCredential(key database.Key) (operation database.Key) {
 	r.t.Helper()
 	r.fleet.hold(true)
 	operation, credential := r.requestCredential(key)
-	item, err := r.db.Credentials().Get(r.t.Context(), credential)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	item := must.Get(r.db.Credentials().Get(r.t.Context(), credential))(r.t)
 	r.eventually("the pending credential", func() string {
 		r.fleet.mu.Lock()
 		defer r.fleet.mu.Unlock()
@@ -166,10 +161,7 @@ func (r *region) pendingCredential(key database.Key) (operation database.Key) {
 // requestAction writes an admin operation, as admin does.
 func (r *region) requestAction(action string, target database.AdminTarget, parameters any) {
 	r.t.Helper()
-	content, err := json.Marshal(parameters)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	content := must.Get(json.Marshal(parameters))(r.t)
 	id, now := uuid.NewString(), time.Now().UTC()
 	r.commit(database.AdminPartition, func(batch *database.Batch) {
 		r.admin.Create(r.t, r.db, batch, database.AdminOperationDocument{
@@ -274,10 +266,7 @@ func TestSweepActions(t *testing.T) {
 		defer r.fleet.mu.Unlock()
 		r.fleet.policies["weekly"] = true
 	}, func(r *region) {
-		pool, err := r.db.NodePools().Get(r.t.Context(), poolKey(swept, "np1"))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		pool := must.Get(r.db.NodePools().Get(r.t.Context(), poolKey(swept, "np1")))(r.t)
 		uid := r.uid(swept)
 		cluster := database.AdminTarget{Kind: "cluster", ID: uid, ResourceID: swept.ResourceID, ClusterUID: uid}
 		ask := func(action string, target database.AdminTarget, parameters any) {
