@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // expectEncryption writes a Secret and a ConfigMap to the hosted cluster, and searches all of etcd for their values and for the secrets of
@@ -19,17 +20,11 @@ func (s *sample) expectEncryption(t *testing.T) {
 	const canary = "canary-0b5d7c1e-in-the-hosted-cluster"
 	core := s.hosted(t).CoreV1()
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "canary"}
-	if _, err := core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"password": canary}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"password": canary}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"password": canary}}, metav1.CreateOptions{}))(t)
+	must.Get(core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"password": canary}}, metav1.CreateOptions{}))(t)
 	secrets := [][]byte{[]byte(canary)}
 	var ofControlPlane corev1.SecretList
-	if err := s.client.List(t.Context(), &ofControlPlane); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.List(t.Context(), &ofControlPlane))
 	found := false
 	for _, secret := range ofControlPlane.Items {
 		found = found || secret.Namespace == s.controlPlane() && secret.Name == contract.EncryptionKeySecret

@@ -29,6 +29,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // issuer is an OpenID Connect issuer with a key set, served with HTTPS.
@@ -45,14 +46,9 @@ func newIssuer(t testing.TB) *issuer { return newIssuerWithName(t, "") }
 func newIssuerWithName(t testing.TB, name string) *issuer {
 	t.Helper()
 	authority, pair := serverPair(t, append([]string{"127.0.0.1"}, strings.Fields(name)...)...)
-	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must.Get(tls.X509KeyPair(pair.Cert, pair.Key))(t)
 	i := &issuer{authority: authority}
-	if i.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-		t.Fatal(err)
-	}
+	i.key = must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	respond := func(w http.ResponseWriter, v any) {
 		i.requests.Add(1)
 		w.Header().Set("Content-Type", "application/json")
@@ -80,13 +76,8 @@ func newIssuerWithName(t testing.TB, name string) *issuer {
 // serverPair returns the certificate of a server with its key, and the certificate of its authority.
 func serverPair(t testing.TB, names ...string) (authority []byte, pair pki.Pair) {
 	t.Helper()
-	root, err := pki.NewAuthority("server-root", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if pair, err = root.Server("server", names, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(pki.NewAuthority("server-root", time.Now()))(t)
+	pair = must.Get(root.Server("server", names, time.Now()))(t)
 	return root.Cert, pair
 }
 
@@ -98,18 +89,12 @@ func (i *issuer) token(t testing.TB, claims map[string]any) string {
 		all[k] = v
 	}
 	part := func(v any) string {
-		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(v))(t)
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	signed := part(map[string]string{"alg": "RS256", "kid": "1", "typ": "JWT"}) + "." + part(all)
 	sum := sha256.Sum256([]byte(signed))
-	signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must.Get(rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, sum[:]))(t)
 	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
@@ -173,13 +158,9 @@ func (s *sample) testAuthentication(t *testing.T) {
 	s.waitCluster(t, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: consoleSecret}, Data: map[string][]byte{"clientSecret": []byte("s")}}
 	secrets := s.hosted(t).CoreV1().Secrets("openshift-config")
-	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(secrets.Create(t.Context(), secret, metav1.CreateOptions{}))(t)
 	s.waitCluster(t, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
-	if err := secrets.Delete(t.Context(), consoleSecret, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, secrets.Delete(t.Context(), consoleSecret, metav1.DeleteOptions{}))
 	s.waitCluster(t, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 
 	claims := map[string]any{"email": "ada@example.com", "groups": []string{"engineers"}, "tid": "tenant"}
@@ -248,9 +229,7 @@ func testReportedAuthentication(t *testing.T, m *managementCluster) {
 	s.waitCluster(t, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: consoleSecret})
 	secret.Data = map[string][]byte{"clientSecret": []byte("s")}
-	if err := s.client.Update(t.Context(), &secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Update(t.Context(), &secret))
 	s.waitCluster(t, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
 	s.delete(t)
 }

@@ -12,6 +12,7 @@ import (
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 )
 
@@ -126,10 +127,7 @@ type availableWatch struct {
 func (m *managementCluster) watchAvailable(b *testing.B) *availableWatch {
 	b.Helper()
 	w := &availableWatch{seen: map[client.ObjectKey]time.Time{}, wake: make(chan struct{}, 1)}
-	watcher, err := m.client.Watch(b.Context(), &hyperv1.HostedClusterList{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	watcher := must.Get(m.client.Watch(b.Context(), &hyperv1.HostedClusterList{}))(b)
 	b.Cleanup(watcher.Stop)
 	go func() {
 		for event := range watcher.ResultChan() {

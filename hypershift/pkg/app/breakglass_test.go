@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -46,9 +47,7 @@ func (s *sample) submit(t testing.TB, name string, class contract.SignerClass, r
 			Request: request}},
 		&certificatesv1alpha1.CertificateSigningRequestApproval{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.controlPlane()}},
 	} {
-		if err := s.client.Create(t.Context(), object, workAgent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Create(t.Context(), object, workAgent))
 	}
 	t.Cleanup(func() {
 		_ = s.client.Delete(context.Background(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -69,10 +68,7 @@ func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) p
 		return nil
 	})
 
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalECPrivateKey(key))(t)
 	return pki.Pair{Cert: request.Status.Certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}
 }
 
@@ -80,10 +76,7 @@ func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) p
 func (s *sample) endpoint(t testing.TB) *rest.Config {
 	t.Helper()
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"]))(t)
 	return rest.AnonymousClientConfig(config)
 }
 
@@ -92,10 +85,7 @@ func (s *sample) whoAmI(t testing.TB, use func(*rest.Config)) (authenticationv1.
 	t.Helper()
 	config := s.endpoint(t)
 	use(config)
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kubernetes.NewForConfig(config))(t)
 	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
@@ -120,10 +110,7 @@ func (s *sample) awaitUse(t testing.TB, fingerprint string) hostedreport.Credent
 
 func fingerprintOf(t testing.TB, pair pki.Pair) string {
 	t.Helper()
-	cert, err := pki.ReadCertificate(pair.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := must.Get(pki.ReadCertificate(pair.Cert))(t)
 	return fmt.Sprintf("%x", sha256.Sum256(cert.Raw))
 }
 
@@ -137,9 +124,7 @@ func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) [
 	t.Helper()
 	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.controlPlane()},
 		Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(class)}}
-	if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Create(t.Context(), crr, workAgent))
 	var order []string
 	await(t, s.client, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
 		func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
@@ -172,10 +157,7 @@ func (s *sample) testBreakGlass(t *testing.T, restart func()) {
 		t.Fatalf("the customer is authenticated as %v, %v", user, err)
 	}
 	t.Logf("a working credential after %s", time.Since(began))
-	leaf, err := pki.ReadCertificate(customer.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := must.Get(pki.ReadCertificate(customer.Cert))(t)
 	if left := time.Until(leaf.NotAfter); left > 24*time.Hour || left < 24*time.Hour-time.Minute {
 		t.Errorf("the certificate is valid for %s, want a day", left)
 	}
@@ -252,10 +234,7 @@ func (s *sample) testBreakGlass(t *testing.T, restart func()) {
 func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority {
 	t.Helper()
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.controlPlane(), Name: class.SignerSecret()})
-	authority, err := pki.ReadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(pki.ReadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}))(t)
 	return authority
 }
 
@@ -278,9 +257,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	previous := s.signer(t, contract.CustomerBreakGlass)
 	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "meanwhile", Namespace: s.controlPlane()},
 		Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(contract.CustomerBreakGlass)}}
-	if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Create(t.Context(), crr, workAgent))
 	eventually.Soon(t, "the previous certificates are revoked", func() error {
 		next()
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(crr), crr); err != nil {
@@ -295,10 +272,7 @@ func TestRequestsDuringRevocation(t *testing.T) {
 	current := s.signer(t, contract.CustomerBreakGlass)
 	ofPrevious := 0
 	for n, pair := range issued {
-		leaf, err := pki.ReadCertificate(pair.Cert)
-		if err != nil {
-			t.Fatal(err)
-		}
+		leaf := must.Get(pki.ReadCertificate(pair.Cert))(t)
 		user, err := s.whoAmI(t, withCertificate(pair))
 		switch {
 		case previous.Signed(leaf):
@@ -330,17 +304,9 @@ func testReportedBreakGlass(t *testing.T, m *managementCluster) {
 	if order := s.revoke(t, "revocation-1", contract.CustomerBreakGlass); !slices.Equal(order, revocationOrder) {
 		t.Errorf("conditions became true in the order %v", order)
 	}
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer); err != nil {
-		t.Fatal(err)
-	}
-	authority, err := pki.ReadAuthority(pki.Pair{Cert: signer.Data[corev1.TLSCertKey], Key: signer.Data[corev1.TLSPrivateKeyKey]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := pki.ReadCertificate(before.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer))
+	authority := must.Get(pki.ReadAuthority(pki.Pair{Cert: signer.Data[corev1.TLSCertKey], Key: signer.Data[corev1.TLSPrivateKeyKey]}))(t)
+	leaf := must.Get(pki.ReadCertificate(before.Cert))(t)
 	if authority.Signed(leaf) {
 		t.Error("the signer was not replaced")
 	}

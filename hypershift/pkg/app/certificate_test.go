@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,29 +42,18 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		defer connection.Close()
 		return connection.ConnectionState().PeerCertificates[0].Raw, nil
 	}
-	before, err := served()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(served())(t)
 	pids := s.servers(t)
 
-	issuer, err := pki.NewAuthority("a public authority", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := issuer.Server(host, named.Names, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(pki.NewAuthority("a public authority", time.Now()))(t)
+	pair := must.Get(issuer.Server(host, named.Names, time.Now()))(t)
 	block, _ := pem.Decode(pair.Cert)
 	after := block.Bytes
 	chain := append(bytes.Clone(pair.Cert), issuer.Cert...)
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: named.ServingCertificate.Name})
 	changed := secret.DeepCopy()
 	changed.Data = map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: pair.Key}
-	if err := s.client.Patch(t.Context(), changed, client.MergeFrom(&secret)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Patch(t.Context(), changed, client.MergeFrom(&secret)))
 	eventually.Soon(t, "the new certificate is served", func() error {
 		now, err := served()
 		switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,10 +27,7 @@ import (
 
 func image(t *testing.T, version string) string {
 	t.Helper()
-	catalog, err := release.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	catalog := must.Get(release.Default())(t)
 	r, known := catalog.Exact(version)
 	if !known {
 		t.Fatalf("the catalogue has no %s", version)
@@ -153,9 +151,7 @@ func testObjects(t *testing.T, m *managementCluster) {
 		t.Errorf("namespace: labels %v", namespace.Labels)
 	}
 	var components hyperv1.ControlPlaneComponentList
-	if err := s.client.List(t.Context(), &components, client.InNamespace(s.controlPlane())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.List(t.Context(), &components, client.InNamespace(s.controlPlane())))
 	for _, component := range components.Items {
 		if !meta.IsStatusConditionTrue(component.Status.Conditions, "Available") || !meta.IsStatusConditionTrue(component.Status.Conditions, "RolloutComplete") || component.Status.Version != "4.20.8" {
 			t.Errorf("component %s: %+v", component.Name, component.Status)
@@ -207,9 +203,7 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "pull")
 	s.createPrerequisites(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull-secret"}}
-	if err := s.client.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), secret))
 	s.apply(t, s.cluster)
 	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)); c == nil || c.Status != metav1.ConditionFalse {
@@ -220,9 +214,7 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 	s.createPrerequisites(t)
 	s.waitCluster(t, available)
 
-	if err := s.client.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), secret))
 	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
 			return errors.New("the deletion of the pull secret is not reported")
@@ -243,17 +235,12 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 func testInvalidSigningKey(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "key")
 	s.createPrerequisites(t)
-	valid, err := signingKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	valid := must.Get(signingKey())(t)
 	set := func(key []byte) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"data":{"key":%q}}`, base64.StdEncoding.EncodeToString(key))
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "sa-signing-key"}}
-		if err := s.client.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", patch), workAgent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", patch), workAgent))
 	}
 	set(refusedKeys(t)["elliptic"])
 	s.apply(t, s.cluster)
@@ -284,22 +271,10 @@ func testInvalidSigningKey(t *testing.T, m *managementCluster) {
 // refusedKeys returns keys for service-account tokens that the operator refuses.
 func refusedKeys(t *testing.T) map[string][]byte {
 	t.Helper()
-	elliptic, err := pki.NewAuthority("elliptic", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signingKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pki.ReadKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	elliptic := must.Get(pki.NewAuthority("elliptic", time.Now()))(t)
+	text := must.Get(signingKey())(t)
+	key := must.Get(pki.ReadKey(text))(t)
+	encoded := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	return map[string][]byte{"elliptic": elliptic.Key, "pkcs8": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})}
 }
 
@@ -351,9 +326,7 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 	s.create(t)
 	s.apply(t, s.pool)
 	s.waitPool(t, poolReady(3))
-	if err := s.client.Delete(t.Context(), s.pool); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), s.pool))
 	eventually.Soon(t, "the node pool and its record of machines are gone", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the node pool still exists: %v", err)
@@ -412,9 +385,7 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 		s.create(t)
 		s.apply(t, s.pool)
 		eventually.Soon(t, "the creation reaches the step "+name, func() error { return reached(s) })
-		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Delete(t.Context(), s.hostedCluster(t)))
 		defer s.awaitGone(t)
 	}
 }
@@ -439,9 +410,7 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 	s.annotate(contract.FaultAnnotation, string(contract.FaultDeleteStuck))
 	s.create(t)
 	s.waitCluster(t, available)
-	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), s.hostedCluster(t)))
 	eventually.Soon(t, "the stuck deletion is reported", func() error {
 		var hcp hyperv1.HostedControlPlane
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
@@ -460,9 +429,7 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 	})
 
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, contract.FaultAnnotation)
-	if err := s.client.Patch(t.Context(), s.hostedCluster(t), client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Patch(t.Context(), s.hostedCluster(t), client.RawPatch("application/merge-patch+json", patch)))
 	s.awaitGone(t)
 }
 
@@ -485,9 +452,7 @@ func testInvalidGracePeriod(t *testing.T, m *managementCluster) {
 	s.annotate(hyperv1.HCDestroyGracePeriodAnnotation, "soon")
 	s.apply(t, s.cluster)
 	s.waitCluster(t, failing)
-	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), s.hostedCluster(t)))
 	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if hc.DeletionTimestamp.IsZero() {
 			return errors.New("not deleted")

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestCRDsAreInstalledOnce checks that a restarted runtime writes no definition that is installed unchanged, and
@@ -22,13 +24,9 @@ func TestCRDsAreInstalledOnce(t *testing.T) {
 	published := filepath.Join(thirdParty, "crds/hypershift")
 	install := func(folder string) map[string]string {
 		t.Helper()
-		if err := installCRDs(t.Context(), m.client, folder); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, installCRDs(t.Context(), m.client, folder))
 		var definitions apiextensionsv1.CustomResourceDefinitionList
-		if err := m.client.List(t.Context(), &definitions); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.client.List(t.Context(), &definitions))
 		versions := map[string]string{}
 		for _, d := range definitions.Items {
 			versions[d.Name] = d.ResourceVersion
@@ -49,9 +47,7 @@ func TestCRDsAreInstalledOnce(t *testing.T) {
 
 	original := shortNames(pools)
 	changedByOthers := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: pools}}
-	if err := m.client.Patch(t.Context(), changedByOthers, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["mine"]}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.client.Patch(t.Context(), changedByOthers, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["mine"]}}}`))))
 	install(published)
 	if now := shortNames(pools); !slices.Equal(now, original) {
 		t.Errorf("a definition that another client changed has short names %q, want %q", now, original)
@@ -59,14 +55,9 @@ func TestCRDsAreInstalledOnce(t *testing.T) {
 
 	// Another release of the files adds a short name, and the next one removes it.
 	release := t.TempDir()
-	if err := os.CopyFS(release, os.DirFS(published)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(release, os.DirFS(published)))
 	file := filepath.Join(release, "hypershift-operator", "certificates.hypershift.openshift.io_certificaterevocationrequests.yaml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	changed := strings.Replace(string(text), "    shortNames:\n", "    shortNames:\n    - another\n", 1)
 	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil || changed == string(text) {
 		t.Fatalf("the file is not changed: %v", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -59,18 +60,9 @@ func (i *internet) dial(ctx context.Context, address netip.AddrPort) (net.Conn, 
 func (m *managementCluster) startEgressProxy(t *testing.T, network *internet) func(*Options) {
 	t.Helper()
 	dir := t.TempDir()
-	authority, err := kubeapi.CreateEgressAuthority(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := kubeapi.EgressServerTLS(authority.CertificateFile(), authority.KeyFile(), authority.CAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(kubeapi.CreateEgressAuthority(dir))(t)
+	config := must.Get(kubeapi.EgressServerTLS(authority.CertificateFile(), authority.KeyFile(), authority.CAFile()))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	reporter := egress.NewReporter(m.client, log)
 	proxy := egress.NewServer(egress.Options{Policy: egress.Policy{Lookup: network.lookup}, Dial: network.dial, Limits: egress.DefaultLimits,

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -21,9 +22,7 @@ func (s *sample) encryptionStatus(t *testing.T, kind, namespace string) (active,
 	u.SetGroupVersionKind(hyperv1.GroupVersion.WithKind(kind))
 	key := s.key()
 	key.Namespace = namespace
-	if err := s.client.Get(t.Context(), key, u); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Get(t.Context(), key, u))
 	raw, _, err := unstructured.NestedMap(u.Object, "status", "secretEncryption")
 	if err != nil {
 		t.Fatal(err)
@@ -33,9 +32,7 @@ func (s *sample) encryptionStatus(t *testing.T, kind, namespace string) (active,
 		ActiveKey, TargetKey struct{ Azure struct{ KeyVersion string } }
 		History              []struct{ State string }
 	}
-	if err := json.Unmarshal(text, &status); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &status))
 	for _, h := range status.History {
 		states = append(states, h.State)
 	}

@@ -9,20 +9,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/internal/etcdusers"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // expectOwnKeysOnly reads etcd with the certificate of the hosted API server.
 func (s *sample) expectOwnKeysOnly(t *testing.T, stateDir string) {
 	t.Helper()
 	dir := filepath.Join(stateDir, s.controlPlane())
-	config, err := kubeapi.EtcdTLS{CAFile: s.EtcdTLS.CAFile, CertificateFile: filepath.Join(dir, "etcd.crt"), KeyFile: filepath.Join(dir, "etcd.key")}.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := etcdusers.Open(s.Etcd, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(kubeapi.EtcdTLS{CAFile: s.EtcdTLS.CAFile, CertificateFile: filepath.Join(dir, "etcd.crt"), KeyFile: filepath.Join(dir, "etcd.key")}.Config())(t)
+	server := must.Get(etcdusers.Open(s.Etcd, config))(t)
 	defer func() { _ = server.Close() }()
 	own := hostedapi.Prefix(s.controlPlane())
 	if keys, err := server.Read(t.Context(), own); err != nil || len(keys) == 0 {
@@ -41,10 +36,7 @@ func (s *sample) expectOwnKeysOnly(t *testing.T, stateDir string) {
 // expectNoEtcdUser fails if the user of the hosted API server still exists.
 func (s *sample) expectNoEtcdUser(t *testing.T) {
 	t.Helper()
-	users, err := s.EtcdUsers(t).Users(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	users := must.Get(s.EtcdUsers(t).Users(t.Context()))(t)
 	if slices.Contains(users, hostedapi.Prefix(s.controlPlane())) {
 		t.Errorf("the control plane's user still exists: %v", users)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -61,9 +62,7 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 			t.Fatalf("the Secret was created again: %v", err)
 		}
 	}
-	if err := s.client.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), secret))
 	s.waitCluster(t, keysMissing(metav1.ConditionTrue))
 	expectMissing()
 	s.expectCanary(t)
@@ -77,18 +76,13 @@ func TestMissingKeysAreNotReplaced(t *testing.T) {
 		t.Errorf("API servers run without keys: %v", pids)
 	}
 
-	text, err := os.ReadFile(filepath.Join(options.StateDir, s.controlPlane(), kubeapi.EncryptionFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(options.StateDir, s.controlPlane(), kubeapi.EncryptionFile)))(t)
 	keys, _, err := kubeapi.ReadEncryptionConfiguration(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: contract.EncryptionKeySecret}, Data: keys.SecretData()}
-	if err := s.client.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Create(t.Context(), secret))
 	s.waitCluster(t, available)
 	s.expectCanary(t)
 	if now := s.hostedCluster(t).Status.ControlPlaneEndpoint; now != endpoint {

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/etcdrotation"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -65,19 +66,13 @@ func TestEtcdKeyRotation(t *testing.T) {
 	s.create(t)
 	s.waitCluster(t, available)
 	s.expectEncryption(t)
-	before, err := kubeapi.EncryptionKeysOf(s.encryptionKeys(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(kubeapi.EncryptionKeysOf(s.encryptionKeys(t)))(t)
 	kill := func() {
 		runtime.Kill()
 		s.expectNothingRuns(t)
 		runtime = m.spawnRuntime(t, options)
 	}
-	management, err := serverOf(t, m.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	management := must.Get(serverOf(t, m.config))(t)
 	killed, pids := false, []int(nil)
 	r := &etcdrotation.Rotation{
 		Store: &interruptedStore{&etcdrotation.Secret{Management: *management, Namespace: s.controlPlane()}, 2},

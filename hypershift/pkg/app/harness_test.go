@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,18 +91,10 @@ func newManagementCluster(t testing.TB) *managementCluster {
 func connectTo(t testing.TB, cluster *kubeapitest.Cluster) *managementCluster {
 	t.Helper()
 	m := &managementCluster{Cluster: cluster}
-	var err error
-	if m.config, err = clientcmd.BuildConfigFromFlags("", m.Kubeconfig()); err != nil {
-		t.Fatal(err)
-	}
+	m.config = must.Get(clientcmd.BuildConfigFromFlags("", m.Kubeconfig()))(t)
 	m.config.QPS, m.config.Burst, m.config.WarningHandler = -1, 0, rest.NoWarnings{}
-	scheme, err := contract.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.client, err = client.NewWithWatch(m.config, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	scheme := must.Get(contract.NewScheme())(t)
+	m.client = must.Get(client.NewWithWatch(m.config, client.Options{Scheme: scheme}))(t)
 	t.Cleanup(func() { m.expectNoHostedClusters(t) })
 	return m
 }
@@ -134,9 +127,7 @@ func (m *managementCluster) options(stateDir string, change func(*Options)) Opti
 // startRuntime runs a runtime inside the test until the returned function is called, or the test ends.
 func (m *managementCluster) startRuntime(t testing.TB, options Options) (stop func()) {
 	t.Helper()
-	if err := options.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, options.Validate())
 	level := slog.LevelWarn
 	if testing.Verbose() {
 		level = slog.LevelInfo
@@ -167,10 +158,7 @@ func (m *managementCluster) startRuntime(t testing.TB, options Options) (stop fu
 // spawnRuntime runs a runtime as a separate process.
 func (m *managementCluster) spawnRuntime(t testing.TB, options Options) *spawn.Process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	command := exec.Command(self, "--kubeconfig="+options.Kubeconfig, "--crd-dir="+options.CRDDir, "--fidelity="+options.Fidelity,
 		"--time-scale="+strconv.FormatFloat(options.TimeScale, 'f', -1, 64), "--kube-apiserver="+options.APIServer,
 		"--etcd-servers="+options.EtcdServers, "--etcd-authority-dir="+options.EtcdAuthority, "--state-dir="+options.StateDir)
@@ -186,10 +174,7 @@ func (m *managementCluster) spawnRuntime(t testing.TB, options Options) *spawn.P
 
 func readExample(t testing.TB, file string, into client.Object) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("testdata", file)))(t)
 	if err := yaml.UnmarshalStrict(text, into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -226,16 +211,12 @@ func (s *sample) controlPlane() string { return contract.ControlPlaneNamespace(s
 
 func (s *sample) set(t testing.TB, value any, path ...string) {
 	t.Helper()
-	if err := unstructured.SetNestedField(s.cluster.Object, value, path...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unstructured.SetNestedField(s.cluster.Object, value, path...))
 }
 
 func (s *sample) setPool(t testing.TB, value any, path ...string) {
 	t.Helper()
-	if err := unstructured.SetNestedField(s.pool.Object, value, path...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unstructured.SetNestedField(s.pool.Object, value, path...))
 }
 
 func (s *sample) annotate(key, value string) {
@@ -275,10 +256,7 @@ var signingKey = sync.OnceValues(func() ([]byte, error) {
 
 func (s *sample) createPrerequisites(t testing.TB) {
 	t.Helper()
-	key, err := signingKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(signingKey())(t)
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull-secret"}, Type: corev1.SecretTypeDockerConfigJson,
@@ -298,9 +276,7 @@ func get[T any, P interface {
 }](t testing.TB, c client.Reader, key client.ObjectKey) T {
 	t.Helper()
 	var object T
-	if err := c.Get(t.Context(), key, P(&object)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Get(t.Context(), key, P(&object)))
 	return object
 }
 
@@ -472,9 +448,6 @@ func (s *sample) etcdKeys(t testing.TB) int {
 // etcdValues returns all keys below a prefix with their values.
 func (s *sample) etcdValues(t testing.TB, prefix string) map[string][]byte {
 	t.Helper()
-	values, err := s.EtcdUsers(t).Read(t.Context(), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(s.EtcdUsers(t).Read(t.Context(), prefix))(t)
 	return values
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,7 @@ func (s *sample) kubectl(t testing.TB) func(arguments ...string) (out, errOut st
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
 	home := t.TempDir()
 	kubeconfig := filepath.Join(home, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, secret.Data["kubeconfig"], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(kubeconfig, secret.Data["kubeconfig"], 0o600))
 	return func(arguments ...string) (string, string, int) {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), filepath.Join(s.Programs, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, arguments...)...)
@@ -51,9 +50,7 @@ func runPod(t testing.TB, hosted kubernetes.Interface, name, node, image string)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node,
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		Containers:  []corev1.Container{{Name: "app", Image: image, Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}}}}
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pods.Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 	eventually.Soon(t, "pod "+name+" is Running", func() error {
 		found, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil && found.Status.Phase != corev1.PodRunning {
@@ -67,13 +64,8 @@ func runPod(t testing.TB, hosted kubernetes.Interface, name, node, image string)
 // follow follows the log of a pod. The channel gets an element when the log ends.
 func follow(t testing.TB, hosted kubernetes.Interface, pod string) <-chan error {
 	t.Helper()
-	log, err := hosted.CoreV1().Pods(metav1.NamespaceDefault).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(log, make([]byte, len("hcpmesh:"))); err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(hosted.CoreV1().Pods(metav1.NamespaceDefault).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(t.Context()))(t)
+	must.Get(io.ReadFull(log, make([]byte, len("hcpmesh:"))))(t)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(io.Discard, log)
@@ -120,9 +112,7 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 	s := samples[0]
 	kubectl, hosted := s.kubectl(t), s.hosted(t)
 	local := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(local, []byte("content of "+s.name), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(local, []byte("content of "+s.name), 0o600))
 	if _, errOut, code := kubectl("cp", local, pod+":/tmp/file"); code != 0 {
 		t.Errorf("kubectl cp to the pod: %q", errOut)
 	}
@@ -160,9 +150,7 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 
 	hosted = s.hosted(t)
 	open = follow(t, hosted, pod)
-	if err := hosted.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), pod, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, hosted.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), pod, metav1.DeleteOptions{}))
 	<-open
 	other := follow(t, samples[1].hosted(t), pod)
 	for _, s := range samples {

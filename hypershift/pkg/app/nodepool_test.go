@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -33,10 +34,7 @@ func watchNodes(t *testing.T, hosted kubernetes.Interface) *nodeWatch {
 	t.Helper()
 	w := &nodeWatch{nodes: map[string]*corev1.Node{}}
 	ctx, cancel := context.WithCancel(t.Context())
-	watcher, err := hosted.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watcher := must.Get(hosted.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{}))(t)
 	var group sync.WaitGroup
 	group.Go(func() {
 		for event := range watcher.ResultChan() {
@@ -158,15 +156,11 @@ func (s *sample) testNodePoolLifecycle(t *testing.T) {
 
 	// A drain waits for a disruption budget with the node cordoned; then the pod is evicted and the node is removed.
 	for i, node := range nodes {
-		if _, err := hosted.CoreV1().Pods("default").Create(t.Context(), hostedPod(fmt.Sprintf("web-%d", i), node.Name, "1"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(hosted.CoreV1().Pods("default").Create(t.Context(), hostedPod(fmt.Sprintf("web-%d", i), node.Name, "1"), metav1.CreateOptions{}))(t)
 	}
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &intstr.IntOrString{}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
-	if _, err := hosted.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(hosted.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), budget, metav1.CreateOptions{}))(t)
 	s.setPool(t, int64(1), "spec", "replicas")
 	s.apply(t, s.pool)
 	var removed string
@@ -184,9 +178,7 @@ func (s *sample) testNodePoolLifecycle(t *testing.T) {
 	if err := watched.happened(removed, "left"); err == nil {
 		t.Error("the node was removed although a disruption budget protects its pod")
 	}
-	if err := hosted.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, hosted.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	kept := watched.await(t, 1)[0]
 	if err := watched.happened(removed, "ready", "cordoned", "left"); err != nil {
 		t.Error(err)
@@ -215,9 +207,7 @@ func (s *sample) testNodePoolLifecycle(t *testing.T) {
 	}
 
 	// Another machine size replaces the node, with one more node during the rollout.
-	if err := hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
 	watched.countFrom(1)
 	s.setPool(t, "Standard_D16s_v3", "spec", "platform", "azure", "vmSize")
 	s.apply(t, s.pool)
@@ -243,9 +233,7 @@ func (s *sample) testNodePoolLifecycle(t *testing.T) {
 	s.setPool(t, map[string]any{"min": int64(1), "max": int64(3)}, "spec", "autoScaling")
 	s.apply(t, s.pool)
 	for i := range 5 {
-		if _, err := hosted.CoreV1().Pods("default").Create(t.Context(), hostedPod(fmt.Sprintf("batch-%d", i), "", "5"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(hosted.CoreV1().Pods("default").Create(t.Context(), hostedPod(fmt.Sprintf("batch-%d", i), "", "5"), metav1.CreateOptions{}))(t)
 	}
 	watched.await(t, 3)
 	s.waitPool(t, func(pool *hyperv1.NodePool) error {
@@ -256,9 +244,7 @@ func (s *sample) testNodePoolLifecycle(t *testing.T) {
 		}
 		return fmt.Errorf("%d replicas, %v", pool.Status.Replicas, pool.Status.Conditions)
 	})
-	if err := hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
 	watched.await(t, 1)
 }
 

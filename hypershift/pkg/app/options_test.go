@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestOptions(t *testing.T) {
@@ -57,9 +59,7 @@ func TestOptions(t *testing.T) {
 func TestReleasesNeedAKubelet(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "catalogue.yaml")
 	text := "repository: r.example/ocp\nreleases:\n- {version: 4.20.8, digest: 'sha256:" + strings.Repeat("0a", 32) + "', architecture: Multi, channels: []}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	err := New(Options{ReleaseCatalog: file}, slog.New(slog.DiscardHandler)).RunWith(t.Context(), &rest.Config{})
 	if err == nil || !strings.Contains(err.Error(), "release 4.20.8 has no kubelet") {
 		t.Errorf("the runtime starts with a release without a kubelet: %v", err)

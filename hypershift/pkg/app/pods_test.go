@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // withPods makes a runtime run control planes as pods.
@@ -49,9 +50,7 @@ func TestControlPlanesArePods(t *testing.T) {
 	get := func() {
 		t.Helper()
 		for name, object := range map[string]client.Object{"kube-apiserver": server, "etcd": etcd} {
-			if err := m.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: name}, object); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: name}, object))
 		}
 	}
 	get()
@@ -67,17 +66,13 @@ func TestControlPlanesArePods(t *testing.T) {
 	files := func() map[string][]byte {
 		t.Helper()
 		secret := &corev1.Secret{}
-		if err := m.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: "kube-apiserver-files"}, secret); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: "kube-apiserver-files"}, secret))
 		return secret.Data
 	}
 	before := string(files()["authentication.json"])
 	// The cluster has no controller that would create it.
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "kube-apiserver-1", Labels: server.Spec.Template.Labels}, Spec: server.Spec.Template.Spec}
-	if err := m.client.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.client.Create(t.Context(), pod))
 	issuer := newIssuer(t)
 	s.configureOIDC(t, issuer.URL, issuer.authority)
 	eventually.Soon(t, "the API server gets the issuer in a file", func() error {
@@ -119,9 +114,7 @@ func TestControlPlanesArePods(t *testing.T) {
 	}
 
 	// An object that somebody removes is created again.
-	if err := m.client.Delete(t.Context(), server.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.client.Delete(t.Context(), server.DeepCopy()))
 	removed := server.UID
 	eventually.Soon(t, "another Deployment replaces the removed one", func() error {
 		err := m.client.Get(t.Context(), client.ObjectKeyFromObject(server), server)
@@ -139,10 +132,7 @@ func (s *sample) expectRestrictedPods(t *testing.T, templates ...corev1.PodTempl
 	t.Helper()
 	for name, value := range map[string]int32{"hypershift-etcd": 100002000, "hypershift-api-critical": 100001000} {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
-		clients, err := kubernetes.NewForConfig(s.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		clients := must.Get(kubernetes.NewForConfig(s.config))(t)
 		if _, err := clients.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,14 +30,8 @@ import (
 func (s *sample) hosted(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"]))(t)
+	c := must.Get(kubernetes.NewForConfig(config))(t)
 	return c
 }
 
@@ -119,10 +114,7 @@ func TestProcessFidelity(t *testing.T) {
 	s.waitPool(t, poolReady(3))
 	t.Logf("node pool ready after %s", time.Since(began))
 
-	nodes, err := s.nodesReady(t, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := must.Get(s.nodesReady(t, 3))(t)
 	for _, node := range nodes {
 		if node.Labels["team"] != "a" || node.Labels[hyperv1.NodePoolLabel] != s.pool.GetName() || node.Status.NodeInfo.KubeletVersion != "v1.33.5" {
 			t.Errorf("node %s: labels %v, kubelet %s", node.Name, node.Labels, node.Status.NodeInfo.KubeletVersion)
@@ -165,9 +157,7 @@ func TestProcessFidelity(t *testing.T) {
 	if len(pids) != 1 {
 		t.Fatalf("hosted API servers: %v", pids)
 	}
-	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pids[0], syscall.SIGKILL))
 	eventually.Soon(t, "another hosted API server replaces the killed one", func() error {
 		if now := s.servers(t); len(now) != 1 || now[0] == pids[0] {
 			return fmt.Errorf("hosted API servers: %v", now)
@@ -231,9 +221,7 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 	if pids := s.servers(t); len(pids) != 1 {
 		t.Errorf("hosted API servers: %v", pids)
 	}
-	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), s.hostedCluster(t)))
 	first.Kill()
 	m.spawnRuntime(t, options)
 	s.awaitGone(t)
@@ -319,9 +307,7 @@ func TestHungHostedAPIServerIsRestarted(t *testing.T) {
 	if len(before) != 1 {
 		t.Fatalf("hosted API servers: %v", before)
 	}
-	if err := syscall.Kill(before[0], syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(before[0], syscall.SIGSTOP))
 	eventually.Soon(t, "the process is stopped", func() error {
 		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(before[0]), "stat"))
 		if err == nil && !strings.Contains(string(stat), ") T ") {

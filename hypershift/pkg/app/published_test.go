@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +39,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
@@ -66,9 +66,7 @@ func TestPublishedOperator(t *testing.T) {
 	t.Parallel()
 	images := newRegistry(t)
 	cluster := kubeapitest.Start(t)
-	if err := cluster.RunControllers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cluster.RunControllers(t.Context()))
 	m := connectTo(t, cluster)
 	m.installOperatorKinds(t)
 	m.mirror(t, providerRelease, images.release(t, "4.20.10"))
@@ -131,10 +129,7 @@ type rendering struct {
 // release.
 func renderings(t *testing.T, m *managementCluster, images *registry) []*rendering {
 	t.Helper()
-	catalog, err := release.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	catalog := must.Get(release.Default())(t)
 	var all []*rendering
 	for _, minor := range catalog.Minors("stable") {
 		newest, _ := catalog.Newest(minor, "stable")
@@ -149,14 +144,8 @@ func renderings(t *testing.T, m *managementCluster, images *registry) []*renderi
 // readRendering reads a golden file. The cluster gets a namespace and a release of its own, and a key that exists.
 func readRendering(t *testing.T, m *managementCluster, name, version string, images *registry) *rendering {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../../cluster-service/pkg/render/testdata", name+".golden.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := signingKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../../../cluster-service/pkg/render/testdata", name+".golden.yaml")))(t)
+	key := must.Get(signingKey())(t)
 	_, first, _ := strings.Cut(string(text), "--- # work ")
 	rendered, _, _ := strings.Cut(first, "-00-namespaces")
 	id := strings.ReplaceAll(name+"-"+version, ".", "-")
@@ -196,9 +185,7 @@ func (r *rendering) create(t *testing.T) {
 func deleteRenderings(t *testing.T, all []*rendering) {
 	t.Helper()
 	for _, r := range all {
-		if err := r.client.Delete(t.Context(), r.hostedCluster(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.client.Delete(t.Context(), r.hostedCluster(t)))
 	}
 	for _, r := range all {
 		r.awaitGone(t)
@@ -217,9 +204,7 @@ func (r *rendering) createCertificate(t *testing.T) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: named.ServingCertificate.Name}, Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}}
 		secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: hyperv1.GroupVersion.String(), Kind: "HostedCluster", Name: hc.Name, UID: hc.UID}}
-		if err := r.client.Create(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.client.Create(t.Context(), secret))
 	}
 }
 
@@ -235,19 +220,14 @@ func (r *rendering) fields(t *testing.T) map[string]string {
 			}
 			return
 		}
-		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(value))(t)
 		fields[path] = string(text)
 	}
 	get := func(version, kind string, key client.ObjectKey) map[string]any {
 		object := &unstructured.Unstructured{}
 		object.SetAPIVersion(version)
 		object.SetKind(kind)
-		if err := r.client.Get(t.Context(), key, object); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.client.Get(t.Context(), key, object))
 		metadata := object.Object["metadata"].(map[string]any)
 		for _, field := range []string{"labels", "annotations"} {
 			add(kind+"."+field, metadata[field])
@@ -307,9 +287,7 @@ func testPublishedDeletion(t *testing.T, r *rendering) {
 	finalize := func(object client.Object, finalizers string) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
-		if err := r.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)))
 	}
 	deleting := func(object client.Object) error {
 		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
@@ -322,9 +300,7 @@ func testPublishedDeletion(t *testing.T, r *rendering) {
 	}
 	finalize(hcp, `["`+contract.Finalizer+`"]`)
 	finalize(capi, `["cluster.cluster.x-k8s.io"]`)
-	if err := r.client.Delete(t.Context(), r.hostedCluster(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.client.Delete(t.Context(), r.hostedCluster(t)))
 	eventually.Soon(t, "the node pool is gone and the Cluster of Cluster API is being deleted", func() error {
 		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(r.pool), &hyperv1.NodePool{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the node pool still exists: %v", err)
@@ -343,9 +319,7 @@ func testPublishedDeletion(t *testing.T, r *rendering) {
 		Message: "Remaining resources: load balancers", LastTransitionTime: metav1.Now()}
 	base := hcp.DeepCopy()
 	meta.SetStatusCondition(&hcp.Status.Conditions, remaining)
-	if err := r.client.Status().Patch(t.Context(), hcp, client.MergeFrom(base)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.client.Status().Patch(t.Context(), hcp, client.MergeFrom(base)))
 	r.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, remaining.Type); c == nil || c.Reason != remaining.Reason || c.Message != remaining.Message {
 			return fmt.Errorf("%s is %+v", remaining.Type, c)
@@ -361,9 +335,7 @@ func testPublishedDeletion(t *testing.T, r *rendering) {
 func (m *managementCluster) installOperatorKinds(t *testing.T) {
 	t.Helper()
 	folder := filepath.Join(thirdParty, "crds/hypershift")
-	if err := installCRDs(t.Context(), m.client, folder); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, installCRDs(t.Context(), m.client, folder))
 	var others []*apiextensionsv1.CustomResourceDefinition
 	for kind, of := range map[string]struct {
 		group, version string
@@ -386,10 +358,8 @@ func (m *managementCluster) installOperatorKinds(t *testing.T) {
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: of.group, Scope: of.scope, Names: names, Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
 				{Name: of.version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}}}})
 	}
-	if _, err := envtest.InstallCRDs(m.config, envtest.CRDInstallOptions{CRDs: others, ErrorIfPathMissing: true,
-		Paths: []string{filepath.Join(folder, "cluster-api"), filepath.Join(folder, "cluster-api-provider-azure")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(envtest.InstallCRDs(m.config, envtest.CRDInstallOptions{CRDs: others, ErrorIfPathMissing: true,
+		Paths: []string{filepath.Join(folder, "cluster-api"), filepath.Join(folder, "cluster-api-provider-azure")}}))(t)
 }
 
 // mirror makes the operator read an image in place of another one.
@@ -397,9 +367,7 @@ func (m *managementCluster) mirror(t *testing.T, image, by string) {
 	t.Helper()
 	mirrors := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "ImageDigestMirrorSet", "metadata": map[string]any{"name": "test"},
 		"spec": map[string]any{"imageDigestMirrors": []any{map[string]any{"source": image, "mirrors": []any{by}}}}}}
-	if err := m.client.Create(t.Context(), mirrors); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.client.Create(t.Context(), mirrors))
 }
 
 // startOperator starts the published operator as for ARO HCP.
@@ -411,15 +379,11 @@ func (m *managementCluster) startOperator(t *testing.T, program string, images *
 		// The API servers of tests do not write it. The operator allows its addresses in network policies.
 		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Endpoints", "metadata": map[string]any{"namespace": "default", "name": "kubernetes"}}},
 	} {
-		if err := m.client.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.client.Create(t.Context(), object))
 	}
 	dir := t.TempDir()
 	authority := filepath.Join(dir, "registry.crt")
-	if err := os.WriteFile(authority, images.authority, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(authority, images.authority, 0o600))
 	proxy := "http://" + netfault.ClosedAddress(t)
 	command := exec.Command(program, "run", "--namespace="+namespace, "--control-plane-operator-image="+images.image("hypershift", images.operator))
 	command.Dir = dir
@@ -428,10 +392,7 @@ func (m *managementCluster) startOperator(t *testing.T, program string, images *
 		"ARO_HCP_KEY_VAULT_USER_CLIENT_ID=dddddddd-0000-0000-0000-000000000001"}
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
-	process, err := spawn.Start(command, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	process := must.Get(spawn.Start(command, syscall.SIGKILL))(t)
 	t.Cleanup(func() {
 		process.Kill()
 		if text := output.Bytes(); t.Failed() {
@@ -480,10 +441,7 @@ func newRegistry(t *testing.T) *registry {
 		http.ServeContent(w, request, "", time.Time{}, bytes.NewReader(found.content))
 	}))
 	authority, pair := serverPair(t, "127.0.0.1")
-	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must.Get(tls.X509KeyPair(pair.Cert, pair.Key))(t)
 	r.authority, r.TLS = authority, &tls.Config{Certificates: []tls.Certificate{certificate}}
 	r.StartTLS()
 	t.Cleanup(r.Close)
@@ -508,26 +466,17 @@ func (r *registry) add(t *testing.T, labels, files map[string]string) string {
 	var layer bytes.Buffer
 	archive := tar.NewWriter(&layer)
 	for name, text := range files {
-		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := archive.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}))
+		must.Get(archive.Write([]byte(text)))(t)
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, archive.Close())
 	store := func(mediaType string, content []byte) map[string]any {
 		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
 		r.blobs[digest] = blob{mediaType, content}
 		return map[string]any{"mediaType": mediaType, "digest": digest, "size": len(content)}
 	}
 	encode := func(value any) []byte {
-		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(value))(t)
 		return text
 	}
 	config := store(configType, encode(map[string]any{"architecture": "amd64", "os": "linux", "config": map[string]any{"Labels": labels}}))
@@ -548,10 +497,7 @@ func (r *registry) release(t *testing.T, version string) string {
 		for _, component := range []string{"hypershift", "cluster-capi-controllers", "azure-cluster-api-controllers"} {
 			tags = append(tags, map[string]any{"name": component, "from": map[string]any{"kind": "DockerImage", "name": r.image("hypershift", r.operator)}})
 		}
-		references, err := json.Marshal(map[string]any{"apiVersion": "image.openshift.io/v1", "kind": "ImageStream", "metadata": map[string]any{"name": version}, "spec": map[string]any{"tags": tags}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		references := must.Get(json.Marshal(map[string]any{"apiVersion": "image.openshift.io/v1", "kind": "ImageStream", "metadata": map[string]any{"name": version}, "spec": map[string]any{"tags": tags}}))(t)
 		r.releases[version] = r.add(t, nil, map[string]string{"release-manifests/image-references": string(references),
 			"release-manifests/0000_50_installer_coreos-bootimages.yaml": "data:\n  stream: '{}'\n"})
 	}
@@ -566,8 +512,6 @@ func (r *registry) catalog(t *testing.T) string {
 		text += fmt.Sprintf("- {version: %s, digest: %q, kubelet: v1.33.5}\n", version, digest)
 	}
 	file := filepath.Join(t.TempDir(), "releases.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedclient"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -40,10 +41,7 @@ func (s *sample) testReaderOnlyReads(t *testing.T) {
 	}
 	config := s.endpoint(t)
 	withCertificate(pair)(config)
-	hosted, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosted := must.Get(kubernetes.NewForConfig(config))(t)
 	ctx := t.Context()
 	core := hosted.CoreV1()
 	for what, read := range map[string]func() error{
@@ -105,14 +103,8 @@ func (s *sample) requestFor(t testing.TB, name string, class contract.SignerClas
 // signingRequest returns a key and a request for it in DER.
 func signingRequest(t testing.TB, commonName, organization string) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	der := must.Get(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}}}, key))(t)
 	return key, der
 }
 
@@ -131,10 +123,7 @@ func TestRevokedAccessEndsWithItsCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keyDER := must.Get(x509.MarshalECPrivateKey(key))(t)
 	// The operator signs for 10 minutes at least. Its signer certifies the same request for seconds: for longer if the certificate ended before
 	// its first use.
 	signer := s.signer(t, contract.SREBreakGlass)
@@ -149,14 +138,10 @@ func TestRevokedAccessEndsWithItsCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if leaf, err = pki.ReadCertificate(certificate); err != nil {
-			t.Fatal(err)
-		}
+		leaf = must.Get(pki.ReadCertificate(certificate))(t)
 		config := s.endpoint(t)
 		withCertificate(pki.Pair{Cert: certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})})(config)
-		if open, err = kubernetes.NewForConfig(config); err != nil {
-			t.Fatal(err)
-		}
+		open = must.Get(kubernetes.NewForConfig(config))(t)
 		if err = list(); err == nil {
 			break
 		}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -23,10 +24,7 @@ func TestReadyAsksTheAPIServer(t *testing.T) {
 	if err := runtime.Ready(t.Context()); err == nil {
 		t.Error("ready before it runs")
 	}
-	h, err := newHealth(&rest.Config{Host: "http://" + proxy.Address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(newHealth(&rest.Config{Host: "http://" + proxy.Address}))(t)
 	runtime.health.Store(h)
 	runtime.waiting.Store(nil)
 	if err := runtime.Ready(t.Context()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,9 +30,7 @@ func (s *sample) createWithData(t *testing.T) {
 	s.apply(t, s.pool)
 	s.waitCluster(t, available)
 	s.waitPool(t, poolReady(1))
-	if _, err := s.hosted(t).CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: customersObject}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.hosted(t).CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: customersObject}}, metav1.CreateOptions{}))(t)
 }
 
 // uidOf returns the UID of an object on the management cluster; empty if it does not exist.
@@ -96,9 +95,7 @@ func TestRemovedNamespaceIsRebuiltEmpty(t *testing.T) {
 	s.createWithData(t)
 	cluster, namespace, controlPlane := s.hostedCluster(t).UID, s.namespaceUID(t), s.controlPlaneUID(t)
 
-	if err := s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.controlPlane()}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.controlPlane()}}))
 	s.awaitRebuilt(t, controlPlane)
 	if now := s.namespaceUID(t); now == namespace || now == "" {
 		t.Errorf("the namespace is %q, before %q", now, namespace)
@@ -125,9 +122,7 @@ func TestRemovedHostedControlPlaneKeepsItsData(t *testing.T) {
 	s.createWithData(t)
 	namespace, controlPlane := s.namespaceUID(t), s.controlPlaneUID(t)
 
-	if err := s.client.Delete(t.Context(), &hyperv1.HostedControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: s.name}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), &hyperv1.HostedControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: s.name}}))
 	s.awaitRebuilt(t, controlPlane)
 	if now := s.namespaceUID(t); now != namespace {
 		t.Errorf("the namespace is %q, before %q", now, namespace)
@@ -146,12 +141,8 @@ func testRemovedNamespace(t *testing.T, m *managementCluster) {
 	controlPlane := s.controlPlaneUID(t)
 	const finalizer = "test.hcpmesh.io/held"
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.controlPlane(), Name: "held", Finalizers: []string{finalizer}}}
-	if err := s.client.Create(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.controlPlane()}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Create(t.Context(), held))
+	must.Do(t, s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.controlPlane()}}))
 	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded))
 		if c == nil || c.Status != metav1.ConditionFalse || meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) {
@@ -162,9 +153,7 @@ func testRemovedNamespace(t *testing.T, m *managementCluster) {
 	if now := s.controlPlaneUID(t); now != "" {
 		t.Errorf("HostedControlPlane %s exists in a namespace that is being deleted", now)
 	}
-	if err := s.client.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if now := s.controlPlaneUID(t); now == "" || now == controlPlane {
 			return errors.New("the control plane is not built again yet")
@@ -182,9 +171,7 @@ func TestSweepRemovedNamespace(t *testing.T) {
 	var removed types.UID
 	newCrashRuntime(t).sweep(t, "n", createAndSettle, func(t *testing.T, s *sample) {
 		removed = s.namespaceUID(t)
-		if err := s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.controlPlane()}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.controlPlane()}}))
 	}, func(s *sample) error {
 		var namespace corev1.Namespace
 		if err := s.client.Get(context.Background(), client.ObjectKey{Name: s.controlPlane()}, &namespace); err != nil {

@@ -21,15 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // asServiceAccount applies the rights of the chart and returns the cluster as the service account of the runtime.
 func (m *managementCluster) asServiceAccount(t *testing.T) *managementCluster {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/rights.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../deploy/rights.yaml"))(t)
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
 		object := &unstructured.Unstructured{}
 		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
@@ -48,9 +46,7 @@ func (m *managementCluster) asServiceAccount(t *testing.T) *managementCluster {
 	limited.config = rest.CopyConfig(m.config)
 	limited.config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:hypershift:hypershift",
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:hypershift", "system:authenticated"}}
-	if limited.client, err = client.NewWithWatch(limited.config, client.Options{Scheme: m.client.Scheme()}); err != nil {
-		t.Fatal(err)
-	}
+	limited.client = must.Get(client.NewWithWatch(limited.config, client.Options{Scheme: m.client.Scheme()}))(t)
 	eventually.Soon(t, "the API server enforces the role and the policy", func() error {
 		err := limited.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}, client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "namespaces of clusters") {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // snapshotKinds are the kinds of objects that a runtime writes.
@@ -46,9 +47,7 @@ func (s *sample) snapshot(t *testing.T) map[string]any {
 	for _, kind := range snapshotKinds {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(kind)
-		if err := s.client.List(t.Context(), &list); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.List(t.Context(), &list))
 		for _, object := range list.Items {
 			switch {
 			case object.GetNamespace() != "" && object.GetNamespace() != s.namespace && object.GetNamespace() != s.controlPlane(),

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // laggingCache reads from the management cluster, except that it can return a stale HostedControlPlane.
@@ -40,20 +41,14 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), nil))() // installs the CustomResourceDefinitions
-	catalog, err := release.Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	catalog := must.Get(release.Load(""))(t)
 	cache := &laggingCache{Client: m.client}
 	controller := &hostedcluster.Reconciler{Management: readyourwrites.New(cache, m.client), Live: m.client, Releases: catalog,
 		Fidelity: contract.FidelityStatus, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	s := m.sample(t, "behind")
 	once := func() time.Duration {
 		t.Helper()
-		result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: s.key()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: s.key()}))(t)
 		return result.RequeueAfter
 	}
 	controlPlane := func() *hyperv1.HostedControlPlane {
@@ -72,9 +67,7 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 		t.Helper()
 		pool := get[hyperv1.NodePool](t, m.client, client.ObjectKeyFromObject(s.pool))
 		pool.Status.Replicas = replicas
-		if err := m.client.Status().Update(t.Context(), &pool); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.client.Status().Update(t.Context(), &pool))
 	}
 	s.create(t)
 	s.apply(t, s.pool)
@@ -97,9 +90,7 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 		t.Errorf("nodeCount is %d with 3 nodes", nodes())
 	}
 
-	if err := m.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.client.Delete(t.Context(), s.hostedCluster(t)))
 	eventually.Soon(t, "the HostedCluster is gone", func() error {
 		once()
 		var left hyperv1.HostedClusterList

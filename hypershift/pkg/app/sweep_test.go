@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -52,21 +53,12 @@ type observedRuntime struct {
 func newCrashRuntime(t *testing.T) *crashRuntime {
 	t.Helper()
 	m := &crashRuntime{t: t, managementCluster: &managementCluster{Cluster: sweepClusters.Cluster(t, func(context.Context, *kubeapitest.Cluster) error { return nil })}}
-	config, err := clientcmd.BuildConfigFromFlags("", m.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", m.Kubeconfig()))(t)
 	config.QPS, config.Burst = -1, 0
-	if m.scheme, err = contract.NewScheme(); err != nil {
-		t.Fatal(err)
-	}
-	if m.client, err = client.NewWithWatch(config, client.Options{Scheme: m.scheme}); err != nil {
-		t.Fatal(err)
-	}
+	m.scheme = must.Get(contract.NewScheme())(t)
+	m.client = must.Get(client.NewWithWatch(config, client.Options{Scheme: m.scheme}))(t)
 	options := m.options(t.TempDir(), nil)
-	if err := installCRDs(t.Context(), m.client, options.CRDDir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, installCRDs(t.Context(), m.client, options.CRDDir))
 	options.CRDDir = ""
 	config = rest.CopyConfig(config)
 	config.Wrap(m.KubernetesTransport)
@@ -268,9 +260,7 @@ func TestSweepRevocation(t *testing.T) {
 	}, func(t *testing.T, s *sample) {
 		crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "revocation", Namespace: s.controlPlane()},
 			Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(contract.CustomerBreakGlass)}}
-		if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Create(t.Context(), crr, workAgent))
 		s.request(t, s.name+"-sre", contract.SREBreakGlass, "system:sre-break-glass:ada")
 	}, func(s *sample) error {
 		var crr certificatesv1alpha1.CertificateRevocationRequest
@@ -320,9 +310,7 @@ func TestSweepDeletion(t *testing.T) {
 		createAndSettle(t, s)
 		s.certificate(t, s.name, s.request(t, s.name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
 	}, func(t *testing.T, s *sample) {
-		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Delete(t.Context(), s.hostedCluster(t)))
 	}, func(s *sample) error {
 		for _, gone := range []struct {
 			key    client.ObjectKey
