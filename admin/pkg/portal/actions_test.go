@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // otherForms are the pages that request what is no admin operation, by the names of admin's routes.
@@ -64,10 +65,7 @@ func TestEachChangeOfTheAPIIsOffered(t *testing.T) {
 			t.Errorf("%s/%s: %v", a.Kind, a.Path, err)
 			continue
 		}
-		content, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(json.Marshal(body))(t)
 		recorder := httptest.NewRecorder()
 		routes.ServeHTTP(recorder, httptest.NewRequest(method, adminv1.Root+path, strings.NewReader(string(content))))
 		if got := recorder.Header().Get("Route"); got != a.Name {
@@ -139,10 +137,7 @@ var objectOfKind = map[string]string{kindCluster: testUID, kindUpgrade: testUpgr
 // formValues returns what a browser sends of the form of an action without a change.
 func formValues(t *testing.T, page string) url.Values {
 	t.Helper()
-	document, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(html.Parse(strings.NewReader(page)))(t)
 	values := url.Values{}
 	attribute := func(n *html.Node, name string) (string, bool) {
 		for _, a := range n.Attr {
@@ -196,10 +191,7 @@ func TestLinksLeadToPages(t *testing.T) {
 	b := h.signedIn("oncall@example.com", "/me")
 	followed := map[string]bool{}
 	for name, path := range readPages {
-		document, err := html.Parse(strings.NewReader(b.get(path).body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := must.Get(html.Parse(strings.NewReader(b.get(path).body)))(t)
 		for n := range document.Descendants() {
 			if n.Type != html.ElementNode || n.Data != "a" {
 				continue

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var fetch = flag.Bool("fetch", false, "fetch the packages of assets/lock.json with npm, check them, and write their files and hashes")
@@ -48,25 +50,15 @@ type lockedFile struct {
 // it fetches the packages, compares them with the hashes that npm publishes, and writes the files.
 func TestVendoredFilesMatchTheLock(t *testing.T) {
 	const file = "assets/lock.json"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	var locked lock
-	if err := json.Unmarshal(text, &locked); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &locked))
 	if *fetch {
 		for i := range locked.Packages {
 			fetchPackage(t, &locked.Packages[i])
 		}
-		text, err := json.MarshalIndent(locked, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.MarshalIndent(locked, "", "  "))(t)
+		must.Do(t, os.WriteFile(file, append(text, '\n'), 0o644))
 	}
 	var known []string
 	for _, p := range locked.Packages {
@@ -101,10 +93,7 @@ func TestVendoredFilesMatchTheLock(t *testing.T) {
 
 // TestTheLockHasEachUsedFile checks that each file that the portal loads is locked or its own.
 func TestTheLockHasEachUsedFile(t *testing.T) {
-	a, err := loadAssets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(loadAssets())(t)
 	for name, file := range a.byName {
 		if len(file.plain) == 0 || file.contentType == "" {
 			t.Errorf("%s is empty or has no type", name)
@@ -139,17 +128,12 @@ func fetchPackage(t *testing.T, p *lockedPackage) {
 	if err != nil {
 		t.Fatalf("fetching %s: %v", p.Name, err)
 	}
-	archive, err := os.ReadFile(filepath.Join(dir, strings.TrimSpace(string(name))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(os.ReadFile(filepath.Join(dir, strings.TrimSpace(string(name)))))(t)
 	if integrity := "sha512-" + hash(archive); p.Integrity != integrity {
 		t.Fatalf("%s %s has the integrity %s, want %s", p.Name, p.Version, integrity, p.Integrity)
 	}
 	content := unpack(t, archive)
-	if err := os.RemoveAll(p.Folder); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(p.Folder))
 	for i := range p.Files {
 		f := &p.Files[i]
 		from := f.From
@@ -161,12 +145,8 @@ func fetchPackage(t *testing.T, p *lockedPackage) {
 			t.Fatalf("%s %s has no file %s", p.Name, p.Version, from)
 		}
 		path := filepath.Join(p.Folder, f.Path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, data, 0o644))
 		f.SHA512 = hash(data)
 	}
 }
@@ -174,10 +154,7 @@ func fetchPackage(t *testing.T, p *lockedPackage) {
 // unpack returns the files of an archive.
 func unpack(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()
-	unzipped, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
+	unzipped := must.Get(gzip.NewReader(bytes.NewReader(archive)))(t)
 	content := map[string][]byte{}
 	for reader := tar.NewReader(unzipped); ; {
 		header, err := reader.Next()
@@ -187,8 +164,6 @@ func unpack(t *testing.T, archive []byte) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if content[header.Name], err = io.ReadAll(reader); err != nil {
-			t.Fatal(err)
-		}
+		content[header.Name] = must.Get(io.ReadAll(reader))(t)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // BenchmarkClusters requests the pages whose size depends on clusters, with full lists, and measures the whole response and its compressed size. The
@@ -36,10 +37,7 @@ func BenchmarkClusters(b *testing.B) {
 					b.Fatal(err)
 				}
 				request.Header.Set("Accept-Encoding", "gzip")
-				response, err := client.client.Do(request)
-				if err != nil {
-					b.Fatal(err)
-				}
+				response := must.Get(client.client.Do(request))(b)
 				size, err = io.Copy(io.Discard, response.Body)
 				_ = response.Body.Close()
 				if err != nil || response.StatusCode != http.StatusOK || response.Header.Get("Content-Encoding") != "gzip" {

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -53,9 +54,7 @@ func newChromium(t *testing.T, h *harness) *chromium {
 	t.Cleanup(cancel)
 	c := &chromium{t: t, ctx: ctx, url: h.url}
 	// The first call starts the browser, which lives as long as its context.
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	// The policy of the pages does not apply to this script. It collects what the policy has blocked.
 	command(c, browserpage.AddScriptToEvaluateOnNewDocument, browserpage.AddScriptToEvaluateOnNewDocumentParams{
 		Source: `window.blocked = []; document.addEventListener("securitypolicyviolation", (e) => window.blocked.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample));`})
@@ -74,9 +73,7 @@ func (c *chromium) do(steps ...chromedp.Action[chromedp.Void]) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
 	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, chromedp.Do(ctx, steps...))
 }
 
 // evaluate returns the value of an expression.
@@ -84,10 +81,7 @@ func evaluate[T any](c *chromium, expression string) T {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	value := must.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise)))(c.t)
 	return value
 }
 
@@ -96,12 +90,9 @@ func command[P, R any](c *chromium, method cdp.Command[P, R], parameters P) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
 	defer cancel()
-	_, err := chromedp.Run(ctx, func(ctx context.Context, target *chromedp.Target) (R, error) {
+	must.Get(chromedp.Run(ctx, func(ctx context.Context, target *chromedp.Target) (R, error) {
 		return cdp.Call(ctx, target, method, parameters)
-	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	}))(c.t)
 }
 
 // await waits until an expression is true.
@@ -169,9 +160,7 @@ func (c *chromium) check(name, axe string) {
 		Rule, Help string
 		Nodes      []string
 	}
-	if err := json.Unmarshal([]byte(found), &violations); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, json.Unmarshal([]byte(found), &violations))
 	for _, v := range violations {
 		c.t.Errorf("%s: %s: %s\n%s", name, v.Rule, v.Help, strings.Join(v.Nodes, "\n"))
 	}
@@ -185,22 +174,14 @@ func (c *chromium) screenshot(name string) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
 	defer cancel()
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o644); err != nil {
-		c.t.Fatal(err)
-	}
+	picture := must.Get(chromedp.Run(ctx, chromedp.FullScreenshot(100)))(c.t)
+	must.Do(c.t, os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o644))
 }
 
 // axeSource returns the script of axe.
 func axeSource(t *testing.T) string {
 	t.Helper()
-	source, err := os.ReadFile("testdata/vendor/axe-core/axe.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("testdata/vendor/axe-core/axe.min.js"))(t)
 	return string(source)
 }
 
@@ -360,9 +341,7 @@ func TestListOfElevationsShowsRequests(t *testing.T) {
 	h.api.mu.Unlock()
 	batch := h.db.NewBatch(database.AdminPartition)
 	database.Create(batch, h.db.Elevations(), database.ElevationKey(asked.ID), database.ElevationDocument{ElevationID: asked.ID})
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	c.await(`document.getElementById("content").innerText.includes("another@example.com") && ` + connectionState + ` === "live" && window.kept`)
 	if filter := evaluate[string](c, `document.querySelector(".portal-tabs [aria-current]").getAttribute("href")`); filter != "/access?show=all" {
 		t.Errorf("the list shows the filter %q", filter)

@@ -37,6 +37,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
@@ -171,27 +172,14 @@ func newHarness(t testing.TB) *harness {
 	dir := t.TempDir()
 	log := slog.New(slog.NewJSONHandler(h.log, nil))
 
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	der := must.Get(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
 	public := filepath.Join(dir, "workloads.pub")
-	if err := os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	assertion, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{Issuer: "https://workloads.example", Subject: "sa:admin",
-		Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(24 * time.Hour))}).SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
+	assertion := must.Get(jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{Issuer: "https://workloads.example", Subject: "sa:admin",
+		Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(24 * time.Hour))}).SignedString(key))(t)
 	h.workload = filepath.Join(dir, "workload-token")
-	if err := os.WriteFile(h.workload, []byte(assertion), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(h.workload, []byte(assertion), 0o600))
 
 	pages := httptest.NewUnstartedServer(nil)
 	pages.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
@@ -204,44 +192,27 @@ func newHarness(t testing.TB) *harness {
 	person := func(name, id, group string) token.Client {
 		return token.Client{TenantID: testTenant, ClientID: "hcpctl", ClientSecret: password, ObjectID: id, Name: name, Groups: []string{group}, Audiences: []string{testAudience}}
 	}
-	issuer, err := token.NewIssuer(door.URL, dir, []token.Client{
+	issuer := must.Get(token.NewIssuer(door.URL, dir, []token.Client{
 		{TenantID: testTenant, ClientID: testPortal, ObjectID: "p", Name: "the SRE portal", Workload: "sa:admin", Audiences: []string{testAudience},
 			RedirectURIs: []string{h.url + "/signed-in", h.url + "/signed-out"}},
 		person("oncall@example.com", "oncall", "readers"), person("guest@example.com", "guest", "nobody"),
-	}, testAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if issuer.Workloads, err = token.OpenFederation("https://workloads.example", public); err != nil {
-		t.Fatal(err)
-	}
-	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(dir, "subscriptions.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	arm, err := frontdoor.New(frontdoor.Options{PublicURL: door.URL, Location: "westus3", APIVersions: []string{"v"}, Frontend: "127.0.0.1:1", FrontendTLS: &tls.Config{MinVersion: tls.VersionTLS12},
-		Tokens: issuer, Directory: subscriptions, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, testAudience))(t)
+	issuer.Workloads = must.Get(token.OpenFederation("https://workloads.example", public))(t)
+	subscriptions := must.Get(frontdoor.OpenDirectory(filepath.Join(dir, "subscriptions.json")))(t)
+	arm := must.Get(frontdoor.New(frontdoor.Options{PublicURL: door.URL, Location: "westus3", APIVersions: []string{"v"}, Frontend: "127.0.0.1:1", FrontendTLS: &tls.Config{MinVersion: tls.VersionTLS12},
+		Tokens: issuer, Directory: subscriptions, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(arm.Close)
 	door.Config.Handler = arm
 
 	issuerURL := door.URL + "/" + testTenant + "/v2.0"
 	h.api = &fakeAPI{responses: map[string]any{}, refused: map[string]int{},
 		tokens: authn.NewTokenVerifier(authn.TokenOptions{Issuer: issuerURL, Audience: testAudience, ClientIDs: []string{testPortal}, Client: door.Client()})}
-	verifier, err := authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: issuerURL, ClientID: testPortal, Client: door.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	verifier := must.Get(authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: issuerURL, ClientID: testPortal, Client: door.Client()}))(t)
 	h.db, _ = databasetest.New(t)
 	h.changes = live.NewChanges(live.Options{Database: h.db, Fleet: h.serveFleet(), Now: h.clock, Log: log, Metrics: h.metrics, Feed: fastFeed})
-	h.portal, err = New(Options{API: h.api, URL: h.url, Region: "westus3", Log: log, Metrics: h.metrics, Now: h.clock,
+	h.portal = must.Get(New(Options{API: h.api, URL: h.url, Region: "westus3", Log: log, Metrics: h.metrics, Now: h.clock,
 		Sessions: &Sessions{Database: h.db, Now: h.clock}, Changes: h.changes,
-		Provider: &Provider{Verifier: verifier, Client: door.Client(), ClientID: testPortal, Scope: testAudience + "/.default", AssertionFile: h.workload, RedirectURL: h.url + "/signed-in", Now: h.clock}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Provider: &Provider{Verifier: verifier, Client: door.Client(), ClientID: testPortal, Scope: testAudience + "/.default", AssertionFile: h.workload, RedirectURL: h.url + "/signed-in", Now: h.clock}}))(t)
 	h.pages = pages
 	pages.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.away.Load() {
@@ -309,10 +280,7 @@ func (h *harness) setOperation(operation adminv1.Operation) {
 	h.api.responses["/operations/"+operation.ID] = operation
 	h.api.mu.Unlock()
 	ctx, key := context.Background(), database.AdminOperationKey(operation.ID)
-	stored, err := h.db.AdminOperations().Find(ctx, key)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	stored := must.Get(h.db.AdminOperations().Find(ctx, key))(h.t)
 	document := database.AdminOperationDocument{OperationID: operation.ID, State: database.AdminOperationState(operation.State), Attempts: operation.Attempts,
 		Target: database.AdminTarget{ClusterUID: operation.Target.ClusterUID}}
 	batch := h.db.NewBatch(key.SubscriptionID)
@@ -322,9 +290,7 @@ func (h *harness) setOperation(operation adminv1.Operation) {
 		stored.Value = document
 		database.Replace(batch, stored)
 	}
-	if err := batch.Commit(ctx); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, batch.Commit(ctx))
 }
 
 func (h *harness) clock() time.Time {
@@ -371,10 +337,7 @@ func (h *harness) signedIn(name, path string) *browser {
 // newBrowser returns a browser without cookies.
 func (h *harness) newBrowser() *browser {
 	h.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(h.t)
 	server := httptest.NewTLSServer(nil) // all servers of a test have the same certificate
 	server.Close()
 	transport := server.Client().Transport.(*http.Transport).Clone()
@@ -388,10 +351,7 @@ func (b *browser) do(method, target string, form url.Values, header http.Header)
 	if strings.HasPrefix(target, "/") {
 		target = b.h.url + target
 	}
-	request, err := http.NewRequestWithContext(context.Background(), method, target, strings.NewReader(form.Encode()))
-	if err != nil {
-		b.h.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(context.Background(), method, target, strings.NewReader(form.Encode())))(b.h.t)
 	if form != nil {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.Header.Set("Origin", b.h.url)
@@ -400,15 +360,9 @@ func (b *browser) do(method, target string, form url.Values, header http.Header)
 	for name, values := range header {
 		request.Header[name] = values
 	}
-	response, err := b.client.Do(request)
-	if err != nil {
-		b.h.t.Fatal(err)
-	}
+	response := must.Get(b.client.Do(request))(b.h.t)
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.h.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(b.h.t)
 	return reply{response, string(body)}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // liveStream is an open stream of events.
@@ -30,17 +31,11 @@ type liveEvent struct{ name, id, data string }
 func (b *browser) follow(path, lastEventID string) *liveStream {
 	b.h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.h.url+path, nil)
-	if err != nil {
-		b.h.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, b.h.url+path, nil))(b.h.t)
 	if lastEventID != "" {
 		request.Header.Set("Last-Event-ID", lastEventID)
 	}
-	response, err := b.client.Do(request)
-	if err != nil {
-		b.h.t.Fatal(err)
-	}
+	response := must.Get(b.client.Do(request))(b.h.t)
 	b.h.t.Cleanup(func() { cancel(); _ = response.Body.Close() })
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
 		b.h.t.Fatalf("%s: %s with the content type %q", path, response.Status, response.Header.Get("Content-Type"))
@@ -191,18 +186,10 @@ func TestClusterStreamReportsChangesOfAllSources(t *testing.T) {
 		t.Helper()
 		batch := h.db.NewBatch(subscription)
 		add(batch)
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 	}
-	key, err := database.ResourceKey(strings.ToUpper(id[:20]) + id[20:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := database.ResourceKey(id + "/nodePools/workers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(database.ResourceKey(strings.ToUpper(id[:20]) + id[20:]))(t)
+	pool := must.Get(database.ResourceKey(id + "/nodePools/workers"))(t)
 	h.followChanges()
 	fleet := func(change *clusterservicev1.WatchResponse) { h.fleet.changes <- change }
 	for _, change := range []struct {
@@ -261,9 +248,7 @@ func TestRegionStreamReportsChanges(t *testing.T) {
 		"an elevation": func() {
 			batch := h.db.NewBatch(database.AdminPartition)
 			database.Create(batch, h.db.Elevations(), database.ElevationKey(testElevation), database.ElevationDocument{ElevationID: testElevation})
-			if err := batch.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, batch.Commit(t.Context()))
 		},
 	} {
 		stream := b.follow("/live/region?after="+h.changes.Hub.Revision(), "")
@@ -289,21 +274,13 @@ func TestSignOutOnAnotherReplicaEndsStreams(t *testing.T) {
 	stream := b.follow(testOperationStream, "")
 	stream.expect("changed")
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, h.url, nil)
-	address, err := url.Parse(h.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(url.Parse(h.url))(t)
 	for _, cookie := range b.client.Jar.Cookies(address) {
 		request.AddCookie(cookie)
 	}
 	other := &Sessions{Database: h.db, Now: h.clock, ended: func(string) {}}
-	found, err := other.find(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.end(t.Context(), found); err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(other.find(t.Context(), request))(t)
+	must.Do(t, other.end(t.Context(), found))
 	stream.expectEnd("Your session has ended.")
 }
 
@@ -318,9 +295,7 @@ func TestListStreamsReportChanges(t *testing.T) {
 		t.Helper()
 		batch := h.db.NewBatch(database.AdminPartition)
 		database.Create(batch, h.db.Elevations(), database.ElevationKey(id), database.ElevationDocument{ElevationID: id})
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 	}
 	open := func(path string) *liveStream {
 		t.Helper()
@@ -357,17 +332,12 @@ func (h *harness) setAccessSession(id string) {
 	key := database.AccessSessionKey(testUID, id)
 	batch := h.db.NewBatch(key.SubscriptionID)
 	database.Create(batch, h.db.AccessSessions(), key, database.AccessSessionDocument{SessionID: id, ClusterUID: testUID})
-	if err := batch.Commit(h.t.Context()); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, batch.Commit(h.t.Context()))
 }
 
 func (h *harness) setRecording(session string) {
 	h.t.Helper()
-	err := h.db.PutAccessRecording(h.t.Context(), database.AccessRecordingDocument{RecordingID: "r", SessionID: session, ClusterUID: testUID})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, h.db.PutAccessRecording(h.t.Context(), database.AccessRecordingDocument{RecordingID: "r", SessionID: session, ClusterUID: testUID}))
 }
 
 // TestElevationsWithFormsDoNotUpdateThemselves reads the page of an elevation in each state, as its engineer and as another one. A page with a field for a

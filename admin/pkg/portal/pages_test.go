@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -199,17 +200,10 @@ func TestPagesShowHostileTextAsText(t *testing.T) {
 		content = revision.ReplaceAllString(content, `data-revision="REVISION"`)
 		golden := filepath.Join("testdata", "golden", name+".html")
 		if *update {
-			if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(golden, []byte(content+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Dir(golden), 0o755))
+			must.Do(t, os.WriteFile(golden, []byte(content+"\n"), 0o644))
 		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(golden))(t)
 		if diff := cmp.Diff(strings.TrimSpace(string(want)), strings.TrimSpace(content)); diff != "" {
 			t.Errorf("%s (-want +got); run with -update if it is right:\n%s", name, diff)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestSignInReturnsToThePage checks a whole sign-in: the request for a page leads to the issuer and back to the page.
@@ -61,10 +62,7 @@ func TestSignInRefusesForeignAnswers(t *testing.T) {
 	// answer starts a sign-in and returns the URL to which the issuer leads.
 	answer := func(b *browser) *url.URL {
 		back := b.choose(b.get(b.get("/sign-in?return=/me").location()), "oncall@example.com").location()
-		u, err := url.Parse(back)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(back))(t)
 		return u
 	}
 	change := func(u *url.URL, name, value string) string {
@@ -136,10 +134,7 @@ func TestSessionsEnd(t *testing.T) {
 
 	out := h.newBrowser()
 	out.signIn("oncall@example.com", "/me")
-	portalURL, err := url.Parse(h.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	portalURL := must.Get(url.Parse(h.url))(t)
 	cookies := out.client.Jar.Cookies(portalURL)
 	if response := out.post("/sign-out", url.Values{}); response.location() != "/signed-out" {
 		t.Errorf("signing out leads to %s %q", response.Status, response.location())
@@ -159,10 +154,7 @@ func TestTheDatabaseHoldsNoUsableSession(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	b := h.signedIn("oncall@example.com", "/me")
-	portalURL, err := url.Parse(h.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	portalURL := must.Get(url.Parse(h.url))(t)
 	var value string
 	for _, cookie := range b.client.Jar.Cookies(portalURL) {
 		if cookie.Name == sessionCookie {
@@ -173,14 +165,8 @@ func TestTheDatabaseHoldsNoUsableSession(t *testing.T) {
 	if err != nil || len(secret) != 32 {
 		t.Fatalf("the secret has %d bytes: %v", len(secret), err)
 	}
-	item, err := h.db.Sessions().Get(t.Context(), database.SessionKey(sessionID(secret)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stored, err := json.Marshal(item.Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.Sessions().Get(t.Context(), database.SessionKey(sessionID(secret))))(t)
+	stored := must.Get(json.Marshal(item.Value))(t)
 	for _, leak := range [][]byte{[]byte(value), secret, []byte(tokenStart)} {
 		if bytes.Contains(stored, leak) || bytes.Contains(item.Value.Sealed, leak) || strings.Contains(item.Key.ResourceID, string(leak)) {
 			t.Error("the document contains the secret or a token")
@@ -205,9 +191,7 @@ func TestTokensAreRenewed(t *testing.T) {
 		}
 	}
 	// Without the token of its workload, the portal gets no tokens. It uses the current one while that is valid.
-	if err := os.WriteFile(h.workload, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(h.workload, nil, 0o600))
 	h.pass(20 * time.Minute)
 	if page := b.get("/me"); page.StatusCode != http.StatusOK {
 		t.Fatalf("%s", page.Status)

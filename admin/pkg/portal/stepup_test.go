@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // newStepUpHarness returns a harness whose API requires the authentication context c1 to pause a cluster and to activate an elevation.
@@ -46,10 +47,7 @@ func TestStepUpKeepsTheForm(t *testing.T) {
 	t.Parallel()
 	h, action, form := newStepUpHarness(t)
 	b := h.signedIn("oncall@example.com", "/me")
-	portalURL, err := url.Parse(h.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	portalURL := must.Get(url.Parse(h.url))(t)
 	before := b.client.Jar.Cookies(portalURL)
 	refused := b.post(action, form)
 	if refused.StatusCode != http.StatusUnauthorized || !strings.Contains(refused.body, `href="/step-up"`) || !strings.Contains(refused.body, "acrs=c1") {
@@ -154,26 +152,14 @@ func (f *fakeAPI) changes() []apiRequest {
 // expectSealed fails if the document of a browser's session contains a text.
 func (h *harness) expectSealed(b *browser, texts ...string) {
 	h.t.Helper()
-	portalURL, err := url.Parse(h.url)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	portalURL := must.Get(url.Parse(h.url))(h.t)
 	for _, cookie := range b.client.Jar.Cookies(portalURL) {
 		if cookie.Name != sessionCookie {
 			continue
 		}
-		secret, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		item, err := h.db.Sessions().Get(h.t.Context(), database.SessionKey(sessionID(secret)))
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		stored, err := json.Marshal(item.Value)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		secret := must.Get(base64.RawURLEncoding.DecodeString(cookie.Value))(h.t)
+		item := must.Get(h.db.Sessions().Get(h.t.Context(), database.SessionKey(sessionID(secret))))(h.t)
+		stored := must.Get(json.Marshal(item.Value))(h.t)
 		for _, text := range texts {
 			if bytes.Contains(stored, []byte(text)) || bytes.Contains(item.Value.Sealed, []byte(text)) {
 				h.t.Errorf("the document contains %q in clear text", text)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // castHeader is the first line of an asciicast.
@@ -47,9 +49,7 @@ func TestTranscriptIsBounded(t *testing.T) {
 	write := func(lines ...string) *transcript {
 		var got transcript
 		for _, line := range append([]string{strings.TrimSpace(castHeader)}, lines...) {
-			if _, err := got.Write([]byte(line + "\n")); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(got.Write([]byte(line + "\n")))(t)
 		}
 		return &got
 	}

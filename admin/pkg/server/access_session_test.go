@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const sessionsOfCluster = "/clusters/" + uid + "/access-sessions"
@@ -22,10 +23,7 @@ const sessionsOfCluster = "/clusters/" + uid + "/access-sessions"
 // session returns a stored session.
 func (h *harness) session(t *testing.T, id string) *database.AccessSessionDocument {
 	t.Helper()
-	item, err := h.db.AccessSessions().Get(t.Context(), database.AccessSessionKey(uid, id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.AccessSessions().Get(t.Context(), database.AccessSessionKey(uid, id)))(t)
 	return &item.Value
 }
 
@@ -52,24 +50,13 @@ func TestSessionHasKeyOnlyForGateway(t *testing.T) {
 		stored.Mode != "read" || len(stored.SealedKeys) != 1 || !stored.ElevationExpirationTime.Equal(*e.ExpirationTime) {
 		t.Fatalf("the session is %+v", stored)
 	}
-	opened, err := h.gateway.Open(stored.KeyPurpose(), stored.SealedKeys[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(h.gateway.Open(stored.KeyPurpose(), stored.SealedKeys[0]))(t)
 	block, _ := pem.Decode(opened)
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(x509.ParsePKCS8PrivateKey(block.Bytes))(t)
 	var parameters adminv1.CredentialRequest
-	if err := json.Unmarshal(accepted.Parameters, &parameters); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(accepted.Parameters, &parameters))
 	asked, _ := pem.Decode([]byte(parameters.CertificateSigningRequest))
-	request, err := x509.ParseCertificateRequest(asked.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(x509.ParseCertificateRequest(asked.Bytes))(t)
 	if !key.(*ecdsa.PrivateKey).PublicKey.Equal(request.PublicKey) || request.Subject.CommonName != "system:sre-break-glass:object-of-operator" ||
 		len(request.Subject.Organization) != 1 || request.Subject.Organization[0] != "system:cluster-readers" || parameters.Level != adminv1.LevelReader {
 		t.Errorf("the request is for %v with the level %s", request.Subject, parameters.Level)
@@ -122,14 +109,9 @@ func TestModeAdminNeedsBreakGlass(t *testing.T) {
 	}
 	accepted := operationOf(t, ask(handler, "oncall", "", http.MethodPost, sessionsOfCluster, `{"mode":"admin"}`))
 	var parameters adminv1.CredentialRequest
-	if err := json.Unmarshal(accepted.Parameters, &parameters); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(accepted.Parameters, &parameters))
 	block, _ := pem.Decode([]byte(parameters.CertificateSigningRequest))
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(x509.ParseCertificateRequest(block.Bytes))(t)
 	if parameters.Level != adminv1.LevelAdmin || len(request.Subject.Organization) != 1 || request.Subject.Organization[0] != "system:masters" || request.Subject.CommonName != "system:sre-break-glass:object-of-oncall" {
 		t.Errorf("the request is for %v with the level %s", request.Subject, parameters.Level)
 	}
@@ -195,15 +177,10 @@ func TestRepeatedRequestHasOneSession(t *testing.T) {
 		t.Errorf("the repetition is %s, the first is %s", again.ID, first.ID)
 	}
 	// Admin ended between the session and the operation.
-	item, err := h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(first.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(first.ID)))(t)
 	batch := h.db.NewBatch(database.AdminPartition)
 	database.Remove(batch, item)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	if again := operationOf(t, ask(handler, "operator", "key", http.MethodPost, sessionsOfCluster, `{}`)); again.ID != first.ID || len(h.session(t, first.ID).SealedKeys) != 2 {
 		t.Errorf("the session has %d keys", len(h.session(t, first.ID).SealedKeys))
 	}
@@ -259,9 +236,7 @@ func TestSessionEndsWithTime(t *testing.T) {
 		key := database.AccessSessionKey(uid, id)
 		batch := h.db.NewBatch(key.SubscriptionID)
 		database.Create(batch, h.db.AccessSessions(), key, v)
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 		want := adminv1.AccessSessionEnded
 		if id == "ready" {
 			want = adminv1.AccessSessionReady

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // breakGlass is a request that another engineer must approve.
@@ -94,19 +95,12 @@ func TestElevationOfClusterCoversNoOther(t *testing.T) {
 		}
 	}
 	// The same elevation for another cluster.
-	item, err := h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID)))(t)
 	item.Value.Target.ClusterUID = "another"
-	if err := h.config.Seals.Seal(&item.Value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.config.Seals.Seal(&item.Value))
 	batch := h.db.NewBatch(database.AdminPartition)
 	database.Replace(batch, item)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"2h"}`); answer.Code != http.StatusForbidden {
 		t.Errorf("another cluster's elevation: %d %s", answer.Code, answer.Body)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // everyRequestIsRecorded checks the audit chain of a run of all cases: each change has a record before it and one with its outcome,
@@ -44,10 +45,7 @@ func everyRequestIsRecorded(t *testing.T, trail *audittest.Trail, secrets map[st
 		if r.Outcome == audit.Accepted && (!begun[r.Request] || r.Reason == "" || r.Ticket == "" || r.Object.ID == "" || r.Operation == "") {
 			t.Errorf("a record of a change is incomplete, or no record was before the change: %+v", r)
 		}
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(r))(t)
 		for what, secret := range secrets {
 			if strings.Contains(string(text), secret) {
 				t.Errorf("a record has %s: %s", what, text)
@@ -89,18 +87,10 @@ func TestAccessRecordsListWhoTouchedACluster(t *testing.T) {
 		t.Fatalf("%d %s", got.Code, got.Body)
 	}
 	h.trail.Stop() // the sink has all records now
-	encoded, err := audit.EncodeRecord(audit.Record{Action: "clusters.resume", Outcome: audit.Accepted, Person: audit.Person{Name: "mallory@example.com"}, Object: audit.Object{ID: uid, Cluster: uid}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	size, err := h.trail.Reader().Size(t.Context(), h.trail.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(audit.EncodeRecord(audit.Record{Action: "clusters.resume", Outcome: audit.Accepted, Person: audit.Person{Name: "mallory@example.com"}, Object: audit.Object{ID: uid, Cluster: uid}}))(t)
+	size := must.Get(h.trail.Reader().Size(t.Context(), h.trail.Name()))(t)
 	forged, _ := audit.AppendRecord(nil, audit.Head{Writer: h.trail.Name(), Time: time.Now()}, audit.Position{}, audit.Entry{Record: encoded})
-	if err := h.trail.Reader().(sink.Log).Append(t.Context(), h.trail.Name(), size, forged); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.trail.Reader().(sink.Log).Append(t.Context(), h.trail.Name(), size, forged))
 	var got []string
 	for path := "/clusters/" + uid + "/access-records?pageSize=1"; path != ""; {
 		answer := ask(handler, "reader", "", http.MethodGet, path, "")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestBodiesAreStrict sends bodies that other parsers would read differently. Each is refused, and the error names the fields.
@@ -40,9 +41,7 @@ func TestBodiesAreStrict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answer := ask(handler, "oncall", "", http.MethodPost, tc.path, tc.body)
 			var failure adminv1.Failure
-			if err := json.Unmarshal(answer.Body.Bytes(), &failure); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(answer.Body.Bytes(), &failure))
 			details := failure.Error.Details
 			if len(details) == 0 {
 				details = []adminv1.FailureDetail{failure.Error}

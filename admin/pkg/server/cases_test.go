@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/partition"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // csr is the certificate signing request of the cases. No log may contain it.
@@ -22,10 +23,7 @@ const csr = "-----BEGIN CERTIFICATE REQUEST-----"
 func TestCases(t *testing.T) {
 	t.Parallel()
 	suite := httpcase.Suite{Dir: "../../testdata"}
-	cases, err := suite.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := must.Get(suite.Load())(t)
 	h := newPopulated(t)
 	h.observe(t)
 	recorded := h.record(t, 1, "session", true)
@@ -60,18 +58,13 @@ func (h *harness) observe(t *testing.T) {
 	t.Helper()
 	group, now := int(partition.Of(uid, database.MonitorGroups)), time.Now().UTC()
 	// The report is current during the whole test.
-	if err := h.db.WriteGroupReport(t.Context(), group, database.GroupReport{Replica: "monitor-0", Time: now.Add(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.db.WriteGroupReport(t.Context(), group, database.GroupReport{Replica: "monitor-0", Time: now.Add(time.Hour)}))
 	concern := adminv1.HealthConcern{Kind: "name_unresolved", Since: now, Fault: "service", Summary: "its name cannot be resolved", Evidence: "no such host", Help: "Check the zone."}
-	err := h.db.WriteHealthRecord(t.Context(), group, uid, false, func(r *database.HealthRecord) {
+	must.Do(t, h.db.WriteHealthRecord(t.Context(), group, uid, false, func(r *database.HealthRecord) {
 		r.Health = adminv1.Health{API: adminv1.HealthUnavailable, Since: now, Concerns: []adminv1.HealthConcern{concern}}
 		r.Append(now, adminv1.JournalEntry{Time: now, Event: adminv1.JournalAPI, To: adminv1.HealthUnavailable, Since: now},
 			adminv1.JournalEntry{Time: now, Event: adminv1.JournalConcernBegan, Kind: concern.Kind, Fault: concern.Fault, Since: now, Evidence: concern.Evidence})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // execute simulates the backend: all accepted operations succeed.

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRiskyRoleNeedsClaims requires MFA for the role break-glass. Without it, one can neither elevate to the role, nor act with an
@@ -129,9 +130,7 @@ func TestFurtherRolesNeedClaims(t *testing.T) {
 		key := database.AccessSessionKey(uid, id)
 		batch := h.db.NewBatch(key.SubscriptionID)
 		database.Create(batch, h.db.AccessSessions(), key, v)
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 	}
 	h.config.Access = &access.Config{Groups: h.config.Access.Groups, Conditions: map[adminv1.Role]access.Condition{adminv1.BreakGlass: mfa}}
 	handler := h.another(h.db)

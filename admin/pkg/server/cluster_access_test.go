@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // accesses returns the accesses to the cluster, and the body of the last page.
@@ -44,11 +45,8 @@ func TestAccessHasAllFacts(t *testing.T) {
 	session := operationOf(t, ask(handler, "oncall", "", http.MethodPost, sessionsOfCluster, `{}`))
 	record := func(action, kind, id, outcome string, count int) {
 		t.Helper()
-		err := h.trail.Append(t.Context(), audit.Record{Person: audit.Person{Name: "oncall@example.com", ObjectID: "object-of-oncall", Elevation: asked.ID}, Action: action,
-			Object: audit.Object{Kind: kind, ID: id, Cluster: uid}, Level: "admin", Outcome: outcome, Count: count})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.trail.Append(t.Context(), audit.Record{Person: audit.Person{Name: "oncall@example.com", ObjectID: "object-of-oncall", Elevation: asked.ID}, Action: action,
+			Object: audit.Object{Kind: kind, ID: id, Cluster: uid}, Level: "admin", Outcome: outcome, Count: count}))
 	}
 	record("credentials.issued", "credential", "c", audit.Succeeded, 0)
 	record("kubernetes.list", "pods", "/api/v1/pods", audit.Succeeded, 0)
@@ -90,10 +88,7 @@ func TestAccessHasAllFacts(t *testing.T) {
 	for _, query := range []string{"?format=arm", "?format=arm&pageSize=1"} {
 		var body string
 		forCustomer, body = h.accesses(t, handler, query)
-		content, err := json.Marshal(forCustomer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(json.Marshal(forCustomer))(t)
 		if strings.Contains(string(content)+body, "@example.com") || strings.Contains(string(content), "object-of") {
 			t.Errorf("customers see who it was: %s", content)
 		}
@@ -107,9 +102,7 @@ func TestAccessHasAllFacts(t *testing.T) {
 	item.Value.Actor.Name = "forged@example.com"
 	batch := h.db.NewBatch(database.AdminPartition)
 	database.Replace(batch, item)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	if got, _ := h.accesses(t, handler, ""); len(got) != 1 || got[0].Name != asked.ID {
 		t.Errorf("a forged elevation is an access: %+v", got)
 	}

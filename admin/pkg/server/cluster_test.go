@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -56,10 +57,7 @@ func (h *harness) populate(t testing.TB) {
 	batch := h.db.NewBatch(subscription)
 	database.Create(batch, h.db.Subscriptions(), database.SubscriptionKey(subscription), database.SubscriptionDocument{Subscription: hub.Subscription{State: hub.Registered}})
 	for id, clusterUID := range map[string]string{resourceID: uid, earlyID: earlyUID} {
-		key, err := database.ResourceKey(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(database.ResourceKey(id))(t)
 		name := id[strings.LastIndex(id, "/")+1:]
 		document := database.ClusterDocument{UID: clusterUID, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: "op-of-" + strings.ToLower(name),
 			Cluster: hub.Cluster{Resource: hub.Resource{ID: id, Name: name, Location: "westus3"}}}
@@ -68,15 +66,10 @@ func (h *harness) populate(t testing.TB) {
 			OperationID: "op-of-" + strings.ToLower(name), Request: database.CreateRequest, ResourceID: id, UID: clusterUID, Generation: 1, Status: hub.Accepted, StartTime: time.Now().UTC(),
 		})
 	}
-	key, err := database.ResourceKey(resourceID + "/nodePools/np")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(database.ResourceKey(resourceID + "/nodePools/np"))(t)
 	database.Create(batch, h.db.NodePools(), key, database.NodePoolDocument{UID: "pool", ClusterUID: uid, Generation: 2, ProvisioningState: hub.Succeeded,
 		NodePool: hub.NodePool{Resource: hub.Resource{ID: resourceID + "/nodePools/np", Name: "np"}}})
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	h.fleet.clusters = []*clusterservicev1.Cluster{{
 		Uid: uid, ResourceId: resourceID, Generation: 1, Spec: &clusterservicev1.ClusterSpec{Name: "Alpha", Location: "westus3"},
 		Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ClusterId: clusterID, ProvisionShard: "mgmt-1",
@@ -107,17 +100,11 @@ func (h *harness) populate(t testing.TB) {
 // get requests a path as an engineer and decodes a successful response into into, which may be nil.
 func (h *harness) get(t *testing.T, engineer, path string, into any) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+adminv1.Root+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+adminv1.Root+path, nil))(t)
 	if engineer != "" {
 		request.Header.Set("Authorization", "Bearer "+engineer)
 	}
-	response, err := h.client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(h.client.Do(request))(t)
 	content, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if err != nil {
@@ -297,20 +284,12 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	if got, want := strings.Join(steps, " "), "node-pool/old/fleet-accepted node-pool/old node-pool/old/fleet-deleted node-pool/old/documents-removed"; got != want {
 		t.Errorf("steps %s, want %s", got, want)
 	}
-	key, err := database.ResourceKey(resourceID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	item, err := h.db.Clusters().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(database.ResourceKey(resourceID))(t)
+	item := must.Get(h.db.Clusters().Get(t.Context(), key))(t)
 	operation := database.OperationDocument{OperationID: "goes", Request: database.DeleteRequest, ResourceID: resourceID, UID: uid, Status: hub.Deleting, StartTime: time.Now().Add(-time.Hour)}
 	note := operation.DeletionNote("fleet-accepted")
 	note.Attempts, note.LastError = 60, "it is unavailable"
-	if err := h.db.BeginClusterDeletion(t.Context(), item, operation); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.db.BeginClusterDeletion(t.Context(), item, operation))
 	shown = adminv1.ClusterDeletion{}
 	status, body = h.get(t, "reader", "/clusters/alpha/deletion", &shown)
 	if status != http.StatusOK || len(shown.Items) != 1 || shown.Items[0].Kind != "cluster" || shown.Items[0].OperationID != "goes" || shown.Items[0].Over {
@@ -371,9 +350,7 @@ func TestRejections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status, body := h.get(t, tc.engineer, tc.path, nil)
 			var failure adminv1.Failure
-			if err := json.Unmarshal([]byte(body), &failure); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(body), &failure))
 			if status != tc.status || failure.Error.Code != tc.code || failure.Error.Message == "" || failure.Error.RequestID == "" {
 				t.Errorf("%s: %d %s", tc.reason, status, body)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // credentialBody is the body of a request for a credential.
@@ -69,10 +70,7 @@ func TestEndRevokesCredentials(t *testing.T) {
 		t.Fatalf("the elevation is %+v with the operations %+v", shown, operations)
 	}
 	o := &operations[0]
-	asked, err := h.intents.Verify(t.Context(), o.Intent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := must.Get(h.intents.Verify(t.Context(), o.Intent))(t)
 	request, err := adminaction.RequestOf(o)
 	if err != nil || adminaction.Check(asked, o) != nil || !asked.AllowsCall(request.Method, request.Message) {
 		t.Errorf("the intent %+v does not allow %v: %v", asked, request, err)
@@ -209,25 +207,17 @@ func TestRevocationHasProgress(t *testing.T) {
 			if r := ended.Credentials[0].Revocation; r.State != adminv1.RevocationRequested || r.AcceptedUntil.Sub(*ended.EndTime) != 16*time.Minute {
 				t.Errorf("the revocation begins as %+v", r)
 			}
-			operation, err := h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(ended.Credentials[0].Revocation.OperationID))
-			if err != nil {
-				t.Fatal(err)
-			}
+			operation := must.Get(h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(ended.Credentials[0].Revocation.OperationID)))(t)
 			tc.happen(h, &operation.Value)
 			batch := h.db.NewBatch(database.AdminPartition)
 			database.Replace(batch, operation)
 			if tc.past {
-				item, err := h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID))
-				if err != nil {
-					t.Fatal(err)
-				}
+				item := must.Get(h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID)))(t)
 				before := item.Value.EndTime.Add(-time.Hour)
 				item.Value.EndTime = &before
 				database.Replace(batch, item)
 			}
-			if err := batch.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, batch.Commit(t.Context()))
 			shown := elevationOf(t, ask(handler, "reader", "", http.MethodGet, "/elevations/"+e.ID, ""), http.StatusOK)
 			var list adminv1.ElevationList
 			if err := json.Unmarshal(ask(handler, "reader", "", http.MethodGet, "/elevations", "").Body.Bytes(), &list); err != nil || len(list.Items) != 1 {
@@ -252,21 +242,14 @@ func TestClustersOfElevationAreBounded(t *testing.T) {
 	h := newPopulated(t)
 	handler := h.another(h.db)
 	e := h.elevated(t, handler)
-	item, err := h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID)))(t)
 	for i := range 50 {
 		item.Value.Credentials = append(item.Value.Credentials, database.ElevationCredentials{ClusterUID: fmt.Sprint("cluster-", i), ResourceID: "/subscriptions/" + strings.Repeat("x", 300)})
 	}
-	if err := h.config.Seals.Seal(&item.Value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.config.Seals.Seal(&item.Value))
 	batch := h.db.NewBatch(database.AdminPartition)
 	database.Replace(batch, item)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "Request another elevation") {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestElevationTrimsReasonAndTicket checks that surrounding space is not stored and does not count towards the minimum length.
@@ -15,10 +16,7 @@ func TestElevationTrimsReasonAndTicket(t *testing.T) {
 	h := newHarness(t)
 	const reason, ticket = "the control plane is being looked at", "INC-42"
 	space := strings.Repeat(" ", 2000)
-	body, err := json.Marshal(adminv1.ElevationRequest{Class: adminv1.Operate, Reason: space + reason + space, Ticket: space + ticket + "\n", Duration: "1h"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(adminv1.ElevationRequest{Class: adminv1.Operate, Reason: space + reason + space, Ticket: space + ticket + "\n", Duration: "1h"}))(t)
 	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", string(body))
 	var elevation adminv1.Elevation
 	if err := json.Unmarshal(answer.Body.Bytes(), &elevation); err != nil || answer.Code != http.StatusCreated {

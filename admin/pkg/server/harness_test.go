@@ -45,6 +45,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // harness is admin with the Cosmos DB emulator, a simulated Cluster Service and a simulated Maestro.
@@ -106,9 +107,7 @@ func newHarness(t testing.TB) *harness {
 	h := &harness{db: db, cosmos: cosmos.Options, fleet: &fleet{}, works: &works{}, log: &logtest.Log{}, metrics: newRegistry(), trail: audittest.New(t, "admin", 0)}
 	signer := intenttest.New(t)
 	h.keyset = filepath.Join(t.TempDir(), "keyset.json")
-	if err := intent.CreateKeys(h.keyset); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, intent.CreateKeys(h.keyset))
 	seals := h.sealer(t)
 	h.intents = signer.Verifier
 	h.config = server.Config{
@@ -133,16 +132,11 @@ func newHarness(t testing.TB) *harness {
 		t.Fatal(err)
 	}
 	h.recordings, h.sealing = t.TempDir(), sealing
-	if h.signing, err = audit.GenerateKey(); err != nil {
-		t.Fatal(err)
-	}
+	h.signing = must.Get(audit.GenerateKey())(t)
 	signers := audit.Keys{}
 	signers.Trust("gateway-access", h.signing)
 	h.config.Recordings = &server.Recordings{Storage: sink.FileAt(h.recordings), Keys: opening, Signers: func() audit.Keys { return signers }}
-	monitor, err := layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Deadline: componentDeadline, Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	monitor := must.Get(layers.New(layers.Options{Own: server.Questions(db, h.config.Fleet, h.works), Deadline: componentDeadline, Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)}))(t)
 	h.config.Layers = monitor
 	t.Cleanup(run(h.config.Elevations))
 	api := httptest.NewServer(server.New(h.config))
@@ -154,10 +148,7 @@ func newHarness(t testing.TB) *harness {
 // sealer returns the sealer of another replica.
 func (h *harness) sealer(t testing.TB) *elevation.Sealer {
 	t.Helper()
-	sealer, err := elevation.LoadSealer(h.keyset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealer := must.Get(elevation.LoadSealer(h.keyset))(t)
 	return sealer
 }
 

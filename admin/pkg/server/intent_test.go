@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestAcceptedOperationIsSigned checks that an accepted operation has an intent that names the engineer and authorizes exactly
@@ -25,15 +26,9 @@ func TestAcceptedOperationIsSigned(t *testing.T) {
 	if err := json.Unmarshal(answer.Body.Bytes(), &accepted); err != nil || answer.Code != http.StatusAccepted {
 		t.Fatalf("%d %s: %v", answer.Code, answer.Body, err)
 	}
-	item, err := h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(accepted.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(accepted.ID)))(t)
 	o := &item.Value
-	asked, err := h.intents.Verify(t.Context(), o.Intent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := must.Get(h.intents.Verify(t.Context(), o.Intent))(t)
 	if err := adminaction.Check(asked, o); err != nil {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestCertificateEndsBeforeElevation requests certificates in elevations that end soon. Without a duration, the certificate lasts as
@@ -43,9 +44,7 @@ func TestCertificateEndsBeforeElevation(t *testing.T) {
 		}
 		var accepted adminv1.Operation
 		var parameters adminv1.CredentialRequest
-		if err := errors.Join(json.Unmarshal(answer.Body.Bytes(), &accepted), json.Unmarshal(accepted.Parameters, &parameters)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(json.Unmarshal(answer.Body.Bytes(), &accepted), json.Unmarshal(accepted.Parameters, &parameters)))
 		d, err := time.ParseDuration(parameters.Duration)
 		if err != nil || tc.duration != 0 && d != tc.duration || d > 15*time.Minute || d < 10*time.Minute {
 			t.Errorf("in an elevation of %s the certificate lasts %s: %v", elevation, parameters.Duration, err)

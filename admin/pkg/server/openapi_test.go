@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the OpenAPI document and the list of routes")
@@ -29,14 +30,9 @@ func TestDocumentsMatchRoutes(t *testing.T) {
 		"../../docs/routes.md":        routesPage + server.RouteTable(server.Routes()),
 	} {
 		if *update {
-			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(want), 0o644))
 		}
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(os.ReadFile(path))(t)
 		if diff := cmp.Diff(want, string(got)); diff != "" {
 			t.Errorf("%s is out of date; run `go test ./admin/pkg/server -run Documents -update` (-want +got):\n%s", path, diff)
 		}

@@ -24,6 +24,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -126,10 +127,7 @@ func newRegion(t *testing.T, o *outage) *harness {
 	h.works.fail = func(ctx context.Context) error { return o.act(ctx, adminv1.ComponentMaestroServer) }
 	options := h.cosmos
 	options.Transport = o
-	db, err := database.Open(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(database.Open(t.Context(), options))(t)
 	t.Cleanup(db.Close)
 	config := &layers.Config{}
 	for _, layer := range layers.Layers() {
@@ -141,16 +139,11 @@ func newRegion(t *testing.T, o *outage) *harness {
 			config.Components = append(config.Components, o.target(t, layer, ""))
 		}
 	}
-	monitor, err := layers.New(layers.Options{Config: config, Own: server.Questions(db, h.config.Fleet, h.works), Deadline: componentDeadline,
-		Intercept: o.intercept, Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	monitor := must.Get(layers.New(layers.Options{Config: config, Own: server.Questions(db, h.config.Fleet, h.works), Deadline: componentDeadline,
+		Intercept: o.intercept, Metrics: newRegistry(), Log: slog.New(slog.DiscardHandler)}))(t)
 	// A connection that has never reached its account behaves differently; internal/database tests that.
 	o.ended.Store(true)
-	if err := db.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Ping(t.Context()))
 	o.ended.Store(false)
 	h.config.Database, h.config.Layers, h.config.Metrics = db, monitor, newRegistry()
 	h.config.AskHostedAPI = func(ctx context.Context, _ string) error { return o.act(ctx, adminv1.ComponentHostedAPI) }
@@ -173,10 +166,7 @@ func (h *harness) populateOperations(t *testing.T) {
 	for _, name := range flights {
 		uid := "6f9619ff-8b86-4d01-b42d-" + strings.Repeat("0", 12-len(name)) + hexOf(name)
 		id := "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
-		key, err := database.ResourceKey(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(database.ResourceKey(id))(t)
 		document := database.ClusterDocument{UID: uid, Generation: 1, ProvisioningState: hub.Succeeded, Cluster: hub.Cluster{Resource: hub.Resource{ID: id, Name: name, Location: "westus3"}}}
 		c := &clusterservicev1.Cluster{Uid: uid, ResourceId: id, Generation: 1, Spec: &clusterservicev1.ClusterSpec{Name: name, Location: "westus3"},
 			Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ObservedGeneration: 1, ClusterId: clusterID, ProvisionShard: "mgmt-1",
@@ -210,15 +200,10 @@ func (h *harness) populateOperations(t *testing.T) {
 			begin(database.DeleteRequest, hub.Deleting, id, uid)
 		}
 		database.Create(batch, h.db.Clusters(), key, document)
-		poolKey, err := database.ResourceKey(pool.ResourceId)
-		if err != nil {
-			t.Fatal(err)
-		}
+		poolKey := must.Get(database.ResourceKey(pool.ResourceId))(t)
 		database.Create(batch, h.db.NodePools(), poolKey, database.NodePoolDocument{UID: pool.Uid, ClusterUID: uid, Generation: 1, ProvisioningState: poolState,
 			NodePool: hub.NodePool{Resource: hub.Resource{ID: pool.ResourceId, Name: "np"}}})
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 		h.fleet.clusters, h.fleet.nodePools = append(h.fleet.clusters, c), append(h.fleet.nodePools, pool)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // secretInput is what an engineer typed. Only the content of a recording may have it.
@@ -58,12 +59,8 @@ func (h *harness) recordWith(t *testing.T, signing *audit.SigningKey, number int
 		document.EndTime, document.EndReason, document.Complete = &ended, "The client has closed the connection.", true
 	}
 	document.Bytes = int64(len(log))
-	if err := os.WriteFile(h.recordingFile(facts.ID), log, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.db.PutAccessRecording(t.Context(), document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(h.recordingFile(facts.ID), log, 0o600))
+	must.Do(t, h.db.PutAccessRecording(t.Context(), document))
 	return document
 }
 
@@ -173,16 +170,11 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 	change := func(number int, change func(lines []string) []string) string {
 		t.Helper()
 		document := h.record(t, number, "session-1", true)
-		text, err := os.ReadFile(h.recordingFile(document.RecordingID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(h.recordingFile(document.RecordingID)))(t)
 		lines := change(strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n"))
 		content := strings.Join(lines, "")
 		content += strings.Repeat("\n", max(0, len(text)-len(content))) // the length stays
-		if err := os.WriteFile(h.recordingFile(document.RecordingID), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(h.recordingFile(document.RecordingID), []byte(content), 0o600))
 		return document.RecordingID
 	}
 	for name, id := range map[string]string{
@@ -200,14 +192,9 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 		return lines
 	})
 	cut := h.record(t, 5, "session-1", true)
-	if err := os.Truncate(h.recordingFile(cut.RecordingID), cut.Bytes/2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(h.recordingFile(cut.RecordingID), cut.Bytes/2))
 	another := change(6, func([]string) []string {
-		text, err := os.ReadFile(h.recordingFile(h.record(t, 7, "session-1", true).RecordingID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(h.recordingFile(h.record(t, 7, "session-1", true).RecordingID)))(t)
 		return []string{string(text)}
 	})
 	for name, id := range map[string]string{"other facts": facts, "half a recording": cut.RecordingID, "another recording": another} {
@@ -225,24 +212,14 @@ func TestChangedRecordingIsAborted(t *testing.T) {
 func TestForgedRecordingIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newPopulated(t)
-	attacker, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	attacker := must.Get(audit.GenerateKey())(t)
 	forged, unsigned := h.recordWith(t, attacker, 1, "session-1", true), h.recordWith(t, attacker, 2, "session-1", true)
-	log, err := os.ReadFile(h.recordingFile(unsigned.RecordingID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.ReadFile(h.recordingFile(unsigned.RecordingID)))(t)
 	first, rest, _ := bytes.Cut(log, []byte(`,"signature":`))
 	_, rest, _ = bytes.Cut(rest, []byte("\n"))
 	unsigned.Bytes = int64(len(first) + len("}\n") + len(rest))
-	if err := os.WriteFile(h.recordingFile(unsigned.RecordingID), slices.Concat(first, []byte("}\n"), rest), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.db.PutAccessRecording(t.Context(), unsigned); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(h.recordingFile(unsigned.RecordingID), slices.Concat(first, []byte("}\n"), rest), 0o600))
+	must.Do(t, h.db.PutAccessRecording(t.Context(), unsigned))
 	for id, reason := range map[string]string{forged.RecordingID: "its key " + attacker.ID() + " is not a key", unsigned.RecordingID: "its first line has none"} {
 		if status, _, body, err := h.content(t, "oncall", id); err != nil || status != http.StatusConflict || !strings.Contains(body, reason) || strings.Contains(body, secretInput) {
 			t.Errorf("%d: %s: %v", status, body, err)
@@ -269,9 +246,7 @@ func TestForgedRecordingIsRefused(t *testing.T) {
 	} {
 		described := h.record(t, 10+number, "session-1", true)
 		change(&described)
-		if err := h.db.PutAccessRecording(t.Context(), described); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.db.PutAccessRecording(t.Context(), described))
 		if status, _, body, err := h.content(t, "oncall", described.RecordingID); err != nil || status != http.StatusConflict || !strings.Contains(body, "was changed") {
 			t.Errorf("%+v: %d: %s: %v", described, status, body, err)
 		}
@@ -284,16 +259,12 @@ func TestRecordingsAway(t *testing.T) {
 	h := newPopulated(t)
 	api := h.another(h.db)
 	waiting := h.record(t, 1, "session-1", false)
-	if err := os.Remove(h.recordingFile(waiting.RecordingID)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(h.recordingFile(waiting.RecordingID)))
 	path := "/recordings/" + waiting.RecordingID + "/content"
 	if answer := ask(api, "oncall", "", http.MethodGet, path, ""); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "is exported yet") {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}
-	if err := os.Rename(h.recordings, h.recordings+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(h.recordings, h.recordings+".away"))
 	if answer := ask(api, "oncall", "", http.MethodGet, path, ""); answer.Code != http.StatusServiceUnavailable {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}

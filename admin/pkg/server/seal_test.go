@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestForgedElevationPermitsNothing changes a stored elevation of an engineer with the role, as somebody who can write to the database
@@ -191,10 +192,7 @@ func TestSealIsNotShown(t *testing.T) {
 // stored returns the document of an elevation.
 func (h *harness) stored(t *testing.T, id string) *database.Item[database.ElevationDocument] {
 	t.Helper()
-	item, err := h.db.Elevations().Get(t.Context(), database.ElevationKey(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.Elevations().Get(t.Context(), database.ElevationKey(id)))(t)
 	return item
 }
 
@@ -204,7 +202,5 @@ func (h *harness) overwrite(t *testing.T, e database.ElevationDocument) {
 	item, batch := h.stored(t, e.ElevationID), h.db.NewBatch(database.AdminPartition)
 	item.Value = e
 	database.Replace(batch, item)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 }

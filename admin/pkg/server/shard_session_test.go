@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const sessionsOfShard = "/shards/mgmt-1/access-sessions"
@@ -16,10 +17,7 @@ const sessionsOfShard = "/shards/mgmt-1/access-sessions"
 // shardSession returns the stored session for a management cluster.
 func (h *harness) shardSession(t *testing.T, id string) *database.AccessSessionDocument {
 	t.Helper()
-	item, err := h.db.AccessSessions().Get(t.Context(), (&database.AccessSessionDocument{Shard: "mgmt-1", SessionID: id}).Key())
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.AccessSessions().Get(t.Context(), (&database.AccessSessionDocument{Shard: "mgmt-1", SessionID: id}).Key()))(t)
 	return &item.Value
 }
 

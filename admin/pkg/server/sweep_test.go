@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // ask sends a request of an engineer to a handler, with an idempotency key unless it is empty.
@@ -49,10 +50,7 @@ func (h *harness) startCrashing(t *testing.T, d *crashsweep.Injector) *crashswee
 	return crashsweep.StartServer(t, d, func() (http.Handler, func()) {
 		options := h.cosmos
 		options.Transport = d.Transport(databasetest.WriteContainer)
-		db, err := database.Open(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(database.Open(t.Context(), options))(t)
 		return h.another(db), db.Close
 	})
 }
@@ -126,18 +124,14 @@ func TestRequestIsRepeated(t *testing.T) {
 			return ""
 		}
 		var operation adminv1.Operation
-		if err := json.Unmarshal(answer.Body.Bytes(), &operation); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(answer.Body.Bytes(), &operation))
 		if answer.Header().Get("Location") != adminv1.Root+"/operations/"+operation.ID {
 			t.Errorf("the operation %s is said to be at %s", operation.ID, answer.Header().Get("Location"))
 		}
 		return operation.ID
 	}
 	first := pause("k", `{"duration":"2h"}`, http.StatusAccepted)
-	if err := h.execute(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.execute(t.Context(), ""))
 	if again := pause("k", `{"duration":"2h"}`, http.StatusAccepted); again != first {
 		t.Errorf("the same request began %s, and then %s", first, again)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/adminaction"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // openTickets is a ticket validator over HTTP that answers for each ticket whether it is open. It counts these questions. test/e2e checks
@@ -92,13 +93,8 @@ func withTicketChecks(t *testing.T, h *harness) (validator *openTickets, replica
 	validator.Server = httptest.NewTLSServer(validator)
 	t.Cleanup(validator.Close)
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if h.config.Tickets, err = ticket.NewHTTP(validator.URL, token, validator.Client().Transport); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(token, []byte("secret"), 0o600))
+	h.config.Tickets = must.Get(ticket.NewHTTP(validator.URL, token, validator.Client().Transport))(t)
 	for name, class := range h.config.Policy.Classes {
 		class.Ticket = elevation.TicketValidated
 		h.config.Policy.Classes[name] = class
@@ -186,10 +182,7 @@ func TestClosedTicketEndsElevations(t *testing.T) {
 		t.Fatalf("the credentials are %+v with the operations %+v", credentials, operations)
 	}
 	o := &operations[0]
-	asked, err := h.intents.Verify(t.Context(), o.Intent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := must.Get(h.intents.Verify(t.Context(), o.Intent))(t)
 	request, err := adminaction.RequestOf(o)
 	if err != nil || adminaction.Check(asked, o) != nil || adminaction.CheckElevation(asked, nil, time.Now()) != nil || !asked.AllowsCall(request.Method, request.Message) {
 		t.Errorf("the intent %+v does not allow %v: %v", asked, request, err)
@@ -225,10 +218,7 @@ func TestClosedTicketEndsElevations(t *testing.T) {
 // valueOf returns the value of a gauge or counter with the value of its label, which is empty if it has none.
 func valueOf(t *testing.T, metrics *prometheus.Registry, name, label string) float64 {
 	t.Helper()
-	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(metrics.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {

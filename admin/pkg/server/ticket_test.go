@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/ticket"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // ticketSystem is a ticket validator over HTTP whose tickets a test closes.
@@ -49,13 +50,8 @@ func newTicketAdmin(t *testing.T, h *harness) (http.Handler, *ticketSystem) {
 	system.Server = httptest.NewTLSServer(system)
 	t.Cleanup(system.Close)
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	validator, err := ticket.NewHTTP(system.URL, token, system.Client().Transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(token, []byte("secret"), 0o600))
+	validator := must.Get(ticket.NewHTTP(system.URL, token, system.Client().Transport))(t)
 	class := h.config.Policy.Classes[adminv1.BreakGlassAccess]
 	class.Ticket = elevation.TicketValidated
 	h.config.Policy.Classes[adminv1.BreakGlassAccess] = class
