@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -47,9 +48,7 @@ func newSREs(t *testing.T) *sres {
 		"ca.crt":         pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw}),
 		"engineers.json": []byte(`[{"tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
 	} {
-		if err := os.WriteFile(filepath.Join(a.dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(a.dir, name), data, 0o600))
 	}
 	return a
 }
@@ -179,10 +178,7 @@ func (g *sreGroup) because(args ...string) []string {
 func (g *sreGroup) prints(t *testing.T, files map[string][]string) {
 	t.Helper()
 	for name, args := range files {
-		out, err := g.run(t, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(g.run(t, args...))(t)
 		golden(t, name, out)
 	}
 }

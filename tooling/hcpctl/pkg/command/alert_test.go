@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestAlerts(t *testing.T) {
@@ -16,10 +17,7 @@ func TestAlerts(t *testing.T) {
 			{Name: "Slow", Severity: "ticket", Labels: map[string]string{"severity": "ticket"}}},
 		Silences: []adminv1.Silence{{ID: "s", State: adminv1.SilenceActive, Matchers: []adminv1.SilenceMatcher{{Name: "alertname", Value: "Agent.*", Regex: true}, {Name: "shard", Value: "mgmt-2", Negative: true}}, EndTime: began, CreatedBy: "kim", Comment: "mgmt-1 is rebuilt (CHG-7)"}}}
 	a.shown["/alerts"] = list
-	out, err := a.hcpctl(t, "alert", "list")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(a.hcpctl(t, "alert", "list"))(t)
 	golden(t, "alerts.txt", out)
 
 	for name, tc := range map[string]struct {

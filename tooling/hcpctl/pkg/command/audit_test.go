@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
@@ -17,23 +18,14 @@ import (
 func TestAuditVerifyReportsChanges(t *testing.T) {
 	const name = "admin-0123456789abcdef"
 	dir := t.TempDir()
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.PublicPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(t)
+	public := must.Get(key.PublicPEM())(t)
 	now := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 	log, at, err := audit.AppendCheckpoint(nil, audit.Head{Writer: name, Time: now}, audit.Position{}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err := audit.EncodeRecord(audit.Record{Action: "clusters.dump", Outcome: audit.Succeeded, Person: audit.Person{Name: "ada@example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	record := must.Get(audit.EncodeRecord(audit.Record{Action: "clusters.dump", Outcome: audit.Succeeded, Person: audit.Person{Name: "ada@example.com"}}))(t)
 	log, at = audit.AppendRecord(log, audit.Head{Writer: name, Time: now}, at, audit.Entry{Record: record})
 	before := len(log)
 	if log, at, err = audit.AppendCheckpoint(log, audit.Head{Writer: name, Time: now}, at, key); err != nil {
@@ -43,12 +35,8 @@ func TestAuditVerifyReportsChanges(t *testing.T) {
 	write := func(content []byte, path ...string) {
 		t.Helper()
 		file := filepath.Join(append([]string{dir}, path...)...)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Do(t, os.WriteFile(file, content, 0o600))
 	}
 	write(public, "keys", "admin.pem")
 	write(log[before:], "witness", name+".checkpoint")

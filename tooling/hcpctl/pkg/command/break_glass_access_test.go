@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
@@ -41,9 +42,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		t.Errorf("with an unknown level: %v", err)
 	}
 	a.asked = nil
-	if _, err := a.hcpctl(t, "break-glass", "request", "demo", "--level", "admin", "-f", file, "--reason", "no console", "--ticket", "INC-1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.hcpctl(t, "break-glass", "request", "demo", "--level", "admin", "-f", file, "--reason", "no console", "--ticket", "INC-1"))(t)
 	if len(a.asked) != 2 || !strings.HasPrefix(a.asked[0], "POST /elevations break-glass:") || !strings.Contains(a.asked[1], `"level":"admin"`) || strings.Contains(strings.Join(a.asked, ""), "PRIVATE KEY") {
 		t.Fatalf("admin was asked %q", a.asked)
 	}
@@ -97,18 +96,10 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 	endsIn := func(left time.Duration) {
 		t.Helper()
-		access, err := credential.ReadAccess(accessFile(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		access := must.Get(credential.ReadAccess(accessFile(file)))(t)
 		access.Expires = time.Now().Add(left)
-		content, err := access.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(accessFile(file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(access.Encode())(t)
+		must.Do(t, os.WriteFile(accessFile(file), content, 0o600))
 	}
 	a.issue(second, time.Now().Add(15*time.Minute))
 	want("the certificate lasts", first, 0)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestUseOfCredentialsIsShown checks the columns of a used and of an unused credential.
@@ -28,10 +29,7 @@ func TestUseOfCredentialsIsShown(t *testing.T) {
 		Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}}
 	a := newSREs(t)
 	a.shown["/clusters/demo/credentials"] = adminv1.CredentialList{Items: []adminv1.FleetCredential{used, unused}}
-	out, err := a.hcpctl(t, "break-glass", "list", "demo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(a.hcpctl(t, "break-glass", "list", "demo"))(t)
 	table := `UID|CLASS|LEVEL|STATE|REQUESTER|REASON|EXPIRES|FIRST USE|LAST USE|FROM
 u2|customer|-|PENDING|alice|-|-|-|-|-
 u1|sre|reader|ISSUED|ada|INC-1: no console|2026-03-01T18:00:00Z|2026-03-01T09:00:00Z|2026-03-01T11:00:00Z|10.0.0.1, 10.0.0.2

@@ -21,6 +21,7 @@ import (
 	armwire "github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/disk"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -30,14 +31,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got; -update writes it again):\n%s", name, diff)
 	}
@@ -70,9 +66,7 @@ func newAzure(t *testing.T) *azure {
 		"ca.crt":           pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw}),
 		"credentials.json": []byte(`[{"tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
 	} {
-		if err := os.WriteFile(filepath.Join(a.dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(a.dir, name), data, 0o600))
 	}
 	return a
 }
@@ -295,9 +289,7 @@ func TestResourceLifecycleThroughARM(t *testing.T) {
 			var out bytes.Buffer
 			command := New(&out, io.Discard)
 			command.SetArgs(args)
-			if err := command.ExecuteContext(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, command.ExecuteContext(t.Context()))
 			golden(t, name, out.String())
 			continue
 		}
@@ -318,9 +310,7 @@ func TestErrorsNameTheProblem(t *testing.T) {
 	a := newAzure(t)
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "cluster.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	tests := map[string]struct {
@@ -397,9 +387,7 @@ func TestStatusTable(t *testing.T) {
 		{Name: "postgres", State: "Ready", Since: now.Add(-50 * time.Second), Pid: 12, Ports: map[string]int{"sql": 18407}},
 		{Name: "frontend", State: "BackingOff", Since: now.Add(-time.Second), Restarts: 3, Ports: map[string]int{"ops": 18411, "https": 18401}, Message: "ended: signal: killed"},
 	}}
-	if err := statusTable(&environment{out: &out}, status, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, statusTable(&environment{out: &out}, status, now))
 	golden(t, "status.txt", out.String())
 }
 
@@ -410,26 +398,20 @@ func TestStatusTableNamesFullDisk(t *testing.T) {
 		{Name: "cosmos-emulator", State: "NotReady", Since: now.Add(-10 * time.Second), Pid: 12, Ports: map[string]int{"https": 18405},
 			Message: "the disk is full: 0 of 512 MiB are free on the disk of /somewhere/cosmos; responds with status 503"},
 	}, Disks: []disk.Space{{Dir: "/somewhere", TotalBytes: 512 << 20, Full: true}, {Dir: "/other", FreeBytes: 1 << 30, TotalBytes: 2 << 30}}}
-	if err := statusTable(&environment{out: &out}, status, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, statusTable(&environment{out: &out}, status, now))
 	golden(t, "status-disk-full.txt", out.String())
 }
 
 // TestEventsOfAStoppedRegion checks that the command reads the file of the supervisor when no supervisor runs.
 func TestEventsOfAStoppedRegion(t *testing.T) {
 	state := t.TempDir()
-	if err := os.MkdirAll(local.LogDir(state), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(local.LogDir(state), 0o755))
 	lines := `{"time":"2026-01-02T03:04:05Z","process":"backend","type":"Started","pid":12}
 {"time":"2026-01-02T03:04:06Z","process":"backend","type":"Exited","pid":12,"exitCode":1,"message":"terminated: exit status 1: no luck"}
 {"time":"2026-01-02T03:04:07Z","process":"postgres","type":"Hung","pid":7,"message":"hung: 3 consecutive liveness probes failed"}
 {"time":"2026-01-02T03:04:09Z","process":"postgres","type":"Exited","pid":7,"signal":"SIGKILL"}
 {"time":"2026-01-02T03:04:09Z","process":"post`
-	if err := os.WriteFile(filepath.Join(local.LogDir(state), "events.jsonl"), []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(local.LogDir(state), "events.jsonl"), []byte(lines), 0o600))
 	tests := map[string][]string{
 		"events.txt":         nil,
 		"events-process.txt": {"backend"},
@@ -440,9 +422,7 @@ func TestEventsOfAStoppedRegion(t *testing.T) {
 			var out bytes.Buffer
 			command := New(&out, io.Discard)
 			command.SetArgs(append([]string{"region", "events", "--state-dir", state}, args...))
-			if err := command.ExecuteContext(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, command.ExecuteContext(t.Context()))
 			golden(t, name, out.String())
 		})
 	}
@@ -450,13 +430,9 @@ func TestEventsOfAStoppedRegion(t *testing.T) {
 
 func TestLogsShowLastLinesWithProcess(t *testing.T) {
 	state := t.TempDir()
-	if err := os.MkdirAll(local.LogDir(state), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(local.LogDir(state), 0o755))
 	for name, text := range map[string]string{"a": "one\ntwo\nthree\nunfinished", "b": "four\n"} {
-		if err := os.WriteFile(filepath.Join(local.LogDir(state), name+".log"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(local.LogDir(state), name+".log"), []byte(text), 0o600))
 	}
 	tests := map[string]struct {
 		reason string

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
@@ -55,23 +56,15 @@ func TestSecretFileHasOwnPermissions(t *testing.T) {
 	dir := t.TempDir()
 	file, elsewhere := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "elsewhere")
 	for _, name := range []string{file, file + ".part", elsewhere} {
-		if err := os.WriteFile(name, []byte("before"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte("before"), 0o644))
 	}
-	if err := writeSecret(file, []byte("secret")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeSecret(file, []byte("secret")))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("it has the mode %v, %v", info.Mode(), err)
 	}
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(elsewhere, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeSecret(link, []byte("secret")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(elsewhere, link))
+	must.Do(t, writeSecret(link, []byte("secret")))
 	if content, err := os.ReadFile(elsewhere); err != nil || string(content) != "before" {
 		t.Errorf("it went where a link leads: %q, %v", content, err)
 	}
@@ -88,18 +81,12 @@ func TestTheKeyOfACredentialStaysHere(t *testing.T) {
 	if out != "" || !strings.Contains(progress, "expires at 2026-03-03T10:00:00Z") {
 		t.Errorf("output %q, progress %q", out, progress)
 	}
-	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(file))(t)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
 
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(file))(t)
 	var kubeconfig struct {
 		CurrentContext string `json:"current-context"`
 		Users          []struct {
@@ -113,10 +100,7 @@ func TestTheKeyOfACredentialStaysHere(t *testing.T) {
 		t.Fatalf("%v: %s", err, data)
 	}
 	block, _ := pem.Decode(kubeconfig.Users[0].User.Certificate)
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(x509.ParseCertificateRequest(block.Bytes))(t)
 	if err := request.CheckSignature(); err != nil {
 		t.Error(err)
 	}
@@ -124,10 +108,7 @@ func TestTheKeyOfACredentialStaysHere(t *testing.T) {
 		t.Errorf("the request is for %s", got)
 	}
 	block, _ = pem.Decode(kubeconfig.Users[0].User.Key)
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(x509.ParsePKCS8PrivateKey(block.Bytes))(t)
 	if !key.(*ecdsa.PrivateKey).PublicKey.Equal(request.PublicKey) {
 		t.Error("the kubeconfig's key is not the one that the request was signed with")
 	}
@@ -148,9 +129,7 @@ func TestCredentialIsAddedToKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	other := `{"apiVersion": "v1", "kind": "Config", "current-context": "work", "contexts": [{"name": "work", "context": {"cluster": "w", "user": "w"}}],
 		"clusters": [{"name": "w", "cluster": {"server": "https://work.example"}}], "users": [{"name": "w", "user": {"token": "t"}}]}`
-	if err := os.WriteFile(file, []byte(other), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(other), 0o644))
 	mustRun(t, a, "cluster", "create", "a")
 	mustRun(t, a, "cluster", "create", "b")
 	for _, step := range []struct {
@@ -165,10 +144,7 @@ func TestCredentialIsAddedToKubeconfig(t *testing.T) {
 		{[]string{"b", "--overwrite"}, "b", []string{"b"}},
 	} {
 		mustRun(t, a, append([]string{"cluster", "credential", "request", "-f", file}, step.args...)...)
-		config, err := clientcmd.LoadFromFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := must.Get(clientcmd.LoadFromFile(file))(t)
 		if got := slices.Sorted(maps.Keys(config.Contexts)); !slices.Equal(got, step.want) || config.CurrentContext != step.current {
 			t.Errorf("%v: the contexts are %v, the current one is %q; want %v and %q", step.args, got, config.CurrentContext, step.want, step.current)
 		}
@@ -201,13 +177,8 @@ func TestAccessOfOtherClusterIsKept(t *testing.T) {
 	a.shown["/me"] = adminv1.Identity{Name: "ada", ObjectID: "object"}
 	a.issue("certificate", time.Now().Add(15*time.Minute))
 	file := filepath.Join(t.TempDir(), "config")
-	if _, err := a.hcpctl(t, "break-glass", "request", "demo", "-f", file); err != nil {
-		t.Fatal(err)
-	}
-	first, err := credential.ReadAccess(accessFile(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.hcpctl(t, "break-glass", "request", "demo", "-f", file))(t)
+	first := must.Get(credential.ReadAccess(accessFile(file)))(t)
 	a.shown["/clusters/demo"], a.shown["/clusters/two"] = adminv1.Cluster{UID: first.Cluster}, adminv1.Cluster{UID: "another"}
 	a.asked = nil
 	if _, err := a.hcpctl(t, "break-glass", "request", "two", "-f", file); err == nil || !strings.Contains(err.Error(), first.Cluster) || len(a.asked) != 0 {

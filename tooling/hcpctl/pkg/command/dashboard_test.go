@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -54,17 +55,12 @@ func dashboardCommand(t *testing.T, args ...string) (string, error) {
 }
 
 func TestDashboardList(t *testing.T) {
-	out, err := dashboardCommand(t, "list", "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(dashboardCommand(t, "list", "-o", "json"))(t)
 	var list []struct {
 		Name      string
 		Variables []string
 	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &list))
 	found := false
 	for _, d := range list {
 		found = found || d.Name == "shard-triage" && slices.Equal(d.Variables, []string{"shard"})
@@ -75,14 +71,9 @@ func TestDashboardList(t *testing.T) {
 }
 
 func TestDashboardShow(t *testing.T) {
-	out, err := dashboardCommand(t, append(dashboardFlags(t), "show", "shard-triage", "-o", "json", "--bad", "--variable=shard=mgmt-1")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(dashboardCommand(t, append(dashboardFlags(t), "show", "shard-triage", "-o", "json", "--bad", "--variable=shard=mgmt-1")...))(t)
 	var panels []panelSummary
-	if err := json.Unmarshal([]byte(out), &panels); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &panels))
 	if len(panels) == 0 {
 		t.Fatal("no panel is beyond its limit")
 	}
@@ -91,10 +82,7 @@ func TestDashboardShow(t *testing.T) {
 			t.Errorf("the panel is %+v", p)
 		}
 	}
-	table, err := dashboardCommand(t, append(dashboardFlags(t), "show", "shard-triage")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(dashboardCommand(t, append(dashboardFlags(t), "show", "shard-triage")...))(t)
 	if !strings.Contains(table, "see docs/operators/removed-objects.md") || !strings.Contains(table, "Clusters: State") {
 		t.Errorf("the table is:\n%s", table)
 	}
@@ -102,14 +90,9 @@ func TestDashboardShow(t *testing.T) {
 
 func TestDashboardRender(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	if _, err := dashboardCommand(t, append(dashboardFlags(t), "render", "shard-triage", "capacity", "--into", dir)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(dashboardCommand(t, append(dashboardFlags(t), "render", "shard-triage", "capacity", "--into", dir)...))(t)
 	for _, name := range []string{"shard-triage", "capacity"} {
-		picture, err := os.ReadFile(filepath.Join(dir, name+".png"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		picture := must.Get(os.ReadFile(filepath.Join(dir, name+".png")))(t)
 		if _, err := png.Decode(bytes.NewReader(picture)); err != nil {
 			t.Errorf("%s.png: %v", name, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -60,10 +61,7 @@ func TestAzureOrphans(t *testing.T) {
 	a.shown["/azure-orphans"] = adminv1.AzureOrphanList{Items: adminv1.Messages([]*csv1.AzureOrphan{
 		{Uid: "group-1", Kind: "resource-group", AzureId: "/subscriptions/s/resourceGroups/managed", Evidence: "managedBy is the resource ID of a cluster.", FirstTime: seen, LastTime: seen},
 		{Uid: "group-2", Kind: "resource-group", AzureId: "/subscriptions/s/resourceGroups/other", Evidence: "managedBy is the resource ID of a cluster.", Proof: "Cluster c was deleted.", FirstTime: seen, LastTime: seen}})}
-	out, err := a.hcpctl(t, "azure-orphan", "list")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(a.hcpctl(t, "azure-orphan", "list"))(t)
 	golden(t, "azure-orphans.txt", ages.ReplaceAllString(out, "40m0s"))
 	if out, err := a.hcpctl(t, "azure-orphan", "list", "-o", "json"); err != nil || !strings.Contains(out, `"proof": "Cluster c was deleted."`) {
 		t.Errorf("as JSON: %v, %s", err, out)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestDriftList checks that repaired removals are listed below the differences, and without a difference.
@@ -16,9 +17,6 @@ func TestDriftList(t *testing.T) {
 		{Kind: "Namespace", Name: "ocm-local-x", Shard: "mgmt-1", ResourceID: deletingID, Removed: at.Add(-time.Hour), AppliedAgain: at.Add(-59 * time.Minute)},
 	}}
 	a.shown = map[string]any{"/drift": list}
-	out, err := a.hcpctl(t, "drift", "list")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(a.hcpctl(t, "drift", "list"))(t)
 	golden(t, "drift-list.txt", out)
 }

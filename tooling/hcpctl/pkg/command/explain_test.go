@@ -23,6 +23,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -65,10 +66,7 @@ func waitingDump() *adminv1.Dump {
 func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 	t.Helper()
 	requests = new(int)
-	dump, err := json.Marshal(waitingDump())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dump := must.Get(json.Marshal(waitingDump()))(t)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/token") {
 			reply(w, http.StatusOK, map[string]any{"access_token": "token", "expires_in": 3600})
@@ -102,15 +100,10 @@ func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 		"ca.crt":         pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 		"engineers.json": []byte(`[{"tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	client, err = adminclient.New(adminclient.Options{Endpoint: server.URL, Authority: server.URL, CAFile: filepath.Join(dir, "ca.crt"),
-		CredentialsFile: filepath.Join(dir, "engineers.json"), Audience: "api://admin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client = must.Get(adminclient.New(adminclient.Options{Endpoint: server.URL, Authority: server.URL, CAFile: filepath.Join(dir, "ca.crt"),
+		CredentialsFile: filepath.Join(dir, "engineers.json"), Audience: "api://admin"}))(t)
 	return client, requests
 }
 
@@ -216,9 +209,7 @@ func TestExplain(t *testing.T) {
 func TestMustGather(t *testing.T) {
 	client, _ := newAdmin(t)
 	logs, file := t.TempDir(), filepath.Join(t.TempDir(), "all.tar.gz")
-	if err := os.WriteFile(filepath.Join(logs, "frontend.log"), []byte("{\"msg\":\"a\",\"correlation_id\":\"A-Correlation\"}\n{\"msg\":\"b\"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(logs, "frontend.log"), []byte("{\"msg\":\"a\",\"correlation_id\":\"A-Correlation\"}\n{\"msg\":\"b\"}\n"), 0o600))
 	ops := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"process": "frontend", "path": r.URL.Path})
 	}))
@@ -226,9 +217,7 @@ func TestMustGather(t *testing.T) {
 	var out, errOut bytes.Buffer
 	e := &environment{out: &out, err: &errOut}
 	from := gatherSource{logDir: logs, Endpoints: local.Endpoints{Ops: map[string]string{"frontend": strings.TrimPrefix(ops.URL, "http://"), "backend": "127.0.0.1:1"}}}
-	if err := e.gather(t.Context(), client, "demo", file, from); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.gather(t.Context(), client, "demo", file, from))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the archive: %v, %v; want it readable by its owner only", info, err)
 	}
@@ -236,15 +225,9 @@ func TestMustGather(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	found := map[string]string{}
-	opened, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(os.Open(file))(t)
 	defer func() { _ = opened.Close() }()
-	plain, err := gzip.NewReader(opened)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(gzip.NewReader(opened))(t)
 	for reader := tar.NewReader(plain); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -253,10 +236,7 @@ func TestMustGather(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(io.ReadAll(reader))(t)
 		found[header.Name] = string(content)
 	}
 	const folder = "must-gather-demo-20261121T031607Z/"

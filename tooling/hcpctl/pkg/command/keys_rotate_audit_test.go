@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestAuditKeyOutsideOfRegionIsRotated names the files, a replica, and a program that copies the files to where the replica reads them. The
@@ -26,10 +27,7 @@ func TestAuditKeyOutsideOfRegionIsRotated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replica, err := audit.LoadKey(filepath.Join(mounted, "signing.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	replica := must.Get(audit.LoadKey(filepath.Join(mounted, "signing.key")))(t)
 	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		keys, err := audit.LoadKeys(mounted)
 		if err != nil || keys["admin"][replica.ID()].PublicKey == nil {
@@ -43,9 +41,7 @@ func TestAuditKeyOutsideOfRegionIsRotated(t *testing.T) {
 	defer metrics.Close()
 	publish := filepath.Join(t.TempDir(), "publish")
 	script := fmt.Sprintf("#!/bin/sh\nset -e\ncp \"$1\" '%[1]s/part'\nmv '%[1]s/part' '%[1]s'/$(basename \"$1\")\n", mounted)
-	if err := os.WriteFile(publish, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(publish, []byte(script), 0o700))
 	var output bytes.Buffer
 	hcpctl := New(&output, &output)
 	hcpctl.SetArgs([]string{"keys", "rotate", "audit", "--service", "admin", "--keyset", private, "--public-keyset", public, "--publish", publish, "--replica", "admin=" + metrics.URL})
@@ -65,9 +61,7 @@ func TestAuditKeyOutsideOfRegionIsRotated(t *testing.T) {
 func TestFlagsOfAuditRotation(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"k", "p"} {
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, nil, 0o600))
 	}
 	for arguments, want := range map[string]string{
 		"audit":                                "--service",

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestKeysOfAnAgentAreRotated follows the steps of docs/operators/sealing-keys.md. What was sealed before each step can be opened after it.
 func TestKeysOfAnAgentAreRotated(t *testing.T) {
 	dir := t.TempDir()
 	private, public := filepath.Join(dir, "private.json"), filepath.Join(dir, "public.json")
-	if err := seal.CreatePair(private, public); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.CreatePair(private, public))
 	agent, err := seal.LoadPrivate(private) // it runs during the rotation
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +26,7 @@ func TestKeysOfAnAgentAreRotated(t *testing.T) {
 		err := hcpctl.ExecuteContext(t.Context())
 		return strings.TrimSpace(out.String()), err
 	}
-	must := func(args ...string) string {
+	succeed := func(args ...string) string {
 		t.Helper()
 		out, err := run(args...)
 		if err != nil {
@@ -37,14 +36,8 @@ func TestKeysOfAnAgentAreRotated(t *testing.T) {
 	}
 	sealNow := func() (id string, sealed []byte) {
 		t.Helper()
-		keys, err := seal.ReadPublic(public)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sealed, err = keys.Seal("purpose", []byte("content"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must.Get(seal.ReadPublic(public))(t)
+		sealed = must.Get(keys.Seal("purpose", []byte("content")))(t)
 		return keys.ID(), sealed
 	}
 	opens := func(sealed []byte) bool {
@@ -52,20 +45,20 @@ func TestKeysOfAnAgentAreRotated(t *testing.T) {
 		return err == nil && string(content) == "content"
 	}
 	former, before := sealNow()
-	if list := must("list", private); !strings.Contains(list, former) || strings.Count(list, "opening") != 1 {
+	if list := succeed("list", private); !strings.Contains(list, former) || strings.Count(list, "opening") != 1 {
 		t.Errorf("list: %s", list)
 	}
-	added := must("add", private)
-	must("promote", private, added)
+	added := succeed("add", private)
+	succeed("promote", private, added)
 	if !opens(before) {
 		t.Error("the agent does not open what the former key sealed")
 	}
-	must("public", private, public)
+	succeed("public", private, public)
 	id, after := sealNow()
 	if id != added || !opens(after) {
 		t.Errorf("sealed with %s, want %s, and opened by the agent: %v", id, added, opens(after))
 	}
-	must("remove", private, former)
+	succeed("remove", private, former)
 	if opens(before) || !opens(after) {
 		t.Error("after the removal the agent must open what the new key sealed, and nothing else")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/login/logintest"
 )
 
@@ -43,14 +44,9 @@ func newSignedInRegion(t *testing.T) *signedInRegion {
 	t.Cleanup(admin.Close)
 	application := r.issuer.Application
 	r.tokens = authn.NewTokenVerifier(authn.TokenOptions{Issuer: application.Issuer, Audience: application.Audience, ClientIDs: []string{application.ClientID}, Client: admin.Client()})
-	content, err := json.Marshal(local.Endpoints{ARM: strings.TrimSuffix(application.Issuer, "/"+logintest.Tenant+"/v2.0"), CAFile: application.CAFile, Admin: admin.URL,
-		AdminAudience: application.Audience, AdminIssuer: application.Issuer, AdminClientID: application.ClientID, EngineersFile: filepath.Join(r.stateDir, "none.json")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(r.stateDir, "endpoints.json"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(json.Marshal(local.Endpoints{ARM: strings.TrimSuffix(application.Issuer, "/"+logintest.Tenant+"/v2.0"), CAFile: application.CAFile, Admin: admin.URL,
+		AdminAudience: application.Audience, AdminIssuer: application.Issuer, AdminClientID: application.ClientID, EngineersFile: filepath.Join(r.stateDir, "none.json")}))(t)
+	must.Do(t, os.WriteFile(filepath.Join(r.stateDir, "endpoints.json"), content, 0o600))
 	return r
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestNodePoolUpdate changes a node pool with flags. A list in the request is the whole list, and the autoscaler and a number of nodes exclude each
@@ -95,14 +97,9 @@ func TestEveryPropertyIsReachable(t *testing.T) {
 					set(patch, strings.Split(entry.Path, "."), value)
 				}
 			}
-			content, err := json.Marshal(patch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(json.Marshal(patch))(t)
 			file := filepath.Join(t.TempDir(), "change.yaml")
-			if err := os.WriteFile(file, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, content, 0o600))
 			a, names := newAzure(t), []string{"a", "b"}[:len(k.names)]
 			mustRun(t, a, "cluster", "create", "a", "--no-wait")
 			mustRun(t, a, "nodepool", "create", "a", "b", "--no-wait")

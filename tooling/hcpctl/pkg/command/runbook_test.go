@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // documented matches commands in documents: on a line of their own, within a sentence, or as the annotation of an alert.
@@ -23,16 +24,10 @@ var labelValue = regexp.MustCompile(`\{\{ \$labels\.[a-z_]+ \}\}`)
 // TestDocumentedCommandsExist checks that the commands in all documents and expected outputs parse. Commands within sentences may
 // omit their arguments. git lists the documents: if the test read all folders, its cached result would depend on all files in them.
 func TestDocumentedCommandsExist(t *testing.T) {
-	source, err := local.FindSource()
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(local.FindSource())(t)
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "-z", "*.md", "*.txt", "*.yaml")
 	list.Dir = source
-	names, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(list.Output())(t)
 	found := 0
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
 		content, err := os.ReadFile(filepath.Join(source, name))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -29,9 +30,6 @@ func TestUpgradeComponents(t *testing.T) {
 					{Name: "kube-scheduler", Version: "4.20.8", State: csv1.ComponentState_COMPONENT_STATE_WAITING, Since: at(0, 15), Message: "Waiting for Dependencies: kube-apiserver"},
 				}}}}}
 	a.shown["/clusters/"+deletingUID+"/upgrades"] = adminv1.UpgradeList{Items: adminv1.Messages([]*csv1.Upgrade{u})}
-	out, err := a.hcpctl(t, "upgrade", "status", "mine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(a.hcpctl(t, "upgrade", "status", "mine"))(t)
 	golden(t, "upgrade-components.txt", out)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -54,10 +55,7 @@ func newEmptyRegion(t *testing.T) *emptyRegion {
 	server := httptest.NewTLSServer(nothing{r.admin})
 	t.Cleanup(server.Close)
 	r.admin.Server.URL = server.URL
-	var err error
-	if r.config, err = filepath.Abs("../../../../config"); err != nil {
-		t.Fatal(err)
-	}
+	r.config = must.Get(filepath.Abs("../../../../config"))(t)
 	// Both servers have the certificate of package httptest.
 	home := t.TempDir()
 	t.Chdir(home)
@@ -222,9 +220,7 @@ func TestWrongInputHasDocumentedExitCode(t *testing.T) {
 func TestUnknownNameHasDocumentedExitCode(t *testing.T) {
 	r := newEmptyRegion(t)
 	for _, file := range []string{"change.yaml", "entra.yaml"} { // those of the examples
-		if err := os.WriteFile(file, []byte("properties: {}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte("properties: {}\n"), 0o600))
 	}
 	run := 0
 	for _, l := range leaves(t) {
