@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/alertmanager"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 )
@@ -29,17 +30,12 @@ func alertEnvironments(t *testing.T) map[string]alertmanager.Environment {
 	}
 	environments := map[string]alertmanager.Environment{}
 	for _, name := range regions {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		var region struct {
 			Cloud, Environment string
 			Production         bool
 		}
-		if err := yaml.Unmarshal(text, &region); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal(text, &region))
 		file := alertmanagerFolder + "/" + region.Cloud + "-" + region.Environment + ".yaml"
 		found := alertmanager.Environment{Name: region.Cloud + "/" + region.Environment, Production: region.Production}
 		if other, ok := environments[file]; ok && other != found {
@@ -89,10 +85,7 @@ func TestInhibitionsNameAlerts(t *testing.T) {
 	for _, file := range ruleFiles(t) {
 		linter.Lint(file)
 		for _, alert := range file.Alerts() {
-			found, err := linter.Metrics.Labels(alert.Expr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(linter.Metrics.Labels(alert.Expr))(t)
 			labels[alert.Alert] = append(found, slices.Sorted(maps.Keys(alert.Labels))...)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/presence"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
@@ -56,10 +57,7 @@ func ruleFiles(t *testing.T) []rule.File {
 	})
 	files := make([]rule.File, len(names))
 	for i, name := range names {
-		var err error
-		if files[i], err = rule.Read(os.DirFS(root(t)), name); err != nil {
-			t.Fatal(err)
-		}
+		files[i] = must.Get(rule.Read(os.DirFS(root(t)), name))(t)
 	}
 	return files
 }
@@ -90,9 +88,7 @@ func TestAlertRulesAreRejected(t *testing.T) {
 		linter := lint.Linter{Metrics: documentedMetrics(t), Runbook: func(name string) error { return findHeading(t, name) }, Command: checkCommand, Dashboard: checkDashboard}
 		return errors.Join(linter.Lint(rule.File{Name: "a.rules.yaml", Groups: []rule.Group{{Name: "a", Rules: rules}}})...)
 	}
-	if err := check(valid()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check(valid()))
 	for reason, change := range map[string]func(*rule.Rule){
 		"syntax":                    func(r *rule.Rule) { r.Expr = "max(" },
 		"an unknown metric":         func(r *rule.Rule) { r.Expr = "max by (instance) (frontend_healthy) < 1" },
@@ -129,14 +125,8 @@ func TestAlertRulesAreRejected(t *testing.T) {
 // documentedMetrics returns the metrics of docs/metrics.md.
 func documentedMetrics(t *testing.T) lint.Metrics {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root(t), "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := lint.ParseMetrics(string(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(root(t), "docs", "metrics.md")))(t)
+	metrics := must.Get(lint.ParseMetrics(string(page)))(t)
 	return metrics
 }
 
@@ -224,10 +214,7 @@ func TestMetricsMissing(t *testing.T) {
 // alert: other alerts select series, so they do not fire then.
 func TestAlertsNoticeMissingMetrics(t *testing.T) {
 	files := ruleFiles(t)
-	absent, err := absentMetrics(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	absent := must.Get(absentMetrics(files))(t)
 	for _, c := range presence.Components() {
 		if owner, _ := presence.Of(c.Metric); owner.Name != c.Name {
 			t.Errorf("the metric %s of %s belongs to %s", c.Metric, c.Name, owner.Name)
@@ -331,14 +318,8 @@ var templates = regexp.MustCompile(`(\{\{[^}]*\}\})+( *\{\{[^}]*\}\})*`)
 
 // TestAzureAlerts compares the rule groups for Azure Monitor with the rules. With -update it rewrites them.
 func TestAzureAlerts(t *testing.T) {
-	groups, err := rule.AzureGroups(ruleFiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.MarshalIndent(groups, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := must.Get(rule.AzureGroups(ruleFiles(t)))(t)
+	text := must.Get(json.MarshalIndent(groups, "", "  "))(t)
 	compareFile(t, azureAlerts, string(text)+"\n")
 }
 
@@ -347,17 +328,10 @@ func compareFile(t *testing.T, name, want string) {
 	t.Helper()
 	file := filepath.Join(root(t), filepath.FromSlash(name))
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte(want), 0o644))
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("%s is out of date: run go test ./test -run '^%s$' -update\n%s", name, t.Name(), diff)
 	}

@@ -8,19 +8,15 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestOperationsOfAdminHaveRules checks that each operation of admin's OpenAPI document has a row in the authorization table. admin
 // refuses the requests of routes without a row.
 func TestOperationsOfAdminHaveRules(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "admin", "openapi", "admin-v1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "admin", "openapi", "admin-v1.json")))(t)
 	var document struct{ Paths map[string]map[string]any }
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &document))
 	ruled := map[string]bool{}
 	for _, rule := range mesh.Rules() {
 		ruled[rule.Method] = ruled[rule.Method] || rule.Server == mesh.Admin && rule.Protocol == mesh.HTTP && len(rule.Clients) > 0

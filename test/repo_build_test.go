@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // maxCompiledTwice is the highest number of packages that may be compiled for more than one of the builds of a region's programs.
@@ -49,10 +51,7 @@ var nightlyPackages = regexp.MustCompile(`(?m)^nightly_packages = (.*)$`)
 // TestNightlyPackagesAreListed checks that the Makefile has in `nightly_packages` exactly the packages of test/ whose tests all begin with nightly.Only.
 // Another test in one of them would never run in `make test`.
 func TestNightlyPackagesAreListed(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must.Get(os.ReadFile(filepath.Join(root(t), "Makefile")))(t)
 	line := nightlyPackages.FindSubmatch(makefile)
 	if line == nil {
 		t.Fatal("the Makefile has no line nightly_packages = …")

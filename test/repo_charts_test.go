@@ -37,6 +37,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	maestroagent "github.com/hcpmesh/hcpmesh/maestro/agent"
 	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	monitorapp "github.com/hcpmesh/hcpmesh/monitor/pkg/app"
@@ -116,9 +117,7 @@ func template(t *testing.T, object *unstructured.Unstructured) *corev1.PodTempla
 		return nil
 	}
 	found := &corev1.PodTemplateSpec{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, found); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(content, found))
 	return found
 }
 
@@ -198,9 +197,7 @@ func checkIdentity(t *testing.T, w workload.Workload, pod *corev1.PodTemplateSpe
 			continue
 		}
 		service := &corev1.Service{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service))
 		for _, port := range service.Spec.Ports {
 			if want := map[bool]string{true: "grpc", false: "http"}[port.Name == "grpc"]; sidecar && (port.AppProtocol == nil || *port.AppProtocol != want) || !sidecar && port.AppProtocol != nil {
 				t.Errorf("the port %s has the protocol %v", port.Name, port.AppProtocol)
@@ -243,9 +240,7 @@ func claimed(t *testing.T, objects chart.Objects, volume string) bool {
 			continue
 		}
 		set := &appsv1.StatefulSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, set); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, set))
 		if slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(c corev1.PersistentVolumeClaim) bool { return c.Name == volume }) {
 			return true
 		}
@@ -264,9 +259,7 @@ func TestProgramsAcceptTheFilesOfCharts(t *testing.T) {
 			}
 			dir := t.TempDir()
 			for name, content := range files {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 			}
 			for name := range files {
 				loaded++
@@ -318,10 +311,7 @@ func TestExcludedDependenciesExist(t *testing.T) {
 			if pod == nil || pod.Spec.Containers[0].ReadinessProbe == nil {
 				continue
 			}
-			path, err := url.Parse(pod.Spec.Containers[0].ReadinessProbe.HTTPGet.Path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := must.Get(url.Parse(pod.Spec.Containers[0].ReadinessProbe.HTTPGet.Path))(t)
 			for _, name := range path.Query()["exclude"] {
 				excluded++
 				if !mentioned(t, filepath.Join(charttest.Root(t), folder), `"`+name+`"`) {
@@ -337,15 +327,9 @@ func TestExcludedDependenciesExist(t *testing.T) {
 
 func mentioned(t *testing.T, dir, text string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	return slices.ContainsFunc(files, func(file string) bool {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(file))(t)
 		return !strings.HasSuffix(file, "_test.go") && strings.Contains(string(content), text)
 	})
 }
@@ -400,10 +384,7 @@ func addresses(t *testing.T, objects chart.Objects) []inCluster {
 			if err != nil || len(parts) != 3 || parts[2] != "svc" {
 				continue
 			}
-			number, err := strconv.ParseInt(port, 10, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
+			number := must.Get(strconv.ParseInt(port, 10, 32))(t)
 			found = append(found, inCluster{parts[1], int32(number)})
 		}
 	}
@@ -418,9 +399,7 @@ func allows(t *testing.T, objects chart.Objects, name string, address inCluster,
 			continue
 		}
 		policy := &networkingv1.NetworkPolicy{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy))
 		if egress {
 			return slices.ContainsFunc(policy.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool { return matches(r.To, r.Ports, address) })
 		}
@@ -442,9 +421,7 @@ func serves(t *testing.T, objects chart.Objects, port int32) bool {
 	for _, object := range objects {
 		if object.GetKind() == "Service" {
 			service := &corev1.Service{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service))
 			for _, p := range service.Spec.Ports {
 				if p.Port == port {
 					named = p.TargetPort.String()
@@ -463,10 +440,7 @@ func serves(t *testing.T, objects chart.Objects, port int32) bool {
 // TestAuditorsMayStoreRecords compares the programs with an audit queue with the identities that the infrastructure lets append to the storage
 // of audit records. Each one may append only to the logs of its own writers.
 func TestAuditorsMayStoreRecords(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(charttest.Root(t), "dev-infrastructure/azure/region/audit.tf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(charttest.Root(t), "dev-infrastructure/azure/region/audit.tf")))(t)
 	match := regexp.MustCompile(`auditors += toset\(\[([^\]]*)\]\)`).FindSubmatch(text)
 	if match == nil {
 		t.Fatal("the template has no list of auditors")
@@ -484,10 +458,7 @@ func TestAuditorsMayStoreRecords(t *testing.T) {
 		want = append(want, strconv.Quote(string(w.Peer)))
 		own := strings.NewReplacer("${local.containers}", containers, "${service}", string(w.Peer)).Replace(string(condition[1]))
 		for _, other := range workload.All() {
-			writer, err := audit.NewWriterName(string(other.Peer), [8]byte{1, 0xff})
-			if err != nil {
-				t.Fatal(err)
-			}
+			writer := must.Get(audit.NewWriterName(string(other.Peer), [8]byte{1, 0xff}))(t)
 			for _, blob := range []string{writer + "/00000000000000000000.jsonl", writer + "x/0.jsonl", writer, string(other.Peer)} {
 				action := rbac.Action{Name: containers + "/blobs/add/action", Data: true, Blob: blob}
 				if permitted := w.Peer == other.Peer && strings.HasPrefix(blob, writer+"/"); action.Satisfies(own) != permitted {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // departuresPage lists the rules in which the API differs from the published service.
@@ -79,10 +80,7 @@ type tableRow struct {
 // departureRows returns the rows of all tables of the page without headers and separators.
 func departureRows(t *testing.T) []tableRow {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(departuresPage)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root(t), filepath.FromSlash(departuresPage))))(t)
 	var rows []tableRow
 	for i, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|-") {
@@ -102,10 +100,7 @@ func departureRows(t *testing.T) []tableRow {
 // caseNames returns the names of all artifact cases of the API.
 func caseNames(t *testing.T) map[string]bool {
 	t.Helper()
-	cases, err := httpcase.Suite{Dir: filepath.Join(root(t), filepath.FromSlash(casesDir))}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := must.Get(httpcase.Suite{Dir: filepath.Join(root(t), filepath.FromSlash(casesDir))}.Load())(t)
 	names := map[string]bool{}
 	for _, c := range cases {
 		names[c.Name] = true

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
@@ -69,9 +70,7 @@ func TestDashboardsAreRejected(t *testing.T) {
 			}}}}}
 	}
 	checker := dashboardChecker(t)
-	if err := checker.Check(valid()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, checker.Check(valid()))
 	panel := func(change func(*dashboard.Panel)) func(*dashboard.Dashboard) {
 		return func(d *dashboard.Dashboard) { change(&d.Rows[0].Panels[0]) }
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // codeLink matches a link with an identifier as its text and a Go file as its target, such as [`Server.Run`](app/run.go).
@@ -25,10 +27,7 @@ func TestDocumentedFunctionsExist(t *testing.T) {
 		if path.Ext(name) != ".md" {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name))))(t)
 		for _, match := range codeLink.FindAllStringSubmatch(string(text), -1) {
 			identifier, target := match[1], path.Join(path.Dir(name), match[2])
 			last := identifier[strings.LastIndexByte(identifier, '.')+1:]
@@ -84,10 +83,7 @@ func tables(rows map[string][]string, header string) string {
 func compareGenerated(t *testing.T, document, begin, end, want string) {
 	t.Helper()
 	name := filepath.Join(root(t), filepath.FromSlash(document))
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
 	before, rest, found := strings.Cut(string(text), begin)
 	current, after, ended := strings.Cut(rest, end)
 	switch {
@@ -97,8 +93,6 @@ func compareGenerated(t *testing.T, document, begin, end, want string) {
 	case !*update:
 		t.Errorf("%s is out of date: run go test ./test -run '^%s$' -update", document, t.Name())
 	default:
-		if err := os.WriteFile(name, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(before+begin+want+end+after), 0o644))
 	}
 }

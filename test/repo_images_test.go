@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // programsWithoutImage are the programs that run in a checkout, or outside of Kubernetes.
@@ -32,18 +34,13 @@ var programsWithoutImage = map[string]string{
 
 // TestProgramsHaveImages checks that every program is in an image of tooling/images/images.yaml or has a reason to be in none.
 func TestProgramsHaveImages(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root(t), "tooling/images/images.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root(t), "tooling/images/images.yaml")))(t)
 	var list struct {
 		Images []struct {
 			Programs []struct{ Package string }
 		}
 	}
-	if err := yaml.Unmarshal(text, &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &list))
 	inImage := map[string]bool{}
 	for _, image := range list.Images {
 		for _, program := range image.Programs {

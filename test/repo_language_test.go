@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // bannedWord is an expression that never belongs in comments, strings, identifiers or documents of this repository.
@@ -137,10 +139,7 @@ func TestLanguageIsPlain(t *testing.T) {
 		if path.Base(name) == "package-lock.json" {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name))))(t)
 		for i, line := range strings.Split(string(text), "\n") {
 			complain(name, i+1, line)
 		}

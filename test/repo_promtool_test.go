@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/lint"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
@@ -72,9 +73,7 @@ func TestAlertsWithoutData(t *testing.T) {
 	}
 	test.WriteString("evaluation_interval: 1m\ntests:\n- name: no metrics\n  input_series: []\n  promql_expr_test:\n" + checks.String())
 	name := filepath.Join(t.TempDir(), "test.yaml")
-	if err := os.WriteFile(name, []byte(test.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(test.String()), 0o644))
 	if output, err := exec.CommandContext(t.Context(), program, "test", "rules", name).CombinedOutput(); err != nil {
 		t.Errorf("promtool test rules: %v\n%s", err, output)
 	}
@@ -92,21 +91,13 @@ func TestMutatedAlertsFail(t *testing.T) {
 		}
 		t.Run(path.Base(file.Name), func(t *testing.T) {
 			t.Parallel()
-			tests, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(strings.TrimSuffix(file.Name, rule.Suffix)+rule.TestsSuffix)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			mutants, err := lint.Mutants(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tests := must.Get(os.ReadFile(filepath.Join(root(t), filepath.FromSlash(strings.TrimSuffix(file.Name, rule.Suffix)+rule.TestsSuffix))))(t)
+			mutants := must.Get(lint.Mutants(file))(t)
 			t.Logf("%d mutants", len(mutants))
 			for _, mutant := range mutants {
 				dir := t.TempDir()
 				for name, text := range map[string]string{path.Base(file.Name): rule.Text("", mutant.Groups), "tests.yaml": string(tests)} {
-					if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 				}
 				output, err := exec.CommandContext(t.Context(), program, "test", "rules", filepath.Join(dir, "tests.yaml")).CombinedOutput()
 				switch {

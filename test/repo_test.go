@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const modulePrefix = "github.com/hcpmesh/hcpmesh/"
@@ -48,10 +50,7 @@ func (f goFile) line(node ast.Node) string {
 func root(t *testing.T) string {
 	t.Helper()
 	DependOnCode(t)
-	dir, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.Abs(".."))(t)
 	return dir
 }
 
@@ -59,7 +58,7 @@ func root(t *testing.T) string {
 func walk(t *testing.T, visit func(path string)) {
 	t.Helper()
 	top := root(t)
-	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -75,10 +74,7 @@ func walk(t *testing.T, visit func(path string)) {
 			visit(filepath.ToSlash(relative))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // goFiles returns the Go files of the repository. All tests share them, because each of them would take seconds to parse them.
@@ -101,9 +97,7 @@ func goFiles(t *testing.T) []goFile {
 				return err
 			})
 		}
-		if err := group.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, group.Wait())
 		parsedFiles = files
 	})
 	if len(parsedFiles) < 50 {
@@ -356,10 +350,7 @@ func TestDocumentLinksResolve(t *testing.T) {
 		if path.Ext(name) != ".md" {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name))))(t)
 		for _, match := range markdownLink.FindAllStringSubmatch(string(text), -1) {
 			target := match[1]
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
@@ -155,10 +156,7 @@ type candidate struct {
 // updates.
 func (r *region) try(t *testing.T, s subject, version, minor string, counts *counts, enough, enoughUpdates int) {
 	t.Helper()
-	schema, err := schemamutation.Resource(version, s.definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := must.Get(schemamutation.Resource(version, s.definition))(t)
 	random := rand.New(rand.NewPCG(seed, uint64(len(minor))))
 	var bases []map[string]any
 	var first []candidate

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 	"github.com/hcpmesh/hcpmesh/internal/vmsize"
 )
@@ -18,10 +19,7 @@ import (
 // readBody returns a body of the frontend's cases with a merge patch, without the fields that a version does not have.
 func readBody(t *testing.T, file, version, patch string, schema *schemamutation.Schema) map[string]any {
 	t.Helper()
-	content, err := os.ReadFile("../../frontend/testdata/bodies/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../frontend/testdata/bodies/" + file))(t)
 	const group = "/subscriptions/" + sampleSubscription + "/resourceGroups/"
 	text := strings.NewReplacer("{{location}}", location, "{{network}}", group+"network/providers/Microsoft.Network",
 		"{{identity}}", group+"identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities", "{{subscription}}", sampleSubscription).Replace(string(content))
@@ -35,10 +33,7 @@ func readBody(t *testing.T, file, version, patch string, schema *schemamutation.
 
 func parse(t *testing.T, text string) map[string]any {
 	t.Helper()
-	fields, err := wire.ParseObject([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fields := must.Get(wire.ParseObject([]byte(text)))(t)
 	return fields
 }
 

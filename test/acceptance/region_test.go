@@ -52,6 +52,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -128,14 +129,8 @@ func take[D any](a *acceptedDocuments, from map[string]*D, id string) (*D, error
 // newRegion starts the parts of a region.
 func newRegion(t *testing.T) *region {
 	t.Helper()
-	offer, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	catalog, err := release.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(config.Default())(t)
+	catalog := must.Get(release.Default())(t)
 	r := &region{offer: offer, catalog: catalog, namespaceID: fleet.ClusterID(uuid.Nil.String()),
 		accepted: &acceptedDocuments{clusters: map[string]*database.ClusterDocument{}, nodePools: map[string]*database.NodePoolDocument{}, externalAuths: map[string]*database.ExternalAuthDocument{}}}
 	r.startManagementCluster(t)
@@ -147,17 +142,11 @@ func newRegion(t *testing.T) *region {
 // definitions returns the files of the CustomResourceDefinitions of HyperShift, and of what it makes of their content in hosted clusters.
 func definitions(t *testing.T) []string {
 	t.Helper()
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := must.Get(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output())(t)
 	files := []string{filepath.Join(strings.TrimSpace(string(module)), "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml")}
 	const generated = "../../.build/third-party/crds/hypershift/hypershift-operator/zz_generated.crd-manifests"
 	for _, pattern := range []string{"hostedclusters-*-Default.crd.yaml", "nodepools-Default.crd.yaml"} {
-		found, err := filepath.Glob(filepath.Join(generated, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(filepath.Join(generated, pattern)))(t)
 		if len(found) == 0 {
 			kubeapitest.SkipUnlessCI(t, "HyperShift's CustomResourceDefinitions are not built; run tooling/third-party/build.sh")
 		}
@@ -171,30 +160,18 @@ func (r *region) startManagementCluster(t *testing.T) {
 	files := definitions(t)
 	cluster := kubeapitest.Start(t)
 	operator := clientConfig(t, cluster.Kubeconfig())
-	if _, err := envtest.InstallCRDs(operator, envtest.CRDInstallOptions{Paths: files, ErrorIfPathMissing: true}); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if r.agent, err = dynamic.NewForConfig(clientConfig(t, cluster.AgentKubeconfig(t))); err != nil {
-		t.Fatal(err)
-	}
-	if r.operator, err = dynamic.NewForConfig(operator); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(envtest.InstallCRDs(operator, envtest.CRDInstallOptions{Paths: files, ErrorIfPathMissing: true}))(t)
+	r.agent = must.Get(dynamic.NewForConfig(clientConfig(t, cluster.AgentKubeconfig(t))))(t)
+	r.operator = must.Get(dynamic.NewForConfig(operator))(t)
 	namespace := &unstructured.Unstructured{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	namespace.SetName(fleet.Namespace(environment, r.namespaceID))
-	if _, err := r.operator.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.operator.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 }
 
 func clientConfig(t *testing.T, kubeconfig string) *rest.Config {
 	t.Helper()
-	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	c.QPS = -1
 	return c
 }
@@ -202,17 +179,10 @@ func clientConfig(t *testing.T, kubeconfig string) *rest.Config {
 func (r *region) startClusterService(t *testing.T) {
 	t.Helper()
 	var err error
-	if r.store, err = store.Open(store.Options{URL: databases.Migrated(t, store.Migrations()), MaxConnections: 4}); err != nil {
-		t.Fatal(err)
-	}
+	r.store = must.Get(store.Open(store.Options{URL: databases.Migrated(t, store.Migrations()), MaxConnections: 4}))(t)
 	t.Cleanup(r.store.Close)
-	if err := r.store.ConfigureShards(t.Context(), []csconfig.Shard{{Name: shard, Capacity: 1 << 30}}); err != nil {
-		t.Fatal(err)
-	}
-	keeper, err := seal.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.store.ConfigureShards(t.Context(), []csconfig.Shard{{Name: shard, Capacity: 1 << 30}}))
+	keeper := must.Get(seal.New())(t)
 	public, _, err := seal.NewPair()
 	if err != nil {
 		t.Fatal(err)
@@ -235,10 +205,7 @@ func (r *region) startClusterService(t *testing.T) {
 func (r *region) startFrontend(t *testing.T) {
 	t.Helper()
 	r.db, _ = databasetest.New(t)
-	keys, err := seal.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(seal.New())(t)
 	r.frontend = server.New(server.Config{
 		Database: r.db, Dispatcher: r.accepted, Credentials: r.client, Versions: r.client, Rules: validation.NewRules(r.offer, location), Offer: r.offer,
 		SkipTokens: server.NewSkipTokens(keys), Sealer: keys, Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}}, Location: location,

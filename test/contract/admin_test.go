@@ -35,6 +35,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
@@ -68,17 +69,11 @@ var later = []string{"abort", "delete", "deregister"}
 func TestCasesOfAdmin(t *testing.T) {
 	h := &adminFixture{t: t, region: start(t), revoked: map[string]bool{}}
 	suite := httpcase.Suite{Dir: "../../admin/testdata"}
-	cases, err := suite.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := must.Get(suite.Load())(t)
 	slices.SortStableFunc(cases, func(a, b httpcase.Case) int { return rank(a.Name) - rank(b.Name) })
 	variables := h.setUp()
 	defer h.tearDown()
-	connections, err := transport.New(h.region.Endpoints().CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(transport.New(h.region.Endpoints().CAFile))(t)
 	connections.MaxIdleConnsPerHost = 4
 	tokens := &engineers{next: connections, tokens: h.tokens()}
 	record := servertest.New(tokens)
@@ -160,26 +155,16 @@ type adminFixture struct {
 	revoked map[string]bool
 }
 
-func (h *adminFixture) must(err error) {
-	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-}
-
 // tokens returns the tokens of the region's engineers by name.
 func (h *adminFixture) tokens() map[string]string {
 	h.t.Helper()
 	e := h.region.Endpoints()
-	connections, err := transport.New(e.CAFile)
-	h.must(err)
+	connections := must.Get(transport.New(e.CAFile))(h.t)
 	client := &http.Client{Transport: connections}
 	tokens := map[string]string{}
 	for _, name := range []string{"oncall", "approver", "operator", "reader", "guest"} {
-		source, err := armclient.NewCredential(e.ARM, e.EngineersFile, name, client)
-		h.must(err)
-		token, err := source.GetToken(h.t.Context(), policy.TokenRequestOptions{Scopes: []string{e.AdminAudience + "/.default"}})
-		h.must(err)
+		source := must.Get(armclient.NewCredential(e.ARM, e.EngineersFile, name, client))(h.t)
+		token := must.Get(source.GetToken(h.t.Context(), policy.TokenRequestOptions{Scopes: []string{e.AdminAudience + "/.default"}}))(h.t)
 		tokens[name] = token.Token
 	}
 	return tokens
@@ -193,9 +178,8 @@ func (h *adminFixture) eventually(what string, holds func() error) {
 // done waits until an operation is terminal.
 func (h *adminFixture) done(operation *adminv1.Operation, err error) *adminv1.Operation {
 	h.t.Helper()
-	h.must(err)
-	operation, err = h.oncall.Await(h.t.Context(), operation)
-	h.must(err)
+	must.Do(h.t, err)
+	operation = must.Get(h.oncall.Await(h.t.Context(), operation))(h.t)
 	return operation
 }
 
@@ -204,7 +188,7 @@ func (h *adminFixture) done(operation *adminv1.Operation, err error) *adminv1.Op
 func (h *adminFixture) awaitRevocations() {
 	h.t.Helper()
 	ended, _, err := adminclient.List(h.t.Context(), h.oncall, adminv1.ReadElevations, adminclient.Query{"state": adminv1.ElevationEnded}, 1_000)
-	h.must(err)
+	must.Do(h.t, err)
 	for _, elevation := range ended {
 		if len(elevation.Credentials) == 0 || h.revoked[elevation.ID] {
 			continue
@@ -231,11 +215,8 @@ func (h *adminFixture) awaitRevocations() {
 func (h *adminFixture) setUp() map[string]string {
 	h.t.Helper()
 	ctx, e := h.t.Context(), h.region.Endpoints()
-	var err error
-	h.oncall, err = adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "oncall", Audience: e.AdminAudience})
-	h.must(err)
-	someone, err := customer.New(ctx, e, uuid.NewString(), "admin")
-	h.must(err)
+	h.oncall = must.Get(customer.NewEngineer(e, "oncall"))(h.t)
+	someone := must.Get(customer.New(ctx, e, uuid.NewString(), "admin"))(h.t)
 	h.t.Cleanup(func() { _ = someone.Close() })
 	run := uuid.NewString()[:6]
 	h.someone, h.alpha, h.beta = someone, "alpha-"+run, "beta-"+run
@@ -252,20 +233,15 @@ func (h *adminFixture) setUp() map[string]string {
 		})
 	}
 	made.Wait()
-	h.must(errors.Join(failed...))
-	dump, err := adminclient.Get(ctx, h.oncall, adminv1.ReadDump, nil, someone.ClusterID(h.alpha))
-	h.must(err)
-	beta, err := adminclient.Get(ctx, h.oncall, adminv1.ReadCluster, nil, someone.ClusterID(h.beta))
-	h.must(err)
-	going, err := adminclient.Get(ctx, h.oncall, adminv1.ReadCluster, nil, someone.ClusterID(deleted))
-	h.must(err)
+	must.Do(h.t, errors.Join(failed...))
+	dump := must.Get(adminclient.Get(ctx, h.oncall, adminv1.ReadDump, nil, someone.ClusterID(h.alpha)))(h.t)
+	beta := must.Get(adminclient.Get(ctx, h.oncall, adminv1.ReadCluster, nil, someone.ClusterID(h.beta)))(h.t)
+	going := must.Get(adminclient.Get(ctx, h.oncall, adminv1.ReadCluster, nil, someone.ClusterID(deleted)))(h.t)
 
-	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.BreakGlassAccess, Cluster: dump.Cluster.UID, Reason: "the cases need a credential", Ticket: "TEST-1", Duration: "30m"})
-	h.must(err)
-	me, err := adminclient.Get(ctx, h.oncall, adminv1.ReadMe, nil)
-	h.must(err)
+	elevation := must.Get(h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.BreakGlassAccess, Cluster: dump.Cluster.UID, Reason: "the cases need a credential", Ticket: "TEST-1", Duration: "30m"}))(h.t)
+	me := must.Get(adminclient.Get(ctx, h.oncall, adminv1.ReadMe, nil))(h.t)
 	_, signing, err := credential.EngineerRequest(me.ObjectID, adminv1.LevelAdmin)
-	h.must(err)
+	must.Do(h.t, err)
 	issued := h.done(h.oncall.Act(ctx, adminv1.ActionCredentialRequest, adminv1.CredentialRequest{Level: adminv1.LevelAdmin, CertificateSigningRequest: string(signing)}, dump.Cluster.UID))
 	h.eventually("the credential is issued", func() error {
 		c, err := adminclient.Get(ctx, h.oncall, adminv1.ReadCredential, nil, issued.ID)
@@ -274,21 +250,17 @@ func (h *adminFixture) setUp() map[string]string {
 		}
 		return err
 	})
-	_, err = h.oncall.EndElevation(ctx, elevation.ID)
-	h.must(err)
-	elevation, err = h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases need an upgrade", Ticket: "TEST-1", Duration: "30m"})
-	h.must(err)
+	must.Get(h.oncall.EndElevation(ctx, elevation.ID))(h.t)
+	elevation = must.Get(h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases need an upgrade", Ticket: "TEST-1", Duration: "30m"}))(h.t)
 	upgrade := h.done(h.oncall.Act(ctx, adminv1.ActionUpgradeStart, &csv1.StartUpgradeRequest{Version: "4.21.4", NotBefore: timestamppb.New(time.Now().Add(24 * time.Hour))}, beta.UID))
-	_, err = h.oncall.EndElevation(ctx, elevation.ID)
-	h.must(err)
+	must.Get(h.oncall.EndElevation(ctx, elevation.ID))(h.t)
 
 	h.going, h.kubeconfig, h.namespace = going.UID, e.Kubeconfigs[going.ProvisionShard], going.Namespace
 	// The cases release the finalizer of a controller that is gone. The fault keeps the deletion in progress after that.
 	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"="+string(contract.FaultDeleteStuck))
 	h.kubectl("patch", strings.TrimSpace(h.kubectl("get", "hostedclusters", "--output", "name")), "--type", "json", "--patch",
 		`[{"op": "add", "path": "/metadata/finalizers/-", "value": "`+goneController+`"}]`)
-	_, err = someone.Resources.BeginDeleteByID(ctx, going.ResourceID, customer.APIVersion, nil)
-	h.must(err)
+	must.Get(someone.Resources.BeginDeleteByID(ctx, going.ResourceID, customer.APIVersion, nil))(h.t)
 	operation := ""
 	h.eventually("the deletion waits for the HostedCluster", func() error {
 		shown, err := adminclient.Get(ctx, h.oncall, adminv1.ReadDeletion, nil, going.UID)
@@ -305,8 +277,7 @@ func (h *adminFixture) setUp() map[string]string {
 		}
 		return fmt.Errorf("deletions are %v", shown.Items)
 	})
-	request, err := json.Marshal(string(signing))
-	h.must(err)
+	request := must.Get(json.Marshal(string(signing)))(h.t)
 	return map[string]string{
 		"domain": "hcpmesh.local", "subscription": strings.ToLower(someone.Subscription), "cluster": dump.Cluster.UID, "name": dump.Cluster.Name, "cluster-id": dump.Cluster.ClusterID, "pool": dump.ARM.NodePools[0].UID,
 		"deleting": going.UID, "operation": operation, "credential": issued.ID, "upgrade": upgrade.ID, "version": "4.21.4", "gate": "minor-version",
@@ -333,14 +304,12 @@ func (h *adminFixture) drift() string {
 		return h.drifted
 	}
 	e := h.region.Endpoints()
-	identity, err := mesh.LoadIdentity(e.Identities[string(mesh.Frontend)])
-	h.must(err)
-	connection, err := clusterservice.Dial(h.t.Context(), e.ClusterService, identity)
-	h.must(err)
+	identity := must.Get(mesh.LoadIdentity(e.Identities[string(mesh.Frontend)]))(h.t)
+	connection := must.Get(clusterservice.Dial(h.t.Context(), e.ClusterService, identity))(h.t)
 	defer func() { _ = connection.Close() }()
 	const scope = "/subscriptions/11111111-0000-0000-0000-0000000000dd/resourceGroups/drift/providers/"
 	uid := uuid.NewString()
-	_, err = csv1.NewClusterServiceClient(connection).ApplyCluster(h.t.Context(), &csv1.ApplyClusterRequest{
+	_, err := csv1.NewClusterServiceClient(connection).ApplyCluster(h.t.Context(), &csv1.ApplyClusterRequest{
 		Uid: uid, ResourceId: scope + "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/drifted", Generation: 1,
 		Spec: &csv1.ClusterSpec{
 			Name: "drifted", Location: "westus3", TenantId: "64dc69e4-d083-49fc-9569-ebece1dd1408", Version: &csv1.Version{Id: "4.20", ChannelGroup: "stable"},
@@ -350,7 +319,7 @@ func (h *adminFixture) drift() string {
 				SubnetId: scope + "Microsoft.Network/virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: scope + "Microsoft.Network/networkSecurityGroups/nsg"},
 		},
 	})
-	h.must(err)
+	must.Do(h.t, err)
 	h.drifted = uid
 	return uid
 }
@@ -362,19 +331,16 @@ func (h *adminFixture) orphan() string {
 		return h.orphaned
 	}
 	e := h.region.Endpoints()
-	identity, err := mesh.LoadIdentity(e.Identities[string(mesh.ClusterService)])
-	h.must(err)
-	client, err := csmaestro.NewClient("passthrough:///"+e.MaestroGRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler))
-	h.must(err)
+	identity := must.Get(mesh.LoadIdentity(e.Identities[string(mesh.ClusterService)]))(h.t)
+	client := must.Get(csmaestro.NewClient("passthrough:///"+e.MaestroGRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(h.t)
 	defer func() { _ = client.Close() }()
 	id := uuid.NewString()
 	name := "orphan-" + id[:8]
-	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
-	h.must(err)
-	_, err = client.Create(h.t.Context(), &csmaestro.Bundle{ID: id, Name: name, Consumer: "mgmt-1", Manifests: []json.RawMessage{manifest},
+	manifest := must.Get(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(h.t)
+	_, err := client.Create(h.t.Context(), &csmaestro.Bundle{ID: id, Name: name, Consumer: "mgmt-1", Manifests: []json.RawMessage{manifest},
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}})
-	h.must(err)
+	must.Do(h.t, err)
 	h.eventually("admin lists the orphan", func() error {
 		orphans, err := adminclient.Get(h.t.Context(), h.oncall, adminv1.ReadOrphans, nil)
 		if err == nil && (len(orphans.Items) != 1 || orphans.Items[0].ID != id) {
@@ -457,13 +423,11 @@ func (h *adminFixture) tearDown() {
 	h.t.Helper()
 	ctx := h.t.Context()
 	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"-")
-	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases are complete", Ticket: "TEST-1", Duration: "10m"})
-	h.must(err)
+	elevation := must.Get(h.oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "the cases are complete", Ticket: "TEST-1", Duration: "10m"}))(h.t)
 	h.done(h.oncall.Act(ctx, adminv1.ActionShardUpdate, &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}, "mgmt-1"))
-	_, err = h.oncall.EndElevation(ctx, elevation.ID)
-	h.must(err)
+	must.Get(h.oncall.EndElevation(ctx, elevation.ID))(h.t)
 	for _, name := range []string{h.alpha, h.beta} {
-		h.must(h.someone.EnsureGone(ctx, h.someone.ClusterID(name)))
+		must.Do(h.t, h.someone.EnsureGone(ctx, h.someone.ClusterID(name)))
 	}
 	h.eventually("the deletion is complete", func() error {
 		shown, err := adminclient.Get(ctx, h.oncall, adminv1.ReadDeletion, nil, h.going)

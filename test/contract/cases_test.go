@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
@@ -30,23 +31,11 @@ const pause = 100 * time.Millisecond
 func TestCases(t *testing.T) {
 	region := start(t)
 	endpoints := region.Endpoints()
-	identity, err := mesh.LoadIdentity(endpoints.Identities["arm-frontdoor"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(endpoints.Identities["arm-frontdoor"]))(t)
 	suite := httpcase.Suite{Dir: "../../frontend/testdata"}
-	cases, err := suite.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	someone, err := customer.New(t.Context(), endpoints, "11111111-0000-0000-0000-00000000000c", "contract")
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := someone.ARMToken(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := must.Get(suite.Load())(t)
+	someone := must.Get(customer.New(t.Context(), endpoints, "11111111-0000-0000-0000-00000000000c", "contract"))(t)
+	token := must.Get(someone.ARMToken(t.Context()))(t)
 	transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 16}
 	target := httpcase.Target{
 		BaseURL:       "https://" + endpoints.Frontend,

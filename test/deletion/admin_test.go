@@ -35,7 +35,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
@@ -69,24 +70,15 @@ func accessPolicy() *elevation.Policy {
 // the clusters.
 func (r *region) startAdmin() {
 	r.t.Helper()
-	cosmos := must(emulator.Open(emulator.Options{DataDir: r.t.TempDir(), Key: emulator.WellKnownKey}))(r.t)
-	account := httptest.NewServer(cosmos)
-	r.t.Cleanup(func() { account.Close(); _ = cosmos.Close() })
-	db := must(database.Open(r.t.Context(), database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}))(r.t)
-	r.t.Cleanup(db.Close)
-	if err := db.EnsureSchema(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	db, _ := databasetest.New(r.t)
 	bundles := maestro.New("https://"+r.maestro.REST, r.Identity(string(mesh.Admin)))
 	r.t.Cleanup(bundles.Close)
-	monitor := must(layers.New(layers.Options{Own: server.Questions(db, r.clusterService(mesh.Admin), bundles), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))(r.t)
+	monitor := must.Get(layers.New(layers.Options{Own: server.Questions(db, r.clusterService(mesh.Admin), bundles), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))(r.t)
 	keyset := filepath.Join(r.t.TempDir(), "keyset.json")
-	if err := intent.CreateKeys(keyset); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, intent.CreateKeys(keyset))
 	api := server.New(server.Config{
 		Intents: r.intents.Signer,
-		Policy:  accessPolicy(), Seals: must(elevation.LoadSealer(keyset))(r.t),
+		Policy:  accessPolicy(), Seals: must.Get(elevation.LoadSealer(keyset))(r.t),
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Layers: monitor, Environment: "local", Authenticator: fakeAuthenticator{},
 		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Audit: audittest.New(r.t, "admin", 0), Log: logger(), Metrics: prometheus.NewRegistry(),
 	})
@@ -104,9 +96,7 @@ func (r *region) startAdmin() {
 		r.admin.CAFile:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}),
 		r.admin.CredentialsFile: []byte(`[{"name": "` + oncall + `", "tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
 	} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, os.WriteFile(path, content, 0o600))
 	}
 	all := func(controller.Group) bool { return true }
 	executor := adminoperation.New(db, r.clusterService(mesh.Backend), nil, r.intents.Verifier, all, adminoperation.Options{Audit: audittest.New(r.t, "backend", 0)}, prometheus.NewRegistry(), logger())
@@ -127,7 +117,7 @@ func (r *region) startAdmin() {
 // clusterService returns a client of Cluster Service that follows its address across restarts.
 func (r *region) clusterService(peer mesh.Peer) csv1.ClusterServiceClient {
 	r.t.Helper()
-	conn := must(clusterservice.Dial(r.t.Context(), "cluster-service", r.Identity(string(peer)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+	conn := must.Get(clusterservice.Dial(r.t.Context(), "cluster-service", r.Identity(string(peer)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", *r.fleet.Load())
 	})))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })

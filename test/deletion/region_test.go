@@ -49,6 +49,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
@@ -105,20 +106,10 @@ type region struct {
 	reads csv1.ClusterServiceClient
 }
 
-func must[T any](value T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
-
 // definitions returns the folder of the CustomResourceDefinitions.
 func definitions(t *testing.T) string {
 	t.Helper()
-	return must(filepath.Abs("../../.build/third-party/crds"))(t)
+	return must.Get(filepath.Abs("../../.build/third-party/crds"))(t)
 }
 
 func newRegion(t *testing.T) *region {
@@ -132,14 +123,12 @@ func newRegion(t *testing.T) *region {
 		t.Fatal(err)
 	}
 	management := kubeapitest.Start(t)
-	if err := management.RunControllers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.cluster = must(clientcmd.BuildConfigFromFlags("", management.Kubeconfig()))(t)
+	must.Do(t, management.RunControllers(t.Context()))
+	r.cluster = must.Get(clientcmd.BuildConfigFromFlags("", management.Kubeconfig()))(t)
 	r.cluster.QPS, r.cluster.Burst = -1, 0
-	r.agentAccess = must(clientcmd.BuildConfigFromFlags("", management.AgentKubeconfig(t)))(t)
+	r.agentAccess = must.Get(clientcmd.BuildConfigFromFlags("", management.AgentKubeconfig(t)))(t)
 	r.agentAccess.QPS, r.agentAccess.Burst = -1, 0
-	r.objects = must(dynamic.NewForConfig(r.cluster))(t)
+	r.objects = must.Get(dynamic.NewForConfig(r.cluster))(t)
 	r.startRuntime(management)
 
 	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Admin, mesh.Backend} {
@@ -161,9 +150,7 @@ func (r *region) startRuntime(management *kubeapitest.Cluster) {
 	r.t.Helper()
 	options := hypershift.Options{Kubeconfig: management.Kubeconfig(), CRDDir: filepath.Join(definitions(r.t), "hypershift"), Fidelity: "status", TimeScale: timeScale,
 		APIServer: filepath.Join(management.Programs, "kube-apiserver"), EtcdServers: management.Etcd, EtcdAuthority: management.EtcdAuthority, StateDir: r.t.TempDir(), Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2}
-	if err := options.Validate(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, options.Validate())
 	runtime := hypershift.New(options, logger())
 	r.Run("hypershift runtime", func(ctx context.Context) error { return runtime.RunWith(ctx, r.cluster) })
 	r.eventually("the runtime reconciles", func() error { return runtime.Ready(r.t.Context()) })
@@ -184,18 +171,14 @@ func (r *region) startAgent() {
 // startService starts Cluster Service on its database.
 func (r *region) startService() {
 	r.t.Helper()
-	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: postgrestest.FewConnections,
+	database := must.Get(store.Open(store.Options{URL: r.databaseURL, MaxConnections: postgrestest.FewConnections,
 		Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }}))(r.t)
-	if err := database.Migrate(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := database.ConfigureShards(r.t.Context(), []config.Shard{{Name: shard, Capacity: 100}}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, database.Migrate(r.t.Context()))
+	must.Do(r.t, database.ConfigureShards(r.t.Context(), []config.Shard{{Name: shard, Capacity: 100}}))
 	hub := store.NewWatchHub(database, 64, logger())
 	identity := r.Identity(string(mesh.ClusterService))
-	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
-	keeper := must(seal.New())(r.t)
+	maestro := must.Get(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
+	keeper := must.Get(seal.New())(r.t)
 	place := fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true}
 	limits := map[string]time.Duration{}
 	for _, kind := range deletiongraph.Kinds() {
@@ -203,10 +186,10 @@ func (r *region) startService() {
 	}
 	place.StepLimits = deletiongraph.NewLimits(limits)
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: signingkey.NewPool(2, signingkey.Generate), Publishers: 4, Renewals: 2,
-		Releases: updategraph.Fixed(must(release.Load(""))(r.t)),
+		Releases: updategraph.Fixed(must.Get(release.Load(""))(r.t)),
 		Renderer: &render.Renderer{Region: place, Environment: "local", Developer: true, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open, ShardKeys: map[string]*seal.PublicKeys{shard: r.shardKey}},
 		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, CheckDeletions: 200 * time.Millisecond})
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
 	api := app.NewServer(identity, system.API, r.intents.Verifier, service.NewCallAuditor(r.records), logger(), grpcserver.NewMetrics(prometheus.NewRegistry()))
@@ -251,15 +234,11 @@ func (r *region) create(name string) *cluster {
 	}
 	c := &cluster{r: r, uid: uuid.NewString(), name: name}
 	id := scope + "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
-	if _, err := r.ApplyCluster(r.t.Context(), &csv1.ApplyClusterRequest{Uid: c.uid, ResourceId: id, Generation: 1, Spec: spec}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.ApplyCluster(r.t.Context(), &csv1.ApplyClusterRequest{Uid: c.uid, ResourceId: id, Generation: 1, Spec: spec}))(r.t)
 	pool := &csv1.ApplyNodePoolRequest{Uid: uuid.NewString(), ClusterUid: c.uid, Generation: 1, ResourceId: id + "/nodePools/np1",
 		Spec: &csv1.NodePoolSpec{Name: "np1", Size: &csv1.NodePoolSpec_Replicas{Replicas: 1}, AutoRepair: true,
 			Platform: &csv1.NodePoolPlatform{VmSize: "Standard_D8s_v3", OsDisk: &csv1.OsDisk{SizeGib: 64, StorageAccountType: "Premium_LRS"}}}}
-	if _, err := r.ApplyNodePool(r.t.Context(), pool); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.ApplyNodePool(r.t.Context(), pool))(r.t)
 	ready := c.until("ready", func(s *csv1.ClusterStatus) bool { return s.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_READY })
 	r.eventually("the node pool is ready", func() error {
 		p, err := r.GetNodePool(r.t.Context(), &csv1.GetNodePoolRequest{Uid: pool.Uid})
@@ -292,9 +271,7 @@ func (c *cluster) until(what string, condition func(*csv1.ClusterStatus) bool) (
 
 func (c *cluster) remove() {
 	c.r.t.Helper()
-	if _, err := c.r.DeleteCluster(c.r.t.Context(), &csv1.DeleteClusterRequest{Uid: c.uid}); err != nil {
-		c.r.t.Fatal(err)
-	}
+	must.Get(c.r.DeleteCluster(c.r.t.Context(), &csv1.DeleteClusterRequest{Uid: c.uid}))(c.r.t)
 }
 
 func step(s *csv1.ClusterStatus, name string) *csv1.DeletionStep {

@@ -24,6 +24,7 @@ import (
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -40,9 +41,7 @@ const goneController = "backup.example.com/hook"
 // patch changes an object on the management cluster.
 func (r *region) patch(gvr schema.GroupVersionResource, namespace, name, patch string) {
 	r.t.Helper()
-	if _, err := r.objects.Resource(gvr).Namespace(namespace).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "test"}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.objects.Resource(gvr).Namespace(namespace).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "test"}))(r.t)
 }
 
 // addFinalizer adds a finalizer to an object.
@@ -142,19 +141,17 @@ func orphanedNamespaceBundle(r *region) {
 	c.remove()
 	c.deleted()
 	c.nothingLeft()
-	client := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(r.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
+	client := must.Get(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(r.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(r.t)
 	defer client.Close()
 	name := "ocm-local-orphan"
-	manifest := must(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(r.t)
+	manifest := must.Get(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(r.t)
 	work := fleet.WorkName(fleet.Namespaces, c.id, "")
 	bundle := &csmaestro.Bundle{ID: fleet.WorkID(shard, work, ""), Name: work, Consumer: shard, Manifests: []json.RawMessage{manifest},
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}}
 	// Cluster Service is stopped, so that it does not delete the orphan before the namespace was observed.
 	r.service.Stop()
-	if _, err := client.Create(r.t.Context(), bundle); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(client.Create(r.t.Context(), bundle))(r.t)
 	r.eventually("the orphan exists", func() error {
 		if !r.exists(namespaces, "", name) {
 			return errors.New("not yet")
@@ -200,9 +197,7 @@ func terminatingNamespace(r *region) {
 	c := r.create("namespace")
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": "left-behind", "namespace": c.namespace, "finalizers": []any{goneController}}}}
-	if _, err := r.objects.Resource(configMaps).Namespace(c.namespace).Create(r.t.Context(), object, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.objects.Resource(configMaps).Namespace(c.namespace).Create(r.t.Context(), object, metav1.CreateOptions{}))(r.t)
 	c.remove()
 	c.stuckIn("namespaces", goneController+" in 1 resource instances")
 	r.hcpctl("release", c.uid, "namespaces", goneController, "--reason", "its controller is gone", "--ticket", "INC-8")
@@ -215,7 +210,7 @@ func terminatingNamespace(r *region) {
 func workRecreatedByAnAgent(r *region) {
 	c := r.create("recreated")
 	pool := c.hosted + "-np1"
-	object := must(r.objects.Resource(nodePools).Namespace(c.namespace).Get(r.t.Context(), pool, metav1.GetOptions{}))(r.t)
+	object := must.Get(r.objects.Resource(nodePools).Namespace(c.namespace).Get(r.t.Context(), pool, metav1.GetOptions{}))(r.t)
 	// The fault delays the deletion of the HostedCluster, so that there is time to recreate the pool.
 	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, contract.FaultDeleteStuck))
 	c.remove()

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -38,10 +39,7 @@ func TestAlertsNameCauses(t *testing.T) {
 	server := httptest.NewServer(webhook)
 	t.Cleanup(server.Close)
 	observed := startMonitoring(t, ctx, programs, r.Endpoints().Ops, server.URL, strings.TrimPrefix(r.Endpoints().Prometheus, "http://"))
-	var err error
-	if r.customer, err = customer.New(ctx, r.Endpoints(), "11111111-0000-0000-0000-0000000000d1", "causes"); err != nil {
-		t.Fatal(err)
-	}
+	r.customer = must.Get(customer.New(ctx, r.Endpoints(), "11111111-0000-0000-0000-0000000000d1", "causes"))(t)
 	t.Cleanup(func() { _ = r.customer.Close() })
 	t.Run("faults", func(t *testing.T) {
 		for _, cause := range fault.Causes() {
@@ -75,19 +73,11 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, cause *fault.Cause
 	t.Helper()
 	name, kind := "broken-"+cause.Name, cause.Concern.Kind
 	id := r.customer.ClusterID(name)
-	if _, err := r.customer.Put(ctx, id, r.customer.ClusterBody(name)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.customer.Put(ctx, id, r.customer.ClusterBody(name)))(t)
 	cluster := r.lookUp(t, ctx, name)
-	server, err := fault.Find(r.Endpoints(), r.Dir, cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(fault.Find(r.Endpoints(), r.Dir, cluster))(t)
 	eventually.Soon(t, name+" is available", func() error { return r.explains(ctx, id, nil) })
-	running, err := cause.Begin(ctx, server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := must.Get(cause.Begin(ctx, server))(t)
 	begun := time.Now()
 	defer func() {
 		if err := running.End(ctx); err != nil {
@@ -117,9 +107,7 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, cause *fault.Cause
 		return r.timelineNames(ctx, id, kind, " began", concernAlert)
 	})
 
-	if err := running.End(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, running.End(ctx))
 	ended := time.Now()
 	eventually.Soon(t, name+" is available again", func() error { return r.explains(ctx, id, nil) })
 	eventually.Soon(t, concernAlert+" of "+kind+" ends", func() error {
@@ -129,14 +117,9 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, cause *fault.Cause
 		return r.timelineNames(ctx, id, kind, " ended", concernAlert)
 	})
 	t.Logf("%s: the alert ended after %s", cause.Name, time.Since(ended).Round(time.Second))
-	text, err := r.hcpctlOutput(ctx, "cluster", "journal", id, "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(r.hcpctlOutput(ctx, "cluster", "journal", id, "-o", "json"))(t)
 	var journal adminv1.Journal
-	if err := json.Unmarshal([]byte(text), &journal); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &journal))
 	for _, event := range []string{adminv1.JournalConcernBegan, adminv1.JournalConcernEnded} {
 		if !slices.ContainsFunc(journal.Items, func(e adminv1.JournalEntry) bool { return e.Event == event && e.Kind == kind }) {
 			t.Errorf("the journal has no %s %s: %+v", event, kind, journal.Items)

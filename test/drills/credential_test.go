@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
@@ -25,22 +26,11 @@ func forgetCredential(t *testing.T, ctx context.Context, r *region) func() {
 	var issued struct {
 		Kubeconfig string `json:"kubeconfig"`
 	}
-	if err := r.customer.Act(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := credential.WithKey([]byte(issued.Kubeconfig), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.customer.Act(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued))
+	kubeconfig := must.Get(credential.WithKey([]byte(issued.Kubeconfig), key))(t)
+	config := must.Get(clientcmd.RESTConfigFromKubeConfig(kubeconfig))(t)
 	config.Timeout = 10 * time.Second
-	hostedClient, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hostedClient := must.Get(kubernetes.NewForConfig(config))(t)
 	r.sql(t, ctx, "DELETE FROM break_glass_credentials")
 	eventually.Soon(t, "the customer uses the credential", func() error {
 		_, err := hostedClient.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // unknownLinks connects to the egress gateway through a private endpoint that belongs to no cluster.
@@ -39,10 +40,7 @@ func forgeLink(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	const link, operation = 4_000_000_002, "forged"
 	endpoints, now := r.Endpoints(), time.Now().UTC()
-	db, err := endpoints.OpenStore(ctx, "backend")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(endpoints.OpenStore(ctx, "backend"))(t)
 	document := database.EgressLinkDocument{ClusterUID: uuid.NewString(), ResourceID: r.customer.ClusterID(second), Hosts: []string{"quay.io"}, OperationID: operation, RequestTime: now}
 	if _, err := db.AssignEgressLink(ctx, link, document, now); err != nil {
 		t.Error(err)

@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
@@ -322,10 +323,7 @@ deletion:
 // agentAway deletes all node pools and creates others while the agent is away, and admin, so that no alert names the agent as the cause.
 func agentAway(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.Dir, configuration))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(r.Dir, configuration)))(t)
 	configured := r.Aside(t, configuration, append(text, stuckAfter...))
 	release := hold("mgmt-1-maestro-agent", "admin")(t, ctx, r)
 	var operations sync.WaitGroup
@@ -373,10 +371,7 @@ func damageSignatures(t *testing.T, ctx context.Context, r *region) func() {
 // endingCertificate gives monitor a certificate that ends within hours. The region renews all certificates much later.
 func endingCertificate(t *testing.T, _ context.Context, r *region) func() {
 	t.Helper()
-	issuer, err := mesh.OpenAuthority(filepath.Join(r.Dir, "ca"), local.DefaultTrustDomain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(mesh.OpenAuthority(filepath.Join(r.Dir, "ca"), local.DefaultTrustDomain))(t)
 	issue := func(lifetime time.Duration) {
 		if err := issuer.IssueFor(lifetime, r.Endpoints().Identities["monitor"], mesh.Monitor); err != nil {
 			t.Error(err)
@@ -397,9 +392,7 @@ func changeSink(t *testing.T, ctx context.Context, r *region) func() {
 		t.Fatal(err)
 	}
 	_, err = file.WriteString(line)
-	if err := errors.Join(err, file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, file.Close()))
 	return func() {
 		text, err := os.ReadFile(chain)
 		if err == nil {
@@ -439,15 +432,9 @@ func setElevationBack(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	elevation := r.elevate(t, ctx, "--class", "operate", "--reason", "drill of a replay", "--ticket", "INC-42")
 	endpoints := r.Endpoints()
-	db, err := endpoints.OpenStore(ctx, "backend")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(endpoints.OpenStore(ctx, "backend"))(t)
 	read := func() *database.Item[database.ElevationDocument] {
-		item, err := db.Elevations().Get(ctx, database.ElevationKey(elevation.ID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		item := must.Get(db.Elevations().Get(ctx, database.ElevationKey(elevation.ID)))(t)
 		return item
 	}
 	write := func(e database.ElevationDocument) {
@@ -473,9 +460,7 @@ func ticketValidatorAway(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	elevation := r.elevate(t, ctx, "--class", "recover", "--reason", "drill of the tickets", "--ticket", "INC-43")
 	closed := filepath.Join(r.Dir, "front-door", "closed-tickets")
-	if err := os.Mkdir(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(closed, 0o700))
 	stop := r.repeat(ctx, func(ctx context.Context) {
 		_ = r.hcpctl(ctx, "access", "request", "--class", "recover", "--reason", "drill of the tickets", "--ticket", "INC-44")
 	})
@@ -496,31 +481,17 @@ func damageManagementAudit(t *testing.T, _ context.Context, r *region) func() {
 		t.Fatal(err)
 	}
 	_, err = log.WriteString("no event\n")
-	if err := errors.Join(err, log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, log.Close()))
 	return func() {}
 }
 
 // unresolvedNames asks the egress proxy, in the name of a control plane, for connections to a name that does not exist.
 func unresolvedNames(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	authority, err := kubeapi.OpenEgressAuthority(filepath.Join(r.Dir, "egress-ca", "mgmt-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := authority.Issue(t.TempDir(), "drill")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := tls.LoadX509KeyPair(files.CertificateFile, files.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted, err := os.ReadFile(authority.CAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(kubeapi.OpenEgressAuthority(filepath.Join(r.Dir, "egress-ca", "mgmt-1")))(t)
+	files := must.Get(authority.Issue(t.TempDir(), "drill"))(t)
+	certificate := must.Get(tls.LoadX509KeyPair(files.CertificateFile, files.KeyFile))(t)
+	trusted := must.Get(os.ReadFile(authority.CAFile()))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trusted)
 	proxy := &url.URL{Scheme: "https"}
@@ -574,9 +545,7 @@ func stricterKind(t *testing.T, ctx context.Context, r *region) func() {
 		_, err = kinds.Update(ctx, kind, metav1.UpdateOptions{})
 		return err
 	}
-	if err := change([]any{map[string]any{"rule": "!('drill' in self)", "message": "drill is not a label"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, change([]any{map[string]any{"rule": "!('drill' in self)", "message": "drill is not a label"}}))
 	pool, body := r.customer.NodePoolID(first, "refused"), r.customer.NodePoolBody(1)
 	body.Properties.(map[string]any)["labels"] = []map[string]any{{"key": "drill", "value": "stricter"}}
 	if _, err := r.customer.Put(ctx, pool, body); err == nil || !strings.Contains(err.Error(), "DesiredStateRefused") || !strings.Contains(err.Error(), "properties.labels") {
@@ -595,14 +564,8 @@ func stricterKind(t *testing.T, ctx context.Context, r *region) func() {
 // management returns a client of the first management cluster with all rights.
 func (r *region) management(t *testing.T) dynamic.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", r.Endpoints().Kubeconfigs["mgmt-1"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", r.Endpoints().Kubeconfigs["mgmt-1"]))(t)
+	client := must.Get(dynamic.NewForConfig(config))(t)
 	return client
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
 
@@ -49,16 +50,10 @@ func TestFiringAlertsAndSilences(t *testing.T) {
 	dir := t.TempDir()
 	receivers := writeFile(t, dir, "alertmanager.yaml", "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
 	manager := serve(t, t.Context(), filepath.Join(programs, "alertmanager"), "--config.file="+receivers, "--storage.path="+filepath.Join(dir, "alertmanager"), "--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
-	transport, err := alerts.Transport("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must.Get(alerts.Transport(""))(t)
 	silences := alerts.NewSilences("http://"+manager, transport)
 	now := time.Now().UTC()
-	id, err := silences.Create(t.Context(), adminv1.Silence{Matchers: []adminv1.SilenceMatcher{{Name: "alertname", Value: "OfShard"}, {Name: "shard", Value: "mgmt-1"}}, StartTime: now, EndTime: now.Add(time.Hour), CreatedBy: "oncall@example.com", Comment: "mgmt-1 is rebuilt (CHG-7)"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(silences.Create(t.Context(), adminv1.Silence{Matchers: []adminv1.SilenceMatcher{{Name: "alertname", Value: "OfShard"}, {Name: "shard", Value: "mgmt-1"}}, StartTime: now, EndTime: now.Add(time.Hour), CreatedBy: "oncall@example.com", Comment: "mgmt-1 is rebuilt (CHG-7)"}))(t)
 	list, _, _, err := silences.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].ID != id || list[0].State != adminv1.SilenceActive || list[0].Comment != "mgmt-1 is rebuilt (CHG-7)" {
 		t.Fatalf("the silences are %v, %v", list, err)

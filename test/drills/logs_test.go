@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/fault"
 )
 
@@ -79,12 +80,8 @@ func loseLog(t *testing.T, ctx context.Context, r *region) func() {
 	log := r.serverLog(t, ctx, first)
 	release := hold("mgmt-1-log-forwarder")(t, ctx, r)
 	// The API server has the removed file open, so that the new one has another inode.
-	if err := os.Remove(log); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(log, []byte("the first line of a new file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(log))
+	must.Do(t, os.WriteFile(log, []byte("the first line of a new file\n"), 0o600))
 	release()
 	return func() {}
 }

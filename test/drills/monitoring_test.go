@@ -22,6 +22,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/alerts"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/alertmanager"
 	"github.com/hcpmesh/hcpmesh/tooling/alerts/pkg/rule"
 )
@@ -172,15 +173,12 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 	for process, address := range ops {
 		scrapes = append(scrapes, map[string]any{"job_name": process, "static_configs": []any{map[string]any{"targets": []string{address}}}})
 	}
-	prometheus, err := json.MarshalIndent(map[string]any{
+	prometheus := must.Get(json.MarshalIndent(map[string]any{
 		"global":         map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "2s"},
 		"rule_files":     []string{write("rules.yaml", shortRules(t))},
 		"scrape_configs": scrapes,
 		"alerting":       map[string]any{"alertmanagers": []any{map[string]any{"static_configs": []any{map[string]any{"targets": []string{receiver}}}}}},
-	}, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, "", "  "))(t)
 	m := &monitoring{alertmanager: "http://" + receiver, prometheus: "http://" + serve(t, ctx, filepath.Join(programs, "prometheus"),
 		"--config.file="+write("prometheus.yaml", string(prometheus)), "--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+listen)}
 	eventually.Soon(t, "Prometheus has the metrics of all processes", func() error { return m.scrapes(ctx, len(ops)) })
@@ -191,9 +189,7 @@ func startMonitoring(t *testing.T, ctx context.Context, programs string, ops map
 func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 	return file
 }
 
@@ -204,14 +200,8 @@ func startPrometheus(t *testing.T, programs string, rules []rule.Rule) *alerts.H
 	file := writeFile(t, dir, "rules.yaml", rule.Text("Rules of a test.", []rule.Group{{Name: "test", Rules: rules}}))
 	config := writeFile(t, dir, "prometheus.yaml", fmt.Sprintf("global: {evaluation_interval: 1s}\nrule_files: [%q]\n", file))
 	address := serve(t, t.Context(), filepath.Join(programs, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
-	transport, err := alerts.Transport("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	history, err := alerts.New("http://"+address, transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must.Get(alerts.Transport(""))(t)
+	history := must.Get(alerts.New("http://"+address, transport))(t)
 	return history
 }
 
@@ -251,7 +241,7 @@ func shortRules(t *testing.T) string {
 func ruleFiles(t *testing.T) []rule.File {
 	t.Helper()
 	var files []rule.File
-	err := filepath.WalkDir(root(t), func(name string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root(t), func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -270,10 +260,7 @@ func ruleFiles(t *testing.T) []rule.File {
 		}
 		files = append(files, file)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -286,9 +273,7 @@ func serve(t *testing.T, ctx context.Context, program string, arguments ...strin
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = time.Minute
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		_ = command.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
@@ -28,9 +29,7 @@ func TestRegionWithObservability(t *testing.T) {
 	})
 	region := fault.Start(t, t.Context(), config)
 	for _, process := range []string{"alertmanager", "prometheus"} {
-		if err := region.AwaitReady(t.Context(), process); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, region.AwaitReady(t.Context(), process))
 	}
 	e := region.Endpoints()
 	var rules struct {
@@ -38,9 +37,7 @@ func TestRegionWithObservability(t *testing.T) {
 			Rules []struct{ Name, Type string }
 		}
 	}
-	if err := query(t.Context(), e.Prometheus+"/api/v1/rules", nil, &rules); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, query(t.Context(), e.Prometheus+"/api/v1/rules", nil, &rules))
 	loaded := map[string]bool{}
 	for _, group := range rules.Groups {
 		for _, each := range group.Rules {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // recordedPod is a pod in which engineers run commands.
@@ -73,21 +74,13 @@ func (r *region) openSession(t *testing.T, ctx context.Context) *session {
 	t.Helper()
 	cluster, file := r.customer.ClusterID(second), filepath.Join(t.TempDir(), "kubeconfig")
 	r.mustHcpctl(t, ctx, "access", "open", cluster, "--mode", "admin", "--for", "10m", "--file", file, "--reason", "drill of recordings", "--ticket", "INC-45")
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", file))(t)
 	// The kubeconfig names this program in place of hcpctl.
 	config.ExecProvider = nil
 	var credential clientauthentication.ExecCredential
-	if err := json.Unmarshal([]byte(r.mustHcpctl(t, ctx, "access", "token")), &credential); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(r.mustHcpctl(t, ctx, "access", "token")), &credential))
 	config.BearerToken = credential.Status.Token
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kubernetes.NewForConfig(config))(t)
 	var open []adminv1.AccessSession
 	text := r.mustHcpctl(t, ctx, "access", "sessions", "--cluster", cluster, "-o", "json")
 	if err := json.Unmarshal([]byte(text), &open); err != nil || len(open) != 1 {
@@ -106,9 +99,7 @@ func (s *session) close(ctx context.Context) {
 func (s *session) runPod(ctx context.Context) {
 	s.t.Helper()
 	customer := s.region.customer
-	if _, err := customer.Put(ctx, customer.NodePoolID(second, "commands"), customer.NodePoolBody(1)); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(customer.Put(ctx, customer.NodePoolID(second, "commands"), customer.NodePoolBody(1)))(s.t)
 	pods := s.client.CoreV1().Pods(metav1.NamespaceDefault)
 	eventually.Soon(s.t, "a pod runs", func() error {
 		found, err := pods.Get(ctx, recordedPod, metav1.GetOptions{})

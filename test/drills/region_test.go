@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
@@ -58,10 +59,7 @@ const single = "pool-4"
 // use creates the clusters, and makes requests of the customer and of an engineer until the test ends.
 func (r *region) use(t *testing.T, ctx context.Context) {
 	t.Helper()
-	var err error
-	if r.customer, err = customer.New(ctx, r.Endpoints(), subscription, resourceGroup); err != nil {
-		t.Fatal(err)
-	}
+	r.customer = must.Get(customer.New(ctx, r.Endpoints(), subscription, resourceGroup))(t)
 	t.Cleanup(func() { _ = r.customer.Close() })
 	var created errgroup.Group
 	for _, name := range []string{first, second, third, closed} {
@@ -74,22 +72,16 @@ func (r *region) use(t *testing.T, ctx context.Context) {
 			return err
 		})
 	}
-	if err := created.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, created.Wait())
 	for _, name := range append(pools, single) {
 		created.Go(func() error {
 			_, err := r.customer.Put(ctx, r.customer.NodePoolID(first, name), r.customer.NodePoolBody(1))
 			return err
 		})
 	}
-	if err := created.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, created.Wait())
 	r.ready = time.Now()
-	if err := r.collectLogs(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.collectLogs(ctx))
 	r.load(t, ctx)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
@@ -35,9 +36,7 @@ func restoreFleet(t *testing.T, ctx context.Context, r *region) func() {
 	release := hold("cluster-service")(t, ctx, r)
 	r.sqlIn(t, ctx, maintenanceDatabase, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s_owner", backup, local.ClusterServiceDatabase, local.ClusterServiceDatabase))
 	release()
-	if _, err := r.customer.Put(ctx, r.customer.NodePoolID(second, "restored"), r.customer.NodePoolBody(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.customer.Put(ctx, r.customer.NodePoolID(second, "restored"), r.customer.NodePoolBody(1)))(t)
 
 	unreadable := cosmosFault(map[string]any{"id": "partition", "container": "Resources", "resourceTypes": []string{"docs"}, "operations": []string{"query"},
 		"partitionKey": fmt.Sprintf("[%q]", subscription), "status": http.StatusInternalServerError})(t, ctx, r)
@@ -62,9 +61,7 @@ func restoreFleet(t *testing.T, ctx context.Context, r *region) func() {
 func disagree(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	id := r.customer.NodePoolID(second, "newer")
-	if _, err := r.customer.Put(ctx, id, r.customer.NodePoolBody(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.customer.Put(ctx, id, r.customer.NodePoolBody(1)))(t)
 	r.sql(t, ctx, "UPDATE node_pools SET generation = generation + 5 WHERE gone_time IS NULL AND lower(resource_id) = lower('"+id+"')")
 	r.reconcile(t, ctx)
 	return func() {
@@ -80,27 +77,16 @@ func disagree(t *testing.T, ctx context.Context, r *region) func() {
 func publishUnknown(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	endpoints := r.Endpoints()
-	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.ClusterService)])
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := maestro.NewClient("passthrough:///"+endpoints.MaestroGRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(endpoints.Identities[string(mesh.ClusterService)]))(t)
+	client := must.Get(maestro.NewClient("passthrough:///"+endpoints.MaestroGRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)), slog.New(slog.DiscardHandler)))(t)
 	defer func() { _ = client.Close() }()
 	const name, shard = "ocm-local-unknown", "mgmt-1"
-	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(t)
 	work := fleet.WorkName(fleet.Namespaces, "unknown", "")
 	bundle := &maestro.Bundle{ID: fleet.WorkID(shard, work, ""), Name: work, Consumer: shard, Manifests: []json.RawMessage{manifest},
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}}
-	if _, err := client.Create(ctx, bundle); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Create(ctx, bundle))(t)
 	return func() {
 		r.mustHcpctl(t, ctx, "orphan", "delete", bundle.ID, "--as", "approver", "--reason", "drill of an unknown bundle", "--ticket", "CHG-1")
 	}
@@ -118,14 +104,8 @@ const manySubscriptions = 1000
 // busyFrontend makes Cosmos DB slow, and requests something in many subscriptions at once, in place of ARM.
 func busyFrontend(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
-	identity, err := mesh.LoadIdentity(r.Endpoints().Identities[string(mesh.ARMFrontDoor)])
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := r.customer.ARMToken(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(r.Endpoints().Identities[string(mesh.ARMFrontDoor)]))(t)
+	token := must.Get(r.customer.ARMToken(ctx))(t)
 	transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: manySubscriptions}
 	client := &http.Client{Transport: transport}
 	slow := cosmosFault(map[string]any{"id": "very-slow", "container": "Resources", "resourceTypes": []string{"docs"}, "operations": []string{"read", "query"}, "latencyMs": 9000})(t, ctx, r)
@@ -165,19 +145,10 @@ func (r *region) sql(t *testing.T, ctx context.Context, statement string) {
 // sqlIn runs a statement in a database as the superuser.
 func (r *region) sqlIn(t *testing.T, ctx context.Context, database, statement string) {
 	t.Helper()
-	text, err := os.ReadFile(r.Endpoints().AdministratorURLFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := url.Parse(string(bytes.TrimSpace(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(r.Endpoints().AdministratorURLFile))(t)
+	address := must.Get(url.Parse(string(bytes.TrimSpace(text))))(t)
 	address.Path = "/" + database
-	connection, err := pgx.Connect(ctx, address.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(pgx.Connect(ctx, address.String()))(t)
 	defer func() { _ = connection.Close(ctx) }()
 	if _, err := connection.Exec(ctx, statement); err != nil {
 		t.Errorf("%s: %v", statement, err)

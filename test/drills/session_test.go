@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/policy"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // keepServiceAccount creates a service account that is kept, and ends the session.
@@ -28,10 +29,7 @@ func rewriteSession(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	session := r.openSession(t, ctx)
 	endpoints := r.Endpoints()
-	db, err := endpoints.OpenStore(ctx, "backend")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(endpoints.OpenStore(ctx, "backend"))(t)
 	defer db.Close()
 	found, err := db.ChangeAccessSession(ctx, database.AccessSessionKey(session.Cluster.UID, session.ID), func(v *database.AccessSessionDocument) (bool, error) {
 		v.Owner.ObjectID = "intruder"

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -27,10 +28,7 @@ func TestAccessSessions(t *testing.T) {
 	d.step("read", func() { open("INC-40"); d.readThroughGateway(holder) })
 	d.step("refusals", func() { d.refusedByGateway(holder) })
 	d.step("another engineer", func() {
-		content, err := os.ReadFile(holder.kubeconfig)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(holder.kubeconfig))(t)
 		stolen := withKubeconfig(t, []byte(strings.Replace(string(content), "operator", "oncall", 1)))
 		if out, err := stolen.run(d.ctx, "get", "namespaces"); err == nil || !strings.Contains(err.Error(), "another engineer") {
 			t.Errorf("another engineer gets %q: %v", out, err)
@@ -62,9 +60,7 @@ func TestAccessSessions(t *testing.T) {
 		open("INC-42")
 		watched := d.watchNamespaces(holder)
 		defer watched.Stop()
-		if err := d.c.Delete(d.ctx, d.id); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.c.Delete(d.ctx, d.id))
 		d.awaitWatchEnds(watched)
 	})
 	d.step("audit", d.sessionsAreAudited)
@@ -82,10 +78,7 @@ func (d *scenario) openSession() adminv1.AccessSession {
 
 // readThroughGateway reads with each verb. The API server sees the certificate of the engineer.
 func (d *scenario) readThroughGateway(holder kubectl) {
-	content, err := os.ReadFile(holder.kubeconfig)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(holder.kubeconfig))(d.t)
 	for _, secret := range []string{"token:", "client-key", "client-certificate-data", "password"} {
 		if strings.Contains(string(content), secret) {
 			d.t.Errorf("the kubeconfig contains %s", secret)
@@ -124,10 +117,7 @@ func (d *scenario) refusedByGateway(holder kubectl) {
 
 // useManagementCluster reads the management cluster of the cluster with the real kubectl. The mode read has no Secrets. The session ends with its elevation.
 func (d *scenario) useManagementCluster() {
-	dump, err := adminclient.Get(d.ctx, engineer(d.t, "reader"), adminv1.ReadDump, nil, d.id)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	dump := must.Get(adminclient.Get(d.ctx, engineer(d.t, "reader"), adminv1.ReadDump, nil, d.id))(d.t)
 	found := dump.Cluster
 	holder := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "management.kubeconfig")}
 	d.hcpctl("mc", "access", found.ProvisionShard, "--for", "10m", "--file", holder.kubeconfig, "--as", "operator", "--reason", "works are not applied", "--ticket", "INC-45")
@@ -171,10 +161,7 @@ func (d *scenario) restrictAPI() {
 	body.Properties.(map[string]any)["api"] = map[string]any{"authorizedCidrs": []string{"203.0.113.0/24"}}
 	d.put(d.id, body)
 	tunneled := func() string {
-		text, err := metricsOf(d.ctx, "gateway-access")
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		text := must.Get(metricsOf(d.ctx, "gateway-access"))(d.t)
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, `gateway_access_connections_total{outcome="succeeded",way="tunnel"} `) {
 				return line

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -33,9 +34,7 @@ func TestExternalAuthAwaitsSecret(t *testing.T) {
 	parallel.enter()
 	defer func() { parallel.leave(t, c) }()
 	id := c.ClusterID("guarded")
-	if _, err := c.Put(ctx, id, c.ClusterBody("guarded")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, id, c.ClusterBody("guarded")))(t)
 	service := clusterService(t)
 	cluster := uidOf(t, ctx, service, id)
 
@@ -44,9 +43,7 @@ func TestExternalAuthAwaitsSecret(t *testing.T) {
 			Clients: []*clusterservicev1.OidcClient{{ComponentName: "console", ComponentNamespace: "openshift-console", ClientId: "console-id",
 				Type: clusterservicev1.OidcClientType_OIDC_CLIENT_TYPE_CONFIDENTIAL}},
 			ClaimMappings: &clusterservicev1.ClaimMappings{Username: &clusterservicev1.UsernameMapping{Claim: "email"}}}}
-	if _, err := service.ApplyExternalAuth(ctx, auth); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(service.ApplyExternalAuth(ctx, auth))(t)
 	inPhase := func(phase clusterservicev1.ExternalAuthPhase) func(*clusterservicev1.WatchResponse) bool {
 		return func(r *clusterservicev1.WatchResponse) bool {
 			a := r.GetExternalAuth()
@@ -55,14 +52,10 @@ func TestExternalAuthAwaitsSecret(t *testing.T) {
 	}
 	watchUntil(t, ctx, service, inPhase(clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "entra-console-openshift-console"}, Data: map[string][]byte{"clientSecret": []byte("s")}}
-	if _, err := hostedCluster(t, ctx, id).CoreV1().Secrets("openshift-config").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(hostedCluster(t, ctx, id).CoreV1().Secrets("openshift-config").Create(ctx, secret, metav1.CreateOptions{}))(t)
 	watchUntil(t, ctx, service, inPhase(clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY))
 
-	if err := c.Delete(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Delete(ctx, id))
 }
 
 // uidOf returns the UID of the current incarnation of a cluster.
@@ -82,14 +75,8 @@ func uidOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterSe
 // clusterService returns a client of Cluster Service with the identity of the backend.
 func clusterService(t *testing.T) clusterservicev1.ClusterServiceClient {
 	t.Helper()
-	identity, err := mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Backend)])
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection, err := grpc.NewClient(region.Endpoints().ClusterService, grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Backend)]))(t)
+	connection := must.Get(grpc.NewClient(region.Endpoints().ClusterService, grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService)))))(t)
 	t.Cleanup(func() { _ = connection.Close() })
 	return clusterservicev1.NewClusterServiceClient(connection)
 }
@@ -99,10 +86,7 @@ func watchUntil(t *testing.T, ctx context.Context, service clusterservicev1.Clus
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	stream, err := service.Watch(ctx, &clusterservicev1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(service.Watch(ctx, &clusterservicev1.WatchRequest{}))(t)
 	for {
 		response, err := stream.Recv()
 		if err != nil {
@@ -117,25 +101,14 @@ func watchUntil(t *testing.T, ctx context.Context, service clusterservicev1.Clus
 // credentialOf requests a break-glass credential and returns a client configuration with it.
 func credentialOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterServiceClient, cluster string, class clusterservicev1.BreakGlassClass, name string) *rest.Config {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: []string{"system:masters"}}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	csr := must.Get(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: []string{"system:masters"}}}, key))(t)
+	der := must.Get(x509.MarshalECPrivateKey(key))(t)
 	uid := uuid.NewString()
 	began := time.Now()
-	if _, err := service.ApplyBreakGlassCredential(ctx, &clusterservicev1.ApplyBreakGlassCredentialRequest{Uid: uid, ClusterUid: cluster,
+	must.Get(service.ApplyBreakGlassCredential(ctx, &clusterservicev1.ApplyBreakGlassCredentialRequest{Uid: uid, ClusterUid: cluster,
 		Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: class, Requester: "e2e", Reason: "e2e",
-			CertificateSigningRequest: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}))}}); err != nil {
-		t.Fatal(err)
-	}
+			CertificateSigningRequest: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}))}}))(t)
 	issued := watchUntil(t, ctx, service, func(r *clusterservicev1.WatchResponse) bool {
 		return r.GetBreakGlassCredential().GetUid() == uid &&
 			r.GetBreakGlassCredential().GetStatus().GetState() == clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -19,10 +20,7 @@ import (
 // engineer returns an admin client for one of the region's engineers.
 func engineer(t *testing.T, name string) *adminclient.Client {
 	t.Helper()
-	client, err := customer.NewEngineer(region.Endpoints(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(customer.NewEngineer(region.Endpoints(), name))(t)
 	return client
 }
 
@@ -43,18 +41,13 @@ func TestEngineerPausesCluster(t *testing.T) {
 	parallel.enter()
 	defer func() { parallel.leave(t, c) }()
 	id := c.ClusterID("paused")
-	if _, err := c.Put(ctx, id, c.ClusterBody("paused")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, id, c.ClusterBody("paused")))(t)
 	reader, oncall := engineer(t, "reader"), engineer(t, "oncall")
 	dump, err := adminclient.Get(ctx, reader, adminv1.ReadDump, nil, "paused")
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := json.Marshal(dump)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(json.Marshal(dump))(t)
 	if dump.ARM == nil || dump.ClusterService == nil || dump.Maestro == nil || len(dump.Maestro.Bundles) < 2 || strings.Contains(string(content), "PRIVATE KEY") {
 		t.Errorf("the dump is %.2000s", content)
 	}
@@ -77,33 +70,19 @@ func TestEngineerPausesCluster(t *testing.T) {
 			t.Errorf("%s may not pause a cluster: %v", who, err)
 		}
 	}
-	elevation, err := oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "debugging its control plane", Ticket: "INC-7", Duration: "10m"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	operation, err := pause(oncall)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := region.Kill(ctx, "backend"); err != nil {
-		t.Fatal(err)
-	}
+	elevation := must.Get(oncall.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "debugging its control plane", Ticket: "INC-7", Duration: "10m"}))(t)
+	operation := must.Get(pause(oncall))(t)
+	must.Do(t, region.Kill(ctx, "backend"))
 	if operation, err = oncall.Await(ctx, operation); err != nil {
 		t.Fatalf("%+v: %v", operation, err)
 	}
 	mgmt := hosting(t, ctx, id)
 	active := `{.items[*].status.conditions[?(@.type=="ReconciliationActive")].status}`
 	mgmt.await(ctx, "hostedclusters", active, equals("False"))
-	if operation, err = oncall.Act(ctx, adminv1.ActionClusterResume, nil, id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = oncall.Await(ctx, operation); err != nil {
-		t.Fatal(err)
-	}
+	operation = must.Get(oncall.Act(ctx, adminv1.ActionClusterResume, nil, id))(t)
+	must.Get(oncall.Await(ctx, operation))(t)
 	mgmt.await(ctx, "hostedclusters", active, equals("True"))
-	if _, err := oncall.EndElevation(ctx, elevation.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(oncall.EndElevation(ctx, elevation.ID))(t)
 	if _, err := pause(oncall); err == nil {
 		t.Error("an elevation is valid after its end")
 	}
@@ -135,7 +114,5 @@ func TestEngineerPausesCluster(t *testing.T) {
 		}))
 	})
 	checkTimeline(t, ctx, c, reader, id)
-	if err := c.Delete(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Delete(ctx, id))
 }

@@ -9,33 +9,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
 // azureResponse sends a request with a token and returns the status and the body of the response.
 func azureResponse(t *testing.T, ctx context.Context, token, method, url, body string) (int, string) {
 	t.Helper()
-	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(customer.NewHTTPClient(region.Endpoints().CAFile))(t)
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body)))(t)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("x-ms-blob-type", "BlockBlob")
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Do(request))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(text)
 }
 

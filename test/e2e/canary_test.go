@@ -23,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -51,10 +52,7 @@ func newCanary(t *testing.T, what string, value []byte) canary {
 			c.forms = append(c.forms, key.D.Bytes())
 		case *ecdsa.PrivateKey:
 			text = lines[1] // the others contain the public key
-			scalar, err := key.Bytes()
-			if err != nil {
-				t.Fatal(err)
-			}
+			scalar := must.Get(key.Bytes())(t)
 			c.forms = append(c.forms, scalar)
 		default:
 			t.Fatalf("%s is a %T, %v", what, key, err)
@@ -103,10 +101,7 @@ func TestSecretsAreInNoStore(t *testing.T) {
 		}
 	}()
 	canaries := clusterSecrets(t, ctx, id)
-	token, err := c.ARMToken(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(c.ARMToken(ctx))(t)
 	canaries = append(canaries, newCanary(t, "the customer's access token", []byte(token[strings.LastIndex(token, ".")+1:])))
 	search := func(where string, content []byte) {
 		for _, secret := range canaries {
@@ -129,19 +124,14 @@ func clusterSecrets(t *testing.T, ctx context.Context, id string) []canary {
 	var canaries []canary
 	for _, namespace := range []string{hosted, controlPlane} {
 		mgmt.namespace = namespace
-		out, err := mgmt.run(ctx, "get", "secrets", "-o", "json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(mgmt.run(ctx, "get", "secrets", "-o", "json"))(t)
 		var list struct {
 			Items []struct {
 				Metadata struct{ Name string }
 				Data     map[string][]byte
 			}
 		}
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &list))
 		for _, secret := range list.Items {
 			for key, value := range secret.Data {
 				if bytes.Contains(value, []byte("PRIVATE KEY-----")) {
@@ -160,27 +150,16 @@ func clusterSecrets(t *testing.T, ctx context.Context, id string) []canary {
 func searchDatabases(t *testing.T, ctx context.Context, search func(string, []byte)) {
 	t.Helper()
 	for _, name := range []string{local.ClusterServiceDatabase, local.MaestroDatabase} {
-		connection, err := administrator(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		connection := must.Get(administrator(ctx, name))(t)
 		defer connection.Close(context.WithoutCancel(ctx))
-		listed, err := connection.Query(ctx, "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')")
-		if err != nil {
-			t.Fatal(err)
-		}
-		tables, err := pgx.CollectRows(listed, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		listed := must.Get(connection.Query(ctx, "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"))(t)
+		tables := must.Get(pgx.CollectRows(listed, pgx.RowTo[string]))(t)
 		if len(tables) == 0 {
 			t.Errorf("database %s has no tables", name)
 		}
 		for _, table := range tables {
 			var content bytes.Buffer
-			if _, err := connection.PgConn().CopyTo(ctx, &content, "COPY "+table+" TO STDOUT (FORMAT binary)"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(connection.PgConn().CopyTo(ctx, &content, "COPY "+table+" TO STDOUT (FORMAT binary)"))(t)
 			search("table "+table+" of database "+name, content.Bytes())
 		}
 	}
@@ -190,7 +169,7 @@ func searchDatabases(t *testing.T, ctx context.Context, search func(string, []by
 func searchFiles(t *testing.T, search func(string, []byte)) {
 	t.Helper()
 	root, used := filepath.Dir(region.LogDir()), map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		relative, _ := filepath.Rel(root, path)
 		switch {
 		case os.IsNotExist(err): // removed meanwhile
@@ -219,10 +198,7 @@ func searchFiles(t *testing.T, search func(string, []byte)) {
 		}
 		search("file "+relative, content)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for place := range secretPlaces {
 		if !used[place] {
 			t.Errorf("no file matches %s of secretPlaces", place)
@@ -234,10 +210,7 @@ func searchFiles(t *testing.T, search func(string, []byte)) {
 func searchMetrics(t *testing.T, ctx context.Context, search func(string, []byte)) {
 	t.Helper()
 	for process, address := range region.Endpoints().Ops {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody))(t)
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			continue // another test has stopped the process
@@ -253,10 +226,7 @@ func searchMetrics(t *testing.T, ctx context.Context, search func(string, []byte
 // searchProcesses searches the arguments and the environment of all processes that use the region's files.
 func searchProcesses(t *testing.T, search func(string, []byte)) {
 	t.Helper()
-	arguments, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	arguments := must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	found := 0
 	for _, path := range arguments {
 		content, err := os.ReadFile(path)

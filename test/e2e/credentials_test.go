@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,10 +24,7 @@ import (
 // testExternalAuth creates, lists, changes and deletes an external authentication.
 func testExternalAuth(t *testing.T, ctx context.Context, c *customer.Customer, cluster string) {
 	id := c.ExternalAuthID(cluster, "entra")
-	created, err := c.Put(ctx, id, c.ExternalAuthBody())
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(c.Put(ctx, id, c.ExternalAuthBody()))(t)
 	if state := property(created, "provisioningState"); state != "Succeeded" {
 		t.Errorf("provisioningState %v", state)
 	}
@@ -45,19 +43,12 @@ func testExternalAuth(t *testing.T, ctx context.Context, c *customer.Customer, c
 	patch := armresources.GenericResource{Properties: map[string]any{
 		"claim": map[string]any{"mappings": map[string]any{"username": map[string]any{"claim": "upn"}}},
 	}}
-	if _, err := c.Patch(ctx, id, patch); err != nil {
-		t.Fatal(err)
-	}
-	got, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Patch(ctx, id, patch))(t)
+	got := must.Get(c.Resources.GetByID(ctx, id, customer.APIVersion, nil))(t)
 	if claim := property(got.GenericResource, "claim", "mappings", "username", "claim"); claim != "upn" {
 		t.Errorf("username claim is %v after the PATCH", claim)
 	}
-	if err := c.Delete(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Delete(ctx, id))
 	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		t.Errorf("GET after the deletion returned %v", err)
 	}
@@ -101,27 +92,16 @@ func testAdminCredential(t *testing.T, ctx context.Context, c *customer.Customer
 			Kubeconfig          string    `json:"kubeconfig"`
 			ExpirationTimestamp time.Time `json:"expirationTimestamp"`
 		}
-		if err := c.Act(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Act(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued))
 		if strings.Contains(issued.Kubeconfig, "client-key") {
 			t.Error("the response contains a private key")
 		}
 		if validity := time.Until(issued.ExpirationTimestamp); validity <= 0 || validity > 25*time.Hour {
 			t.Errorf("the credential is valid for %s", validity)
 		}
-		kubeconfig, err := credential.WithKey([]byte(issued.Kubeconfig), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := clientcmd.RESTConfigFromKubeConfig(throughProxy(t, kubeconfig))
-		if err != nil {
-			t.Fatal(err)
-		}
-		administrator, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kubeconfig := must.Get(credential.WithKey([]byte(issued.Kubeconfig), key))(t)
+		config := must.Get(clientcmd.RESTConfigFromKubeConfig(throughProxy(t, kubeconfig)))(t)
+		administrator := must.Get(kubernetes.NewForConfig(config))(t)
 		awaitRead(t, ctx, "the list of nodes", func() error {
 			_, err := administrator.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 			if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
@@ -132,9 +112,7 @@ func testAdminCredential(t *testing.T, ctx context.Context, c *customer.Customer
 		return administrator
 	}
 	before := request()
-	if err := c.Act(ctx, id, "revokeCredentials", nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Act(ctx, id, "revokeCredentials", nil, nil))
 	awaitRead(t, ctx, "the rejection of the revoked credential", func() error {
 		_, err := before.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		switch {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
@@ -76,21 +77,14 @@ func TestCustomerLogs(t *testing.T) {
 	a.arm(http.MethodPut, account+"?api-version=2023-05-01", `{"location":"westus3"}`, http.StatusCreated)
 
 	id := c.ClusterID("logs")
-	if _, err := c.Put(ctx, id, c.ClusterBody("logs")); err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(customerlog.Setting{Properties: customerlog.SettingProperties{StorageAccountID: account,
-		Logs: []customerlog.LogSelection{{CategoryGroup: "allLogs", Enabled: true}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, id, c.ClusterBody("logs")))(t)
+	body := must.Get(json.Marshal(customerlog.Setting{Properties: customerlog.SettingProperties{StorageAccountID: account,
+		Logs: []customerlog.LogSelection{{CategoryGroup: "allLogs", Enabled: true}}}}))(t)
 	setting := id + "/providers/Microsoft.Insights/diagnosticSettings/all?api-version=2021-05-01-preview"
 	a.arm(http.MethodPut, setting, string(body), http.StatusCreated)
 
 	k := withAdminCredential(t, ctx, c, id)
-	if _, err := k.run(ctx, "create", "secret", "generic", "mine", "--namespace=default", "--from-literal=password="+secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(k.run(ctx, "create", "secret", "generic", "mine", "--namespace=default", "--from-literal=password="+secret))(t)
 	eventually.Before(ctx, t, "the events of the request arrive", func() error {
 		// Settings are read again when a log has grown.
 		if _, err := k.run(ctx, "get", "secret", "mine", "--namespace=default"); err != nil {
@@ -107,10 +101,7 @@ func TestCustomerLogs(t *testing.T) {
 		return err
 	})
 	for _, category := range []customerlog.Category{customerlog.KubeAudit, customerlog.KubeAuditAdmin, customerlog.KubeAPIServer} {
-		lines, err := a.records(category, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lines := must.Get(a.records(category, id))(t)
 		for _, line := range lines {
 			if strings.Contains(line, secret) || category == customerlog.KubeAuditAdmin && strings.Contains(line, `\"verb\":\"get\"`) {
 				t.Errorf("%s has %s", category, line)
@@ -181,12 +172,7 @@ func withAdminCredential(t *testing.T, ctx context.Context, c *customer.Customer
 	var issued struct {
 		Kubeconfig string `json:"kubeconfig"`
 	}
-	if err := c.Act(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := credential.WithKey([]byte(issued.Kubeconfig), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Act(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued))
+	kubeconfig := must.Get(credential.WithKey([]byte(issued.Kubeconfig), key))(t)
 	return withKubeconfig(t, kubeconfig)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
@@ -140,9 +141,7 @@ func newScenario(t *testing.T, subscription, name string) *scenario {
 func (d *scenario) end() {
 	d.t.Helper()
 	hosted := inHosted(d.t, d.ctx, d.id)
-	if err := d.c.Delete(d.ctx, d.id); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, d.c.Delete(d.ctx, d.id))
 	if _, err := hosted.run(d.ctx, "get", "nodes"); err == nil {
 		d.t.Error("the hosted API server of a deleted cluster responds")
 	}
@@ -160,10 +159,7 @@ func (d *scenario) step(name string, do func()) {
 
 func (d *scenario) put(id string, body armresources.GenericResource) {
 	d.t.Helper()
-	created, err := d.c.Put(d.ctx, id, body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	created := must.Get(d.c.Put(d.ctx, id, body))(d.t)
 	if state := property(created, "provisioningState"); state != "Succeeded" {
 		d.t.Fatalf("%s is %v", id, state)
 	}
@@ -171,19 +167,14 @@ func (d *scenario) put(id string, body armresources.GenericResource) {
 
 func (d *scenario) patch(id string, properties map[string]any) {
 	d.t.Helper()
-	if _, err := d.c.Patch(d.ctx, id, armresources.GenericResource{Properties: properties}); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(d.c.Patch(d.ctx, id, armresources.GenericResource{Properties: properties}))(d.t)
 }
 
 // breakGlass requests a credential of each class, uses both, and revokes one class at a time. The SRE uses hcpctl and admin.
 func (d *scenario) breakGlass() {
 	service := clusterService(d.t)
 	cluster := uidOf(d.t, d.ctx, service, d.id)
-	me, err := adminclient.Get(d.ctx, engineer(d.t, "oncall"), adminv1.ReadMe, nil)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	me := must.Get(adminclient.Get(d.ctx, engineer(d.t, "oncall"), adminv1.ReadMe, nil))(d.t)
 	const customerName = "system:customer-break-glass:system-admin"
 	sreName := "system:sre-break-glass:" + me.ObjectID
 	owner := d.kubectlWith(credentialOf(d.t, d.ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, customerName))
@@ -199,9 +190,7 @@ func (d *scenario) breakGlass() {
 	d.requireReader(reader)
 	d.awaitUses(service, cluster, map[string]string{"e2e": "e2e", "oncall@hcpmesh.local": "INC-8: the console is unavailable"})
 
-	if err := d.c.Act(d.ctx, d.id, "revokeCredentials", nil, nil); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, d.c.Act(d.ctx, d.id, "revokeCredentials", nil, nil))
 	d.requireRejected(owner)
 	d.requireUser(sre, sreName)
 
@@ -257,10 +246,7 @@ func (d *scenario) requireReader(holder kubectl) {
 // revokeOne revokes the credential of the engineer oncall. It gets no further certificate, and the other engineer does.
 func (d *scenario) revokeOne(service clusterservicev1.ClusterServiceClient, cluster string, revoked, other kubectl) {
 	d.t.Helper()
-	list, err := service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: cluster})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	list := must.Get(service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: cluster}))(d.t)
 	uid := ""
 	for _, c := range list.GetCredentials() {
 		if c.GetSpec().GetRequester() == "oncall@hcpmesh.local" && c.GetStatus().GetState() == clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED {
@@ -311,10 +297,7 @@ func (d *scenario) awaitUses(service clusterservicev1.ClusterServiceClient, clus
 // hcpctl runs a command and returns its output.
 func (d *scenario) hcpctl(args ...string) string {
 	d.t.Helper()
-	out, err := d.tryHcpctl(args...)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	out := must.Get(d.tryHcpctl(args...))(d.t)
 	return out
 }
 
@@ -360,15 +343,9 @@ func (d *scenario) login() {
 	external := d.c.ExternalAuthID(d.name, "entra")
 	d.put(external, body)
 
-	token, err := d.c.Credential.GetToken(d.ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	token := must.Get(d.c.Credential.GetToken(d.ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}}))(d.t)
 	hosted := inHosted(d.t, d.ctx, d.id)
-	config, err := clientcmd.BuildConfigFromFlags("", hosted.kubeconfig)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", hosted.kubeconfig))(d.t)
 	visitor := d.kubectlWith(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}, BearerToken: token.Token})
 	claims := claimsOf(d.t, token.Token)
 	if claims.AppID == "" || len(claims.Groups) != 1 {
@@ -385,9 +362,7 @@ func (d *scenario) login() {
 		d.t.Errorf("the token authenticates %s, want %s", who, want)
 	}
 	d.testGroupBinding(hosted, visitor, group)
-	if err := d.c.Delete(d.ctx, external); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, d.c.Delete(d.ctx, external))
 	if _, err := d.c.Resources.GetByID(d.ctx, external, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		d.t.Errorf("GET after the deletion returned %v", err)
 	}
@@ -406,9 +381,7 @@ func (d *scenario) testGroupBinding(hosted, member kubectl, group string) {
 	}
 	must := func(arguments ...string) {
 		d.t.Helper()
-		if _, err := hosted.run(d.ctx, arguments...); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Get(hosted.run(d.ctx, arguments...))(d.t)
 	}
 	must("create", "clusterrole", "namespace-reader", "--verb=get,list", "--resource=namespaces")
 	must("create", "clusterrolebinding", "developers-read-namespaces", "--clusterrole=namespace-reader", "--group="+group)
@@ -438,13 +411,8 @@ func claimsOf(t *testing.T, token string) (claims userClaims) {
 	if len(parts) != 3 {
 		t.Fatal("the token is not a JWT")
 	}
-	content, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &claims); err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(base64.RawURLEncoding.DecodeString(parts[1]))(t)
+	must.Do(t, json.Unmarshal(content, &claims))
 	return claims
 }
 
@@ -489,15 +457,12 @@ func (d *scenario) awaitRejected(holder kubectl, what string) {
 // kubectlWith returns a kubectl that uses a client configuration.
 func (d *scenario) kubectlWith(config *rest.Config) kubectl {
 	d.t.Helper()
-	content, err := clientcmd.Write(clientcmdapi.Config{
+	content := must.Get(clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"hosted": {Server: config.Host, CertificateAuthorityData: config.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"holder": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}},
 		Contexts:       map[string]*clientcmdapi.Context{"hosted": {Cluster: "hosted", AuthInfo: "holder"}},
 		CurrentContext: "hosted",
-	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	}))(d.t)
 	return withKubeconfig(d.t, content)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/egress/proxyheadertest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -51,9 +52,7 @@ func TestEgressGateway(t *testing.T) {
 	await(host+":443", http.StatusForbidden)
 	change("set", d.id, fmt.Sprint(link), "--host", host)
 	await(host+":443", http.StatusBadGateway)
-	if err := d.c.Delete(d.ctx, d.id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.c.Delete(d.ctx, d.id))
 	await(host+":443", http.StatusForbidden)
 }
 

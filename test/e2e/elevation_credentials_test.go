@@ -11,6 +11,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,10 +25,7 @@ import (
 // the certificate.
 func (d *scenario) thiefOf(holder kubectl) kubectl {
 	d.t.Helper()
-	access, err := credential.ReadAccess(holder.kubeconfig + ".access")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	access := must.Get(credential.ReadAccess(holder.kubeconfig + ".access"))(d.t)
 	return d.kubectlWith(&rest.Config{Host: access.Server, TLSClientConfig: rest.TLSClientConfig{
 		CAData: []byte(access.Authority), CertData: []byte(access.Certificate), KeyData: []byte(access.Key)}})
 }
@@ -35,19 +33,10 @@ func (d *scenario) thiefOf(holder kubectl) kubectl {
 // watchNamespaces opens a watch that has received an event.
 func (d *scenario) watchNamespaces(holder kubectl) watch.Interface {
 	d.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", holder.kubeconfig)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", holder.kubeconfig))(d.t)
+	client := must.Get(kubernetes.NewForConfig(config))(d.t)
 	// Without a resource version, the watch begins with an event for each namespace.
-	w, err := client.CoreV1().Namespaces().Watch(d.ctx, metav1.ListOptions{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	w := must.Get(client.CoreV1().Namespaces().Watch(d.ctx, metav1.ListOptions{}))(d.t)
 	select {
 	case event, open := <-w.ResultChan():
 		if !open || event.Type != watch.Added {
@@ -119,10 +108,7 @@ func (d *scenario) endElevation() {
 	d.requireReader(other)
 	// The engineer may get another certificate with another elevation, and none with this one.
 	service := clusterService(d.t)
-	list, err := service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uidOf(d.t, d.ctx, service, d.id)})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	list := must.Get(service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uidOf(d.t, d.ctx, service, d.id)}))(d.t)
 	revoked := 0
 	for _, c := range list.GetCredentials() {
 		if c.GetSpec().GetElevation() != id {

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -35,26 +36,16 @@ func TestClosedTicketGivesNoAccess(t *testing.T) {
 	}
 	_, err := ask("it is urgent")
 	invalid("a ticket that does not exist", err)
-	request, err := ask("INC-404")
-	if err != nil {
-		t.Fatal(err)
-	}
-	active, err := ask("INC-404")
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(ask("INC-404"))(t)
+	active := must.Get(ask("INC-404"))(t)
 	for _, id := range []string{request.ID, active.ID} {
-		if _, err := approver.ApproveElevation(ctx, id, "agreed in the incident call"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(approver.ApproveElevation(ctx, id, "agreed in the incident call"))(t)
 	}
 	if active, err = oncall.ActivateElevation(ctx, active.ID); err != nil || !active.Active {
 		t.Fatalf("the elevation is %+v: %v", active, err)
 	}
 	closed := filepath.Join(filepath.Dir(region.Endpoints().EngineersFile), "closed-tickets")
-	if err := os.WriteFile(closed, []byte("INC-404\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(closed, []byte("INC-404\n"), 0o600))
 	_, err = oncall.ActivateElevation(ctx, request.ID)
 	invalid("a ticket that was closed after the approval", err)
 	if _, err := oncall.EndElevation(ctx, request.ID); err != nil {

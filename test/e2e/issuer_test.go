@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
@@ -25,14 +26,9 @@ import (
 func verifyWithPublishedKeys(t *testing.T, ctx context.Context, hosted *kubernetes.Clientset, issuer string) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "e2e-issuer"}}
-	if _, err := hosted.CoreV1().ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(hosted.CoreV1().ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{}))(t)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"openshift"}}}
-	issued, err := hosted.CoreV1().ServiceAccounts("default").CreateToken(ctx, account.Name, request, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	issued := must.Get(hosted.CoreV1().ServiceAccounts("default").CreateToken(ctx, account.Name, request, metav1.CreateOptions{}))(t)
 	parts := strings.Split(issued.Status.Token, ".")
 	if len(parts) != 3 {
 		t.Fatalf("the token has %d parts", len(parts))
@@ -43,12 +39,8 @@ func verifyWithPublishedKeys(t *testing.T, ctx context.Context, hosted *kubernet
 	var claims struct {
 		Issuer string `json:"iss"`
 	}
-	if err := json.Unmarshal(decodeBase64(t, parts[0]), &header); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(decodeBase64(t, parts[1]), &claims); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(decodeBase64(t, parts[0]), &header))
+	must.Do(t, json.Unmarshal(decodeBase64(t, parts[1]), &claims))
 	if claims.Issuer != issuer {
 		t.Errorf("issuer of the token is %q, of the cluster %q", claims.Issuer, issuer)
 	}
@@ -84,34 +76,20 @@ func verifyWithPublishedKeys(t *testing.T, ctx context.Context, hosted *kubernet
 
 func decodeBase64(t *testing.T, text string) []byte {
 	t.Helper()
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(base64.RawURLEncoding.DecodeString(text))(t)
 	return data
 }
 
 // getPublic reads a JSON document without credentials.
 func getPublic(t *testing.T, ctx context.Context, address string, into any) {
 	t.Helper()
-	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(customer.NewHTTPClient(region.Endpoints().CAFile))(t)
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, address, nil))(t)
+	response := must.Get(client.Do(request))(t)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("GET %s: %s", address, response.Status)
 	}
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(response.Body).Decode(into))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
@@ -46,10 +47,7 @@ func kubeconfigOf(t *testing.T, ctx context.Context, id string) []byte {
 // throughProxy returns a kubeconfig with the proxy of a region whose hosted API servers have names that do not resolve on the machine.
 func throughProxy(t *testing.T, kubeconfig []byte) []byte {
 	t.Helper()
-	kubeconfig, err := credential.WithProxy(kubeconfig, regionEndpoints.Proxy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig = must.Get(credential.WithProxy(kubeconfig, regionEndpoints.Proxy))(t)
 	return kubeconfig
 }
 
@@ -69,9 +67,7 @@ func awaitRead(t *testing.T, ctx context.Context, what string, read func() error
 func withKubeconfig(t *testing.T, content []byte) kubectl {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, content, 0o600))
 	return kubectl{t: t, kubeconfig: path}
 }
 
@@ -93,9 +89,7 @@ func hosting(t *testing.T, ctx context.Context, id string) kubectl {
 				} `json:"metadata"`
 			} `json:"items"`
 		}
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &list))
 		for _, item := range list.Items {
 			if strings.EqualFold(item.Metadata.Annotations[managementcluster.AnnotationClusterResourceID], id) {
 				k.namespace = item.Metadata.Namespace

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,19 +30,14 @@ func TestClusterLifecycle(t *testing.T) {
 	defer func() { parallel.leave(t, c) }()
 	id, pool := c.ClusterID("lifecycle"), c.NodePoolID("lifecycle", "workers")
 
-	created, err := c.Put(ctx, id, c.ClusterBody("lifecycle"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(c.Put(ctx, id, c.ClusterBody("lifecycle")))(t)
 	if state := property(created, "provisioningState"); state != "Succeeded" {
 		t.Errorf("provisioningState %v", state)
 	}
 	if url, _ := property(created, "api", "url").(string); url == "" {
 		t.Error("a cluster in state Succeeded has no api.url")
 	}
-	if _, err := c.Put(ctx, pool, c.NodePoolBody(2)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, pool, c.NodePoolBody(2)))(t)
 	hosted := hostedCluster(t, ctx, id)
 	awaitReadyNodes(t, ctx, hosted, 2)
 
@@ -79,13 +75,8 @@ func TestClusterLifecycle(t *testing.T) {
 			{map[string]*string{"team": to.Ptr("blue")}, map[string]string{"made-by": "e2e", "team": "blue"}},
 			{map[string]*string{"team": nil}, map[string]string{"made-by": "e2e"}},
 		} {
-			if _, err := c.Patch(ctx, id, armresources.GenericResource{Tags: step.patch}); err != nil {
-				t.Fatal(err)
-			}
-			got, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Patch(ctx, id, armresources.GenericResource{Tags: step.patch}))(t)
+			got := must.Get(c.Resources.GetByID(ctx, id, customer.APIVersion, nil))(t)
 			tags := map[string]string{}
 			for name, value := range got.Tags {
 				tags[name] = *value
@@ -98,9 +89,7 @@ func TestClusterLifecycle(t *testing.T) {
 
 	t.Run("scale", func(t *testing.T) {
 		for _, replicas := range []int{3, 1} {
-			if _, err := c.Patch(ctx, pool, armresources.GenericResource{Properties: map[string]any{"replicas": replicas}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Patch(ctx, pool, armresources.GenericResource{Properties: map[string]any{"replicas": replicas}}))(t)
 			awaitReadyNodes(t, ctx, hosted, replicas)
 		}
 	})
@@ -115,9 +104,7 @@ func TestClusterLifecycle(t *testing.T) {
 		t.Run("monitor", func(t *testing.T) { awaitMonitored(t, ctx, uid) })
 	}
 
-	if err := c.Delete(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Delete(ctx, id))
 	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		t.Errorf("GET after the deletion returned %v", err)
 	}
@@ -129,14 +116,8 @@ func TestClusterLifecycle(t *testing.T) {
 // hostedCluster returns a client of a hosted API server with the administrator's kubeconfig.
 func hostedCluster(t *testing.T, ctx context.Context, id string) *kubernetes.Clientset {
 	t.Helper()
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfigOf(t, ctx, id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.RESTConfigFromKubeConfig(kubeconfigOf(t, ctx, id)))(t)
+	client := must.Get(kubernetes.NewForConfig(config))(t)
 	return client
 }
 

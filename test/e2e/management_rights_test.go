@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestKubeconfigsHaveOnlyTheirRights asks the API server of each management cluster which user and groups each kubeconfig of the region
@@ -32,20 +33,11 @@ func TestKubeconfigsHaveOnlyTheirRights(t *testing.T) {
 		want[user] = []string{user}
 	}
 	for name, administrator := range region.Endpoints().Kubeconfigs {
-		files, err := filepath.Glob(filepath.Join(filepath.Dir(administrator), "*.kubeconfig"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(filepath.Dir(administrator), "*.kubeconfig")))(t)
 		got := map[string][]string{}
 		for _, file := range files {
-			config, err := clientcmd.BuildConfigFromFlags("", file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			clients, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			config := must.Get(clientcmd.BuildConfigFromFlags("", file))(t)
+			clients := must.Get(kubernetes.NewForConfig(config))(t)
 			review, err := clients.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatalf("%s: %v", filepath.Base(file), err)

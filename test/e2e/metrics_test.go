@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // The rows of docs/metrics.md, and the labels in their third column.
@@ -38,17 +39,12 @@ type documentedMetric struct {
 // number of values of each label.
 func TestMetricsAreDocumented(t *testing.T) {
 	needsRegion(t)
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md")))(t)
 	documented := map[string]documentedMetric{}
 	for _, row := range metricRow.FindAllStringSubmatch(string(page), -1) {
 		m := documentedMetric{row[2], map[string]int{}}
 		for _, label := range metricLabel.FindAllStringSubmatch(row[3], -1) {
-			if m.labels[label[1]], err = strconv.Atoi(label[2]); err != nil {
-				t.Fatal(err)
-			}
+			m.labels[label[1]] = must.Get(strconv.Atoi(label[2]))(t)
 		}
 		documented[row[1]] = m
 	}
@@ -117,10 +113,7 @@ func (m documentedMetric) compare(t *testing.T, process string, family *dto.Metr
 // scrape returns the metrics of a process, or none if it does not run.
 func scrape(t *testing.T, ctx context.Context, address string) map[string]*dto.MetricFamily {
 	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody))(t)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -37,17 +38,9 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 			// Private APIs cannot be created yet. An API that admits other addresses than monitor's is closed to it in the same way.
 			body.Properties.(map[string]any)["api"] = map[string]any{"authorizedCidrs": []string{"203.0.113.0/24"}}
 		}
-		if _, err := c.Put(ctx, id, body); err != nil {
-			t.Fatal(err)
-		}
-		cluster, err := adminclient.Get(ctx, reader, adminv1.ReadCluster, nil, id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, err := fault.Find(regionEndpoints, regionDir, *cluster)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Put(ctx, id, body))(t)
+		cluster := must.Get(adminclient.Get(ctx, reader, adminv1.ReadCluster, nil, id))(t)
+		server := must.Get(fault.Find(regionEndpoints, regionDir, *cluster))(t)
 		return id, server
 	}
 	id, h := create("closed", true)
@@ -126,9 +119,7 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 	awaitHealth(t, ctx, reader, public, adminv1.HealthAvailable, "", nil)
 
 	for id, uid := range map[string]string{id: h.Cluster.UID, public: way.Cluster.UID} {
-		if err := c.Delete(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Delete(ctx, id))
 		awaitNotMonitored(t, ctx, uid)
 	}
 }
@@ -136,10 +127,7 @@ func TestMonitorSeesClosedClustersInside(t *testing.T) {
 // breakAPI breaks an API server and returns what repairs it, at the latest at the end of the test.
 func breakAPI(t *testing.T, begin func() (undo func() error, err error)) (undo func()) {
 	t.Helper()
-	repair, err := begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	repair := must.Get(begin())(t)
 	undo = sync.OnceFunc(func() {
 		if err := repair(); err != nil {
 			t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -27,9 +28,7 @@ func TestOnlyAllowedCallsPass(t *testing.T) {
 	t.Parallel()
 	ctx := withTimeout(t, 5*time.Minute)
 	for _, process := range []string{"cluster-service", "maestro-server", "frontend"} {
-		if err := region.AwaitReady(ctx, process); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, region.AwaitReady(ctx, process))
 	}
 	endpoints := region.Endpoints()
 	identities := meshtest.Open(t, filepath.Dir(endpoints.CAFile), "local")

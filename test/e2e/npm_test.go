@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/node"
@@ -47,10 +48,7 @@ func TestClusterLifecycleByNpm(t *testing.T) {
 const npmDir = "../clients/npm"
 
 func runByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version string) {
-	credentials, err := os.ReadFile(regionEndpoints.CredentialsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	credentials := must.Get(os.ReadFile(regionEndpoints.CredentialsFile))(t)
 	var clients []json.RawMessage
 	if err := json.Unmarshal(credentials, &clients); err != nil || len(clients) == 0 {
 		t.Fatalf("%s contains no client: %v", regionEndpoints.CredentialsFile, err)
@@ -72,17 +70,14 @@ func runByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version s
 		Name string `json:"name"`
 		Body any    `json:"body"`
 	}
-	task, err := json.Marshal(map[string]any{
+	task := must.Get(json.Marshal(map[string]any{
 		"arm": regionEndpoints.ARM, "proxy": regionEndpoints.Proxy, "client": clients[0], "location": regionEndpoints.Location, "apiVersion": version,
 		"subscription": c.Subscription, "resourceGroup": "npm",
 		"cluster":      resource{c.ClusterID("scripted"), "scripted", cluster},
 		"nodePool":     resource{c.NodePoolID("scripted", "workers"), "workers", c.NodePoolBody(2)},
 		"externalAuth": resource{c.ExternalAuthID("scripted", "entra"), "entra", c.ExternalAuthBody()},
 		"credential":   access,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 
 	drive := node.Command(ctx, npmDir, "drive.mjs")
 	drive.Stdin = bytes.NewReader(task)

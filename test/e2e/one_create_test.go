@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // documentedRecord is a log record that docs/developers/one-create.md shows: a process, a message and keys.
@@ -30,10 +31,7 @@ var documentedLine = regexp.MustCompile(`^ {4}([a-z-]+)  +(\S(?:.*?\S)?)  +(([a-
 // process with that message and at least these keys.
 func requireDocumentedRecords(t *testing.T) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "developers", "one-create.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "developers", "one-create.md")))(t)
 	var records []documentedRecord
 	for line := range strings.SplitSeq(string(page), "\n") {
 		match := documentedLine.FindStringSubmatch(line)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // clusterSession is the ID of a session that does not exist.
@@ -32,9 +33,7 @@ func TestPortsWithoutIdentities(t *testing.T) {
 	ctx := withTimeout(t, 5*time.Minute)
 	endpoints := region.Endpoints()
 	for process := range endpoints.Ops {
-		if err := region.AwaitReady(ctx, process); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, region.AwaitReady(ctx, process))
 	}
 	type port struct {
 		name   string
@@ -64,10 +63,7 @@ func TestPortsWithoutIdentities(t *testing.T) {
 		ports = append(ports, p)
 	}
 	identities, authorities := meshtest.Open(t, filepath.Dir(endpoints.CAFile), "local"), x509.NewCertPool()
-	authority, err := os.ReadFile(endpoints.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(os.ReadFile(endpoints.CAFile))(t)
 	authorities.AppendCertsFromPEM(authority)
 	table := slices.Concat(mesh.OpenRules(), mesh.Rules())
 	placeholders := strings.NewReplacer("{tenant}", endpoints.TenantID, "{name}", portalAsset(t, endpoints.Portal, authorities))
@@ -109,15 +105,9 @@ func portalAsset(t *testing.T, url string, authorities *x509.CertPool) string {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport}).Get(url + "/signed-out")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get((&http.Client{Transport: transport}).Get(url + "/signed-out"))(t)
 	defer func() { _ = response.Body.Close() }()
-	page, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(io.ReadAll(response.Body))(t)
 	_, after, found := strings.Cut(string(page), "/assets/")
 	if !found {
 		t.Fatalf("the page of the portal names no asset: %s", page)
@@ -135,10 +125,7 @@ func passed(t *testing.T, client mesh.Peer, config *tls.Config, base string, req
 	var all []string
 	for _, text := range requests {
 		method, path, _ := strings.Cut(text, " ")
-		request, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), method, base+path, nil))(t)
 		// Cosmos DB checks these headers before it authenticates a request.
 		request.Header.Set("x-ms-date", time.Now().UTC().Format(http.TimeFormat))
 		request.Header.Set("x-ms-version", "2020-11-05")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -126,10 +127,7 @@ func needsAnyRegion(t testing.TB) {
 // newCustomer returns a customer with its own subscription.
 func newCustomer(t testing.TB, ctx context.Context, subscription, resourceGroup string) *customer.Customer {
 	t.Helper()
-	c, err := customer.New(ctx, regionEndpoints, subscription, resourceGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(customer.New(ctx, regionEndpoints, subscription, resourceGroup))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
@@ -73,9 +74,7 @@ func loseControlPlane(t *testing.T, removal lostRemoval) {
 	clusterUID := uidOf(t, ctx, fleet, id)
 
 	began := time.Now()
-	if _, err := mgmt.run(ctx, "delete", "namespace", removal.namespace(mgmt.namespace, controlPlane), "--wait=false"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(mgmt.run(ctx, "delete", "namespace", removal.namespace(mgmt.namespace, controlPlane), "--wait=false"))(t)
 	deleted := time.Now()
 	eventually.Before(ctx, t, "the removal is reported", func() error {
 		found, err := fleet.GetCluster(ctx, &csv1.GetClusterRequest{Uid: clusterUID})
@@ -127,9 +126,7 @@ func loseControlPlane(t *testing.T, removal lostRemoval) {
 		}
 		return nil
 	})
-	if err := c.Delete(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Delete(ctx, id))
 }
 
 // isRebuilt returns an error unless the control-plane namespace is another one than before and the HostedControlPlane in it is available.
@@ -161,10 +158,7 @@ func isRebuilt(ctx context.Context, mgmt kubectl, controlPlane, namespaceUID str
 // management cluster. first is the UID before the removal.
 func compareNamespaces(t *testing.T, d scenario, mgmt kubectl, controlPlane, first string) {
 	t.Helper()
-	text, err := os.ReadFile(runbookOfRemovals)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(runbookOfRemovals))(t)
 	if !strings.Contains(string(text), "`hcpctl cluster dump CLUSTER` shows the stored identity as `namespaceUid`") {
 		t.Fatal("the runbook does not name the command that shows the stored identity")
 	}
@@ -341,10 +335,7 @@ var documented = regexp.MustCompile("(?m)(?:^ +|`)hcpctl ((?:explain|work list|d
 // commandsOf returns the commands of the runbook for a cluster, in order.
 func commandsOf(t *testing.T, id string) [][]string {
 	t.Helper()
-	text, err := os.ReadFile(runbookOfRemovals)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(runbookOfRemovals))(t)
 	procedure, _, _ := strings.Cut(string(text), "**Check.**")
 	var commands [][]string
 	for _, match := range documented.FindAllStringSubmatch(procedure, -1) {

@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -19,16 +20,11 @@ import (
 // both.
 func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
 	t.Helper()
-	connection, err := administrator(ctx, local.MaestroDatabase)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(administrator(ctx, local.MaestroDatabase))(t)
 	defer connection.Close(context.WithoutCancel(ctx))
 	run := func(format string, args ...any) {
 		t.Helper()
-		if _, err := connection.Exec(ctx, fmt.Sprintf(format, args...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(connection.Exec(ctx, fmt.Sprintf(format, args...)))(t)
 	}
 	names := map[string]string{to: pgx.Identifier{to}.Sanitize(), from: pgx.Identifier{from}.Sanitize()}
 	run("DROP DATABASE IF EXISTS %s WITH (FORCE)", names[to])
@@ -61,9 +57,7 @@ func TestRestoredFleetIsRepaired(t *testing.T) {
 	d.put(made, c.ClusterBody("made"))
 	d.put(c.NodePoolID("made", "workers"), c.NodePoolBody(1))
 	d.patch(c.NodePoolID("kept", "workers"), map[string]any{"replicas": 2})
-	if err := c.Delete(ctx, gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Delete(ctx, gone))
 	const uids = `{.items[*].metadata.uid}`
 	objects := map[string]string{}
 	for _, id := range []string{kept, made} {

@@ -12,6 +12,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -22,16 +23,11 @@ func (d *scenario) upgradeByComponents(host kubectl, version string) {
 	d.t.Helper()
 	annotate := func(fault string) {
 		d.t.Helper()
-		if _, err := host.run(d.ctx, "annotate", "hostedclusters", "--all", contract.FaultAnnotation+fault); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Get(host.run(d.ctx, "annotate", "hostedclusters", "--all", contract.FaultAnnotation+fault))(d.t)
 	}
 	annotate("=" + string(contract.FaultComponentsStuck))
-	poller, err := d.c.Resources.BeginUpdateByID(d.ctx, d.id, customer.APIVersion,
-		armresources.GenericResource{Properties: map[string]any{"version": map[string]any{"id": version}}}, nil)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	poller := must.Get(d.c.Resources.BeginUpdateByID(d.ctx, d.id, customer.APIVersion,
+		armresources.GenericResource{Properties: map[string]any{"version": map[string]any{"id": version}}}, nil))(d.t)
 
 	controlPlane := kubectl{t: d.t, kubeconfig: host.kubeconfig, namespace: host.namespace + "-" + host.get(d.ctx, "hostedclusters", `{.items[0].metadata.name}`)}
 	cluster := uidOf(d.t, d.ctx, clusterService(d.t), d.id)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
@@ -51,23 +52,15 @@ func TestTypedClients(t *testing.T) {
 // generated returns the commands that run each client, by language and api-version.
 func generated(t *testing.T) map[string]map[string][]string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(*sdks, "drivers.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(*sdks, "drivers.json")))(t)
 	var drivers map[string]map[string][]string
-	if err := json.Unmarshal(content, &drivers); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(content, &drivers))
 	return drivers
 }
 
 func runTyped(t *testing.T, ctx context.Context, c *customer.Customer, version string, command []string) {
 	endpoints := region.Endpoints()
-	credentials, err := os.ReadFile(endpoints.CredentialsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	credentials := must.Get(os.ReadFile(endpoints.CredentialsFile))(t)
 	var clients []json.RawMessage
 	if err := json.Unmarshal(credentials, &clients); err != nil || len(clients) == 0 {
 		t.Fatalf("%s contains no client: %v", endpoints.CredentialsFile, err)
@@ -80,14 +73,11 @@ func runTyped(t *testing.T, ctx context.Context, c *customer.Customer, version s
 	for _, name := range []string{"typed", "resumed", "short-lived"} {
 		clusters[name] = c.ClusterBody(name)
 	}
-	task, err := json.Marshal(map[string]any{
+	task := must.Get(json.Marshal(map[string]any{
 		"arm": endpoints.ARM, "authority": endpoints.CAFile, "client": clients[0], "location": endpoints.Location, "apiVersion": version,
 		"subscription": c.Subscription, "resourceGroup": "typed",
 		"clusters": clusters, "nodePool": c.NodePoolBody(1), "externalAuth": c.ExternalAuthBody(), "signingRequest": string(signing),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	drive := exec.CommandContext(ctx, command[0], command[1:]...)
 	drive.Stdin = bytes.NewReader(task)
 	drive.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+endpoints.CAFile)

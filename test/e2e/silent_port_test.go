@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/procfs"
 )
@@ -90,10 +91,7 @@ func TestSlowClientsHoldNoPort(t *testing.T) {
 	t.Parallel()
 	certificates := map[string][]tls.Certificate{"": nil}
 	for name, dir := range region.Endpoints().Identities {
-		certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, mesh.CertificateFile), filepath.Join(dir, mesh.KeyFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificate := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, mesh.CertificateFile), filepath.Join(dir, mesh.KeyFile)))(t)
 		certificates[name] = []tls.Certificate{certificate}
 	}
 	ctx, cancel := eventually.Context(t)

@@ -22,16 +22,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // storeAs returns a connection to Cosmos DB with the identity of a service.
 func storeAs(t *testing.T, service string) *database.DB {
 	t.Helper()
 	endpoints := region.Endpoints()
-	db, err := endpoints.OpenStore(t.Context(), service)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(endpoints.OpenStore(t.Context(), service))(t)
 	t.Cleanup(db.Close)
 	return db
 }
@@ -68,10 +66,7 @@ func TestFrontendCannotForgeAdminOperations(t *testing.T) {
 		t.Errorf("the frontend reads an elevation: %v", err)
 	}
 	// The frontend may write to its own container, also to the partition that admin's documents had in earlier releases.
-	properties, err := json.Marshal(pause(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	properties := must.Get(json.Marshal(pause(id)))(t)
 	key := database.AdminOperationKey(id)
 	document := fmt.Sprintf(`{"id":%q,"partitionKey":"admin","kind":"adminOperation","resourceId":%q,"key":%q,"properties":%s}`,
 		uuid.NewSHA1(uuid.NameSpaceURL, []byte(strings.ToLower(key.ResourceID))), key.ResourceID, strings.ToLower(key.ResourceID), properties)
@@ -85,12 +80,8 @@ func TestFrontendCannotForgeAdminOperations(t *testing.T) {
 	later := uuid.NewString()
 	batch = admin.NewBatch(database.AdminPartition)
 	operation := database.Create(batch, admin.AdminOperations(), database.AdminOperationKey(later), pause(later))
-	if err := batch.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := region.Restart(ctx, "backend"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(ctx))
+	must.Do(t, region.Restart(ctx, "backend"))
 	eventually.Before(ctx, t, "the later operation has ended", func() error {
 		item, err := admin.AdminOperations().Get(ctx, operation.Key)
 		if err == nil && !item.Value.State.Terminal() {
@@ -131,24 +122,15 @@ func TestOnlyServicesUseTheStore(t *testing.T) {
 func token(t *testing.T, ctx context.Context, service string) string {
 	t.Helper()
 	endpoints := region.Endpoints()
-	credential, err := endpoints.Credential(service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{"https://127.0.0.1/.default"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	credential := must.Get(endpoints.Credential(service))(t)
+	got := must.Get(credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{"https://127.0.0.1/.default"}}))(t)
 	return got.Token
 }
 
 // secretToken returns a token for an audience of the first client in a file with credentials, or "" if the issuer refuses it.
 func secretToken(t *testing.T, ctx context.Context, file, audience string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	var clients []local.Credentials
 	if err := json.Unmarshal(text, &clients); err != nil || len(clients) == 0 {
 		t.Fatalf("%s: %v", file, err)
@@ -160,22 +142,14 @@ func secretToken(t *testing.T, ctx context.Context, file, audience string) strin
 func issuedToken(t *testing.T, ctx context.Context, client local.Credentials, audience string) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {client.ClientID}, "client_secret": {client.ClientSecret}, "scope": {audience + "/.default"}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().ARM+"/"+client.TenantID+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().ARM+"/"+client.TenantID+"/oauth2/v2.0/token", strings.NewReader(form.Encode())))(t)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := regionClient(t).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(regionClient(t).Do(request))(t)
 	defer response.Body.Close()
 	var issued struct {
 		AccessToken string `json:"access_token"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&issued); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(response.Body).Decode(&issued))
 	return issued.AccessToken
 }
 
@@ -185,33 +159,20 @@ func postDocument(t *testing.T, ctx context.Context, token, container, document 
 	var identified struct {
 		PartitionKey string `json:"partitionKey"`
 	}
-	if err := json.Unmarshal([]byte(document), &identified); err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().Cosmos+"/dbs/hcp/colls/"+container+"/docs", strings.NewReader(document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(document), &identified))
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().Cosmos+"/dbs/hcp/colls/"+container+"/docs", strings.NewReader(document)))(t)
 	request.Header.Set("Authorization", url.QueryEscape("type=aad&ver=1.0&sig="+token))
 	request.Header.Set("x-ms-documentdb-partitionkey", fmt.Sprintf("[%q]", identified.PartitionKey))
-	response, err := regionClient(t).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(regionClient(t).Do(request))(t)
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.Copy(io.Discard, response.Body))(t)
 	return response.StatusCode
 }
 
 // regionClient returns a client that trusts the region's certificates.
 func regionClient(t *testing.T) *http.Client {
 	t.Helper()
-	authorities, err := os.ReadFile(region.Endpoints().CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authorities := must.Get(os.ReadFile(region.Endpoints().CAFile))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authorities)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}

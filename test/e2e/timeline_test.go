@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -22,9 +23,7 @@ func checkTimeline(t *testing.T, ctx context.Context, c *customer.Customer, read
 	created := time.Now()
 	body := c.ClusterBody("paused")
 	body.Properties.(map[string]any)["nodeDrainTimeoutMinutes"] = 7
-	if _, err := c.Put(ctx, id, body); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, id, body))(t)
 	var timeline *adminv1.Timeline
 	eventually.Before(ctx, t, "the timeline has the end of the update", func() (err error) {
 		if timeline, err = adminclient.Get(ctx, reader, adminv1.ReadTimeline, nil, id); err != nil {
@@ -69,10 +68,7 @@ func checkTimeline(t *testing.T, ctx context.Context, c *customer.Customer, read
 			t.Errorf("the timeline has no %s with %q", kind, want)
 		}
 	}
-	since, err := adminclient.Get(ctx, reader, adminv1.ReadTimeline, adminclient.Query{"from": created}, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	since := must.Get(adminclient.Get(ctx, reader, adminv1.ReadTimeline, adminclient.Query{"from": created}, id))(t)
 	want := []adminv1.TimelineDifference{{FromGeneration: 1, ToGeneration: 2, Fields: []adminv1.FieldDifference{{Path: "nodeDrainTimeout", After: `"420s"`}}}}
 	if diff := cmp.Diff(want, since.DesiredState); diff != "" {
 		t.Errorf("the desired states differ by -want +got:\n%s", diff)

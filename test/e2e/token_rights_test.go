@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 )
 
@@ -150,10 +151,7 @@ func regionTokens(t *testing.T, ctx context.Context) map[string]map[string]strin
 	endpoints, tokens := region.Endpoints(), map[string]map[string]string{}
 	for name := range endpoints.Workloads {
 		tokens[name] = map[string]string{}
-		credential, err := endpoints.Credential(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		credential := must.Get(endpoints.Credential(name))(t)
 		for _, audience := range []string{cosmosAudience, armAudience, vaultAudience, storageAudience} {
 			if issued, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}}); err == nil {
 				tokens[name][audience] = issued.Token
@@ -161,10 +159,7 @@ func regionTokens(t *testing.T, ctx context.Context) map[string]map[string]strin
 		}
 	}
 	for _, file := range []string{endpoints.CredentialsFile, endpoints.EngineersFile, endpoints.ARMCredentialsFile, endpoints.AzureCredentials} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		var clients []local.Credentials
 		if err := json.Unmarshal(text, &clients); err != nil || len(clients) == 0 {
 			t.Fatalf("%s: %v", file, err)
@@ -215,20 +210,14 @@ func cosmosRights(t *testing.T, ctx context.Context, token string) (rights []str
 			"sqlDatabases/containers/items/replace":  {http.MethodPut, "/docs/none", "", `{"id":"none","partitionKey":"none"}`},
 			"sqlDatabases/containers/items/delete":   {http.MethodDelete, "/docs/none", "", ""},
 		} {
-			request, err := http.NewRequestWithContext(ctx, r.method, region.Endpoints().Cosmos+collection+r.path, strings.NewReader(r.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(ctx, r.method, region.Endpoints().Cosmos+collection+r.path, strings.NewReader(r.body)))(t)
 			request.Header.Set("Authorization", url.QueryEscape("type=aad&ver=1.0&sig="+token))
 			request.Header.Set("x-ms-documentdb-partitionkey", `["none"]`)
 			request.Header.Set("x-ms-max-item-count", "1")
 			if name, value, found := strings.Cut(r.header, ": "); found {
 				request.Header.Set(name, value)
 			}
-			response, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(client.Do(request))(t)
 			text, err := io.ReadAll(response.Body)
 			_ = response.Body.Close()
 			switch {

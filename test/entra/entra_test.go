@@ -33,6 +33,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
@@ -95,41 +96,23 @@ type azure struct {
 func start(t *testing.T) *azure {
 	a := &azure{t: t}
 	dir := t.TempDir()
-	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(dir, "ca"), "local"))(t)
 	certificate := filepath.Join(dir, "postgresql")
-	if err := authority.Issue(certificate, mesh.PostgreSQL, "127.0.0.1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, authority.Issue(certificate, mesh.PostgreSQL, "127.0.0.1"))
 	a.serverCA = filepath.Join(certificate, mesh.CAFile)
 	// The unprivileged user of the server cannot enter the folder of the test.
-	data, err := os.MkdirTemp("", "hcpmesh-entra-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.MkdirTemp("", "hcpmesh-entra-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(data) })
-	if err := os.Chmod(data, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(data, 0o755))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	a.server, err = postgresserver.Start(ctx, postgresserver.Options{DataDir: filepath.Join(data, "server"), Throwaway: true, Log: &a.logs,
+	a.server = must.Get(postgresserver.Start(ctx, postgresserver.Options{DataDir: filepath.Join(data, "server"), Throwaway: true, Log: &a.logs,
 		Databases: []postgresserver.Database{{Name: database, Owner: postgresserver.Role{Name: owner}, Runtime: postgresserver.Role{Name: service}}},
 		TLS: &postgresserver.TLS{CertificateFile: filepath.Join(certificate, mesh.CertificateFile), KeyFile: filepath.Join(certificate, mesh.KeyFile),
-			CAFile: a.serverCA, Passwords: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			CAFile: a.serverCA, Passwords: true}}))(t)
 	t.Cleanup(a.server.Kill)
-	if err := a.server.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
-	a.administrator, err = postgres.Open(t.Context(), postgres.Options{URL: a.server.AdministratorURL("postgres"), Application: "test", MaxConnections: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.server.Provision(ctx))
+	a.administrator = must.Get(postgres.Open(t.Context(), postgres.Options{URL: a.server.AdministratorURL("postgres"), Application: "test", MaxConnections: 4}))(t)
 	t.Cleanup(a.administrator.Close)
 	a.startEndpoint(dir)
 	return a
@@ -138,14 +121,8 @@ func start(t *testing.T) *azure {
 // startEndpoint starts the front door with both identities, and writes the tokens of their workloads.
 func (a *azure) startEndpoint(dir string) {
 	t := a.t
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	public := must.Get(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
 	keyFile := filepath.Join(dir, "workloads.pub")
 	a.write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
 	a.endpoint = httptest.NewUnstartedServer(nil)
@@ -157,29 +134,15 @@ func (a *azure) startEndpoint(dir string) {
 	for _, i := range []identity{serviceIdentity, ownerIdentity} {
 		subject := "system:serviceaccount:fleet:" + i.role
 		clients = append(clients, token.Client{TenantID: tenant, ClientID: i.client, ObjectID: "object-" + i.role, Name: i.role, Workload: subject})
-		assertion, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{Issuer: issuer, Subject: subject,
-			Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))}).SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assertion := must.Get(jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{Issuer: issuer, Subject: subject,
+			Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))}).SignedString(key))(t)
 		a.write(filepath.Join(dir, i.role), []byte(assertion))
 		a.issued = append(a.issued, assertion) // it is a secret, too
 	}
-	tokens, err := token.NewIssuer(a.endpoint.URL, dir, clients)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tokens.Workloads, err = token.OpenFederation(issuer, keyFile); err != nil {
-		t.Fatal(err)
-	}
-	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(dir, "directory.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	door, err := frontdoor.New(frontdoor.Options{PublicURL: a.endpoint.URL, Location: "westus3", Tokens: tokens, Directory: subscriptions, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(token.NewIssuer(a.endpoint.URL, dir, clients))(t)
+	tokens.Workloads = must.Get(token.OpenFederation(issuer, keyFile))(t)
+	subscriptions := must.Get(frontdoor.OpenDirectory(filepath.Join(dir, "directory.json")))(t)
+	door := must.Get(frontdoor.New(frontdoor.Options{PublicURL: a.endpoint.URL, Location: "westus3", Tokens: tokens, Directory: subscriptions, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(door.Close)
 	a.endpoint.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(door, w, r) })
 	t.Setenv("AZURE_TENANT_ID", tenant)
@@ -190,9 +153,7 @@ func (a *azure) startEndpoint(dir string) {
 
 func (a *azure) write(file string, content []byte) {
 	a.t.Helper()
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, os.WriteFile(file, content, 0o600))
 }
 
 // serve forwards a request to the front door. A token that it issues becomes the password of the role.
@@ -249,15 +210,10 @@ func (a *azure) tokens() int {
 // settings are the flags of a program with a role.
 func (a *azure) settings(role string) postgres.Settings {
 	a.t.Helper()
-	u, err := url.Parse(a.server.URL(database, postgresserver.Role{Name: role}))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(a.server.URL(database, postgresserver.Role{Name: role})))(a.t)
 	u.RawQuery = url.Values{"sslmode": {"verify-full"}, "sslrootcert": {a.serverCA}}.Encode()
 	s := postgres.Settings{URL: u.String(), Authentication: postgres.WithEntra, Audience: postgres.PublicAudience, TokenCAFile: a.caFile}
-	if err := s.Validate(); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, s.Validate())
 	return s
 }
 
@@ -292,19 +248,13 @@ func TestServiceUsesTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet, err := store.Open(store.Options{URL: databaseURL, Authentication: authentication, MaxConnections: 4, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fleet := must.Get(store.Open(store.Options{URL: databaseURL, Authentication: authentication, MaxConnections: 4, Log: log}))(t)
 	defer fleet.Close()
 	if err := fleet.CheckMigrated(t.Context()); err != nil {
 		t.Fatal(a.failed(err))
 	}
 
-	pool, err := postgres.Open(t.Context(), postgres.Options{URL: databaseURL, Application: "test", MaxConnections: 4, Authentication: authentication})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(postgres.Open(t.Context(), postgres.Options{URL: databaseURL, Application: "test", MaxConnections: 4, Authentication: authentication}))(t)
 	defer pool.Close()
 	session := func() (*pgx.Conn, error) {
 		session, err := postgres.Connect(t.Context(), pool)
@@ -313,15 +263,10 @@ func TestServiceUsesTokens(t *testing.T) {
 		}
 		return session, a.failed(err)
 	}
-	old, err := session()
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(session())(t)
 	before := a.tokens()
 	for range 5 {
-		if _, err := session(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(session())(t)
 	}
 	if got := a.tokens(); got != before {
 		t.Errorf("sessions with a valid token requested %d more", got-before)
@@ -333,18 +278,12 @@ func TestServiceUsesTokens(t *testing.T) {
 	if _, authentication, err = settings.Read(nil); err != nil {
 		t.Fatal(err)
 	}
-	short, err := postgres.Open(t.Context(), postgres.Options{URL: databaseURL, Application: "test", MaxConnections: 4, Authentication: authentication})
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := must.Get(postgres.Open(t.Context(), postgres.Options{URL: databaseURL, Application: "test", MaxConnections: 4, Authentication: authentication}))(t)
 	defer short.Close()
 	var work sync.WaitGroup
 	stop := make(chan struct{})
 	for range 2 {
-		open, err := session()
-		if err != nil {
-			t.Fatal(err)
-		}
+		open := must.Get(session())(t)
 		work.Go(func() {
 			for {
 				select {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -130,9 +131,7 @@ func (r *Region) Inject(t *testing.T, ctx context.Context, c Component, k Kind, 
 	case c.Process == "":
 		return r.KillAPIs(t, clusters...)
 	case k == Hung:
-		if err := r.Signal(c.Process, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Signal(c.Process, syscall.SIGSTOP))
 		return func() { _ = r.Signal(c.Process, syscall.SIGCONT) } // the supervisor may have killed it
 	default:
 		return r.KillProcesses(t, ctx, c.Process)

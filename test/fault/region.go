@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
@@ -55,10 +56,7 @@ func Start(t *testing.T, ctx context.Context, config local.Config) *Region {
 		config.StateDir = dir
 	}
 	config.BasePort, config.Throwaway = new(int), true
-	running, err := local.Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := must.Get(local.Start(ctx, config))(t)
 	t.Cleanup(running.Close)
 	return &Region{running, config.StateDir}
 }
@@ -80,10 +78,7 @@ func (r *Region) KillProcesses(t *testing.T, ctx context.Context, names ...strin
 	t.Helper()
 	var undo []func() error
 	for _, name := range names {
-		release, err := r.Hold(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		release := must.Get(r.Hold(ctx, name))(t)
 		t.Cleanup(release)
 		undo = append(undo, func() error { release(); return nil })
 	}
@@ -100,10 +95,7 @@ func (r *Region) breakAPIs(t *testing.T, clusters []adminv1.Cluster, begin func(
 	t.Helper()
 	var undo []func() error
 	for _, cluster := range clusters {
-		server, err := Find(r.Endpoints(), r.Dir, cluster)
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(Find(r.Endpoints(), r.Dir, cluster))(t)
 		each, err := begin(server)
 		if err != nil {
 			end(t, undo...)()
@@ -118,10 +110,7 @@ func (r *Region) breakAPIs(t *testing.T, clusters []adminv1.Cluster, begin func(
 // is nil. The returned function undoes that.
 func (r *Region) Aside(t *testing.T, pattern string, content []byte) (undo func()) {
 	t.Helper()
-	back, err := aside(r.File(t, pattern), content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(aside(r.File(t, pattern), content))(t)
 	return end(t, back)
 }
 

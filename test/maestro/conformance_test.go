@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const consumer = "mgmt-1"
@@ -43,9 +44,7 @@ func testConformance(t *testing.T, start func(t *testing.T) implementation) {
 	t.Run("feedback of 20 KiB", func(t *testing.T) {
 		b, large := newBundle(""), strings.Repeat("x", 20<<10)
 		set(b, large)
-		if _, err := s.client.Create(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.client.Create(t.Context(), b))(t)
 		if got := s.untilApplied(t, b.ID, 1, large).feedback("object"); len(got) <= len(large) {
 			t.Errorf("raw JSON feedback has %d bytes", len(got))
 		}
@@ -60,9 +59,7 @@ func testConformance(t *testing.T, start func(t *testing.T) implementation) {
 	t.Run("versions of an ID never repeat", func(t *testing.T) { testVersions(t, s) })
 	t.Run("deleting an unknown resource is confirmed", func(t *testing.T) {
 		b := newBundle("x")
-		if err := s.client.Delete(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Delete(t.Context(), b))
 		s.until(t, b.ID, "deleted", status.deleted)
 	})
 }
@@ -86,9 +83,7 @@ func testLifecycle(t *testing.T, m implementation, s *source) {
 	if strings.Contains(string(last.body), "manifestBundle") && !m.published {
 		t.Error("the status contains the manifests although the subscription omits them")
 	}
-	if err := s.client.Delete(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Delete(t.Context(), b))
 	s.until(t, b.ID, "deleted", status.deleted)
 }
 
@@ -107,18 +102,14 @@ func testReadOnly(t *testing.T, s *source) {
 	}
 	for range 2 {
 		b := reading()
-		if _, err := s.client.Create(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.client.Create(t.Context(), b))(t)
 		st := s.until(t, b.ID, "applied and read", func(st status) bool {
 			return meta.IsStatusConditionTrue(st.Conditions, workv1.WorkApplied) && st.feedback("key") == "one" && st.feedback("uid") != ""
 		})
 		if got := st.feedback("deleteTime"); got != "" {
 			t.Errorf("the namespace is being deleted since %s", got)
 		}
-		if err := s.client.Delete(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Delete(t.Context(), b))
 		s.until(t, b.ID, "deleted", status.deleted)
 	}
 }
@@ -127,9 +118,7 @@ func testReadOnly(t *testing.T, s *source) {
 func testResync(t *testing.T, m implementation, s *source) {
 	known, changed := newBundle("a"), newBundle("b")
 	for _, b := range []*maestro.Bundle{known, changed} {
-		if _, err := s.client.Create(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.client.Create(t.Context(), b))(t)
 	}
 	hash := s.untilApplied(t, known.ID, 1, "a").hash
 	s.untilApplied(t, changed.ID, 1, "b")
@@ -139,9 +128,7 @@ func testResync(t *testing.T, m implementation, s *source) {
 		held = append(held, maestro.Held{ResourceID: known.ID, StatusHash: hash}, maestro.Held{ResourceID: missing, StatusHash: "another"})
 	}
 	late := newSource(t, m, "cluster-service")
-	if err := late.client.Resync(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, late.client.Resync(t.Context(), held))
 	late.untilApplied(t, changed.ID, 1, "b")
 	if !m.published {
 		late.until(t, missing, "deleted", status.deleted)
@@ -149,9 +136,7 @@ func testResync(t *testing.T, m implementation, s *source) {
 			t.Errorf("received a status with an equal hash: %+v", st)
 		}
 	}
-	if err := late.client.Resync(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, late.client.Resync(t.Context(), nil))
 	late.untilApplied(t, known.ID, 1, "a")
 }
 
@@ -187,9 +172,7 @@ func testRepeatedRequests(t *testing.T, s *source) {
 // testRejections sends requests that must fail.
 func testRejections(t *testing.T, m implementation, s *source) {
 	base := newBundle("one")
-	if _, err := s.client.Create(t.Context(), base); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.client.Create(t.Context(), base))(t)
 	with := func(change func(b *maestro.Bundle)) *maestro.Bundle {
 		b := *base
 		change(&b)
@@ -232,9 +215,7 @@ func testVersions(t *testing.T, s *source) {
 			t.Fatalf("created version %d, %v; want %d", version, err, want)
 		}
 		s.untilApplied(t, b.ID, want, "one")
-		if err := s.client.Delete(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.client.Delete(t.Context(), b))
 		s.until(t, b.ID, "deleted", func(st status) bool { return st.deleted() && st.version == want })
 	}
 }

@@ -19,6 +19,7 @@ import (
 	fake "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
@@ -41,10 +42,7 @@ func TestMain(m *testing.M) {
 // TestInMemory runs the suite against the server of Cluster Service's tests.
 func TestInMemory(t *testing.T) {
 	testConformance(t, func(t *testing.T) implementation {
-		server, err := fake.Start(consumer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(fake.Start(consumer))(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		var group sync.WaitGroup
 		group.Go(func() { server.RunAgents(ctx, func(fake.Object, int) bool { return false }) })
@@ -83,10 +81,7 @@ func TestPublished(t *testing.T) {
 
 func newClient(t *testing.T, address, source string, transport credentials.TransportCredentials) *maestro.Client {
 	t.Helper()
-	client, err := maestro.NewClient(address, source, transport, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(maestro.NewClient(address, source, transport, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -99,13 +94,7 @@ func newRegion(t *testing.T) *maestrotest.Region {
 // startAgent starts our agent on the shared management cluster.
 func startAgent(t *testing.T, region *maestrotest.Region) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	thirdParty, err := nightly.ThirdParty()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig()))(t)
+	thirdParty := must.Get(nightly.ThirdParty())(t)
 	region.StartAgent(consumer, agent.Options{Cluster: config, CRDDir: filepath.Join(thirdParty, "crds", "work")})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -26,10 +27,7 @@ func (r *region) try(t *testing.T, ctx context.Context, c fault.Component, k fau
 	next := fmt.Sprintf("old-%d", r.created)
 	var begun map[string]*operation
 	begin := func() {
-		var err error
-		if begun, err = r.begin(ctx, c, next); err != nil {
-			t.Fatal(err)
-		}
+		begun = must.Get(r.begin(ctx, c, next))(t)
 	}
 	// Requests are accepted before the fault or, if they can be, while a component hangs.
 	during := k == fault.Hung && !c.Stored && c.Process != ""
@@ -55,9 +53,7 @@ func (r *region) try(t *testing.T, ctx context.Context, c fault.Component, k fau
 	explained := time.Now()
 	end()
 	if c.Process != "" {
-		if err := r.AwaitReady(ctx, c.Process); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.AwaitReady(ctx, c.Process))
 	}
 	for name, o := range begun {
 		eventually.Soon(t, "the operation "+name+" succeeds", func() error {
@@ -158,19 +154,10 @@ func (r *region) checkExplanation(t *testing.T, ctx context.Context, c fault.Com
 func (r *region) checkMetric(t *testing.T, ctx context.Context, c fault.Component, k fault.Kind) {
 	t.Helper()
 	asked := time.Now()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoints().Ops["admin"]+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoints().Ops["admin"]+"/metrics", nil))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	var outages []string
 	for line := range strings.Lines(string(text)) {
 		if series, active := strings.CutSuffix(line, " 1\n"); active && strings.HasPrefix(series, "admin_layer_outage{") {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/fault"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
@@ -17,10 +18,7 @@ func (r *region) inject(t *testing.T, ctx context.Context, c fault.Component, k 
 	var clusters []adminv1.Cluster
 	if c.Process == "" {
 		for _, name := range []string{quiet, update, scaling} {
-			cluster, err := adminclient.Get(ctx, r.sre, adminv1.ReadCluster, nil, r.customer.ClusterID(name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			cluster := must.Get(adminclient.Get(ctx, r.sre, adminv1.ReadCluster, nil, r.customer.ClusterID(name)))(t)
 			clusters = append(clusters, *cluster)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/test"
@@ -39,15 +40,9 @@ func startRegion(t *testing.T, ctx context.Context, dir string) *region {
 	scale := timeScale
 	r := &region{Region: fault.Start(t, ctx, local.Config{StateDir: dir, TimeScale: &scale, ManagementClusters: 1, Build: true})}
 	e := r.Endpoints()
-	var err error
-	if r.customer, err = customer.New(ctx, e, "11111111-0000-0000-0000-0000000000a0", "outages"); err != nil {
-		t.Fatal(err)
-	}
+	r.customer = must.Get(customer.New(ctx, e, "11111111-0000-0000-0000-0000000000a0", "outages"))(t)
 	t.Cleanup(func() { _ = r.customer.Close() })
-	r.sre, err = customer.NewEngineer(e, "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.sre = must.Get(customer.NewEngineer(e, "reader"))(t)
 	r.flights = flights{old: "old-0", size: 1, key: 1}
 	var created errgroup.Group
 	for _, name := range []string{quiet, update, scaling, r.old} {
@@ -60,12 +55,8 @@ func startRegion(t *testing.T, ctx context.Context, dir string) *region {
 			return err
 		})
 	}
-	if err := created.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.customer.Put(ctx, r.customer.NodePoolID(scaling, poolName), r.customer.NodePoolBody(r.size)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, created.Wait())
+	must.Get(r.customer.Put(ctx, r.customer.NodePoolID(scaling, poolName), r.customer.NodePoolBody(r.size)))(t)
 	t.Cleanup(func() { t.Logf("\n%s", r.results.table()) })
 	return r
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -84,16 +85,10 @@ type region struct {
 func newRegion(t *testing.T) *region {
 	t.Helper()
 	db, cosmos := databasetest.New(t)
-	server, err := maestrotest.Start("mgmt-1", "mgmt-2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(maestrotest.Start("mgmt-1", "mgmt-2"))(t)
 	t.Cleanup(server.Stop)
 	r := &region{t: t, records: audittest.New(t, "backend", 0), cosmos: cosmos, db: db, maestro: server, url: databases.Database(t), crashed: make(chan struct{}, 1)}
-	releases, err := release.Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	releases := must.Get(release.Load(""))(t)
 	versions := map[string]string{}
 	for _, release := range releases.Releases() {
 		versions[release.Image] = release.Version.String()
@@ -180,17 +175,14 @@ func name(url string) string {
 
 // connect returns a connection that follows Cluster Service across restarts.
 func (r *region) connect(options ...grpc.DialOption) *grpc.ClientConn {
-	connection, err := grpc.NewClient("passthrough:///cluster-service", append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	connection := must.Get(grpc.NewClient("passthrough:///cluster-service", append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			address := r.address.Load()
 			if address == nil {
 				return nil, errors.New("Cluster Service is stopped")
 			}
 			return (&net.Dialer{}).DialContext(ctx, "tcp", *address)
-		}))...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+		}))...))(r.t)
 	return connection
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -207,13 +208,9 @@ func TestRestoreKeepsDesiredState(t *testing.T) {
 			r := newRegion(t)
 			r.startBackend()
 			histories := r.histories(seed, clusters)
-			if err := advance(t.Context(), histories, 4); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, advance(t.Context(), histories, 4))
 			backup := r.backup()
-			if err := advance(t.Context(), histories, 4); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, advance(t.Context(), histories, 4))
 			r.awaitRepaired()
 			seen, held, names := r.visible(), r.bundles(), r.names()
 			began := len(r.maestro.History())
@@ -252,13 +249,9 @@ func TestRestoreDuringRequests(t *testing.T) {
 	r := newRegion(t)
 	r.startBackend()
 	histories := r.histories(77, clusters)
-	if err := advance(t.Context(), histories, 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, advance(t.Context(), histories, 3))
 	backup := r.backup()
-	if err := advance(t.Context(), histories, 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, advance(t.Context(), histories, 3))
 	advanced := make(chan error, 1)
 	go func() { advanced <- advance(t.Context(), histories, 3) }()
 	r.restore(backup)

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
@@ -48,45 +49,26 @@ func startAudit(ctx context.Context, t *testing.T, region *local.Region, dir str
 	for _, service := range auditServices(t, dir) {
 		f.ids[service] = auditKey(t, dir, service).ID()
 	}
-	file, err := local.AuditKeyOf(dir, "admin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(file.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(local.AuditKeyOf(dir, "admin"))(t)
+	content := must.Get(os.ReadFile(file.File))(t)
 	stolen := filepath.Join(t.TempDir(), "stolen.key")
-	if err := os.WriteFile(stolen, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if f.stolen, err = audit.LoadKey(stolen); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(stolen, content, 0o600))
+	f.stolen = must.Get(audit.LoadKey(stolen))(t)
 	f.record(ctx, t, region, f.stolen.ID())
 	return f
 }
 
 func auditKey(t *testing.T, dir, service string) *audit.SigningKey {
 	t.Helper()
-	files, err := local.AuditKeyOf(dir, service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := audit.LoadKey(files.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(local.AuditKeyOf(dir, service))(t)
+	key := must.Get(audit.LoadKey(files.File))(t)
 	return key
 }
 
 // record makes a request that admin refuses and records, and waits until the sink has the record and a later checkpoint of a key.
 func (f *formerAudit) record(ctx context.Context, t *testing.T, region *local.Region, key string) {
 	t.Helper()
-	reader, err := customer.NewEngineer(region.Endpoints(), "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(customer.NewEngineer(region.Endpoints(), "reader"))(t)
 	before := len(f.chain(t))
 	if _, err := adminclient.Get(ctx, reader, adminv1.ReadDump, nil, "absent"); err == nil {
 		t.Error("admin has dumped a cluster that does not exist")
@@ -105,10 +87,7 @@ func (f *formerAudit) record(ctx context.Context, t *testing.T, region *local.Re
 // chain returns the lines of admin's chain in the sink.
 func (f *formerAudit) chain(t *testing.T) []audit.Line {
 	t.Helper()
-	content, err := os.ReadFile(chainFile(t, local.AuditFoldersOf(f.dir).Sink))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(chainFile(t, local.AuditFoldersOf(f.dir).Sink)))(t)
 	return parse(content)
 }
 
@@ -233,23 +212,16 @@ func (f *formerAudit) copyAudit(t *testing.T) *auditCopy {
 	from, to := local.AuditFoldersOf(f.dir), t.TempDir()
 	c := &auditCopy{folders: local.AuditFolders{Sink: filepath.Join(to, "sink"), Witness: filepath.Join(to, "witness"), Keys: filepath.Join(to, "keys")}}
 	for _, pair := range [][2]string{{from.Witness, c.folders.Witness}, {from.Sink, c.folders.Sink}, {from.Keys, c.folders.Keys}} {
-		if err := os.CopyFS(pair[1], os.DirFS(pair[0])); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(pair[1], os.DirFS(pair[0])))
 	}
 	c.file = chainFile(t, c.folders.Sink)
-	var err error
-	if c.log, err = os.ReadFile(c.file); err != nil {
-		t.Fatal(err)
-	}
+	c.log = must.Get(os.ReadFile(c.file))(t)
 	return c
 }
 
 func (c *auditCopy) write(t *testing.T, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(c.file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(c.file, content, 0o600))
 }
 
 // verify runs `hcpctl audit verify` without the queues, as somebody does who has only the evidence.

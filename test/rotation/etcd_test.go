@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
@@ -21,9 +22,7 @@ const shard = "mgmt-1"
 func rotateEtcd(ctx context.Context, t *testing.T, c *customer.Customer, dir string) (wait func()) {
 	t.Helper()
 	id := c.ClusterID("kept")
-	if _, err := c.Put(ctx, id, c.ClusterBody("kept")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, id, c.ClusterBody("kept")))(t)
 	file := local.EncryptionFileOf(dir, shard)
 	former := encryptionKeys(t, file)
 	rotate := []string{"keys", "rotate", "etcd", "--state-dir", dir, "--shard", shard}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
 )
@@ -32,10 +33,7 @@ func rotateKeys(ctx context.Context, t *testing.T, dir string) {
 		if kind.Needed > 0 {
 			args = append(args, "--former-needed", formerNeeded)
 		}
-		keyset, err := local.KeysetOf(dir, kind.Name, of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		keyset := must.Get(local.KeysetOf(dir, kind.Name, of))(t)
 		former := primary(t, keyset.File)
 		running.Go(func() {
 			run(ctx, t, args...)

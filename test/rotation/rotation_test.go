@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/test"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -138,10 +139,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	ctx, scale := t.Context(), 0.002
 	started := fault.Start(t, ctx, local.Config{TimeScale: &scale, ManagementClusters: 1, Build: true})
 	region, dir := started.Region, started.Dir
-	c, err := customer.New(ctx, region.Endpoints(), "11111111-0000-0000-0000-0000000000b0", "rotation")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(customer.New(ctx, region.Endpoints(), "11111111-0000-0000-0000-0000000000b0", "rotation"))(t)
 	defer func() { _ = c.Close() }()
 	c.FastPolling = true
 
@@ -185,10 +183,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 
 func readCA(t *testing.T, region *local.Region) []byte {
 	t.Helper()
-	text, err := os.ReadFile(region.Endpoints().CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(region.Endpoints().CAFile))(t)
 	return text
 }
 
@@ -202,15 +197,9 @@ func checkIdentities(t *testing.T, region *local.Region, previous []byte) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(current)
 	for name, dir := range region.Endpoints().Identities {
-		text, err := os.ReadFile(filepath.Join(dir, mesh.CertificateFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(dir, mesh.CertificateFile)))(t)
 		block, _ := pem.Decode(text)
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificate := must.Get(x509.ParseCertificate(block.Bytes))(t)
 		if _, err := certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 			t.Errorf("the certificate of %s: %v", name, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -35,9 +36,7 @@ func TestRotation(t *testing.T) {
 
 	// A folder in place of the temporary file makes the write fail.
 	obstacle := filepath.Join(identity, mesh.CertificateFile+".part")
-	if err := os.Mkdir(obstacle, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(obstacle, 0o700))
 	eventually.Soon(t, "a renewal fails", func() error {
 		if region.Status().Certificates.Error == "" {
 			return errors.New("no error")
@@ -47,9 +46,7 @@ func TestRotation(t *testing.T) {
 
 	before := end(t, r.follow("openssl x509"))
 	r.expect("hcpctl region status", "CERTIFICATES NOT RENEWED", identity)
-	if err := os.Remove(obstacle); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(obstacle))
 	eventually.Soon(t, "a renewal succeeds", func() error {
 		if status := region.Status().Certificates; status.Error != "" {
 			return fmt.Errorf("%+v", status)
@@ -68,19 +65,13 @@ func TestRotation(t *testing.T) {
 
 func trusted(t *testing.T, identity string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(identity, mesh.CAFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(identity, mesh.CAFile)))(t)
 	return content
 }
 
 // end returns the end of a certificate in the output of openssl.
 func end(t *testing.T, output string) time.Time {
 	t.Helper()
-	end, err := time.Parse("notAfter=Jan _2 15:04:05 2006 GMT", strings.TrimSpace(output))
-	if err != nil {
-		t.Fatal(err)
-	}
+	end := must.Get(time.Parse("notAfter=Jan _2 15:04:05 2006 GMT", strings.TrimSpace(output)))(t)
 	return end
 }

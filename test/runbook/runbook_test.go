@@ -27,6 +27,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/test/fault"
@@ -59,10 +60,7 @@ type rehearsal struct {
 // rehearse reads the commands of a page: its indented lines. replace replaces the placeholders in them.
 func rehearse(t *testing.T, page, stateDir string, replace ...string) *rehearsal {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../docs/operators", page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../../docs/operators", page)))(t)
 	r := &rehearsal{t: t, page: page, replace: strings.NewReplacer(replace...)}
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "    "); ok {
@@ -70,14 +68,9 @@ func rehearse(t *testing.T, page, stateDir string, replace ...string) *rehearsal
 		}
 	}
 	programs := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	script := fmt.Sprintf("#!/bin/sh\n%s=1 exec %s \"$@\"\n", hcpctlVariable, self)
-	if err := os.WriteFile(filepath.Join(programs, "hcpctl"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(programs, "hcpctl"), []byte(script), 0o755))
 	r.environ = append(os.Environ(), "HCPMESH_STATE_DIR="+stateDir, "PATH="+programs+":"+os.Getenv("PATH"))
 	return r
 }
@@ -210,20 +203,11 @@ func TestPostgreSQLAway(t *testing.T) {
 	nightly.Only(t)
 	region, backup := startRegion(t, local.Config{}), filepath.Join(t.TempDir(), "backup")
 	var record struct{ PostgresDir string }
-	data, err := os.ReadFile(filepath.Join(region.Dir, "region.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &record); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(region.Dir, "region.json")))(t)
+	must.Do(t, json.Unmarshal(data, &record))
 	folder := record.PostgresDir
-	if err := os.Rename(filepath.Join(folder, "data"), backup); err != nil {
-		t.Fatal(err)
-	}
-	if err := region.Kill(t.Context(), "postgres"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(filepath.Join(folder, "data"), backup))
+	must.Do(t, region.Kill(t.Context(), "postgres"))
 	eventually.Soon(t, "PostgreSQL fails to start", func() error {
 		for _, event := range region.Events() {
 			if event.Process == "postgres" && event.Type == "Failed" {
@@ -248,14 +232,8 @@ func TestPostgreSQLAway(t *testing.T) {
 func TestEtcdAway(t *testing.T) {
 	nightly.Only(t)
 	region, backup := startRegion(t, local.Config{}), filepath.Join(t.TempDir(), "backup")
-	config, err := clientcmd.BuildConfigFromFlags("", region.Endpoints().Kubeconfigs["mgmt-1"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", region.Endpoints().Kubeconfigs["mgmt-1"]))(t)
+	cluster := must.Get(kubernetes.NewForConfig(config))(t)
 	create := func(name string) {
 		t.Helper()
 		eventually.Soon(t, "namespace "+name+" is created", func() error {
@@ -274,12 +252,8 @@ func TestEtcdAway(t *testing.T) {
 	await(t, region, local.PhaseReady)
 	create("after")
 
-	if err := os.WriteFile(filepath.Join(region.Dir, "etcd", "member", "snap", "db"), []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := region.Kill(t.Context(), "etcd"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(region.Dir, "etcd", "member", "snap", "db"), []byte("damaged"), 0o600))
+	must.Do(t, region.Kill(t.Context(), "etcd"))
 	eventually.Soon(t, "etcd terminates by itself", func() error {
 		for _, event := range region.Events() {
 			if event.Process == "etcd" && event.ExitCode != nil && *event.ExitCode > 0 {
@@ -314,9 +288,7 @@ func TestDiskFull(t *testing.T) {
 	smalldisk.Run(t, 384<<20, func(t *testing.T, disk string) {
 		dir := filepath.Join(disk, "region")
 		region := startRegion(t, local.Config{StateDir: dir})
-		if err := os.Rename(smalldisk.Fill(t, disk), filepath.Join(dir, "logs", "old.log.1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(smalldisk.Fill(t, disk), filepath.Join(dir, "logs", "old.log.1")))
 		await(t, region, local.PhaseDegraded)
 		eventually.Soon(t, "the databases name the disk", func() error {
 			for _, name := range []string{"postgres", "etcd"} {

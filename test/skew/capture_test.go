@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var capture = flag.Bool("capture", false, "capture the data of the newest release; `make capture` uses it")
@@ -22,21 +24,11 @@ func TestCapture(t *testing.T) {
 	r.start(t, ctx)
 	c := newCustomer(t, ctx, r.Endpoints())
 	createFleet(t, ctx, c, r)
-	seen, err := read(ctx, c, settledResources(c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := must.Get(read(ctx, c, settledResources(c)))(t)
 	r.Close()
 
 	into := filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data))
-	if err := SaveSnapshot(ctx, r.config, into); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.MarshalIndent(seen, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(into, resourcesFile), append(text, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, SaveSnapshot(ctx, r.config, into))
+	text := must.Get(json.MarshalIndent(seen, "", " "))(t)
+	must.Do(t, os.WriteFile(filepath.Join(into, resourcesFile), append(text, '\n'), 0o644))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestFilesAreRestored checks that the same files give the same archive, that it lacks what a start of a region writes, and that files keep
@@ -22,32 +24,20 @@ func TestFilesAreRestored(t *testing.T) {
 		"hosted/mgmt-1/a/pid": 0o644, "hosted/mgmt-1/a/egress.json": 0o600, "secrets/postgres-administrator.url": 0o600, "cluster-service.yaml": 0o644,
 	} {
 		file := filepath.Join(from, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte("content of "+name), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte("content of "+name), mode))
 	}
-	if err := os.Symlink("/etc/hostname", filepath.Join(from, "cosmos", "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("/etc/hostname", filepath.Join(from, "cosmos", "link")))
 	var archive, again bytes.Buffer
-	if err := pack(from, &archive); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(filepath.Join(from, "ca/ca.key"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pack(from, &archive))
+	must.Do(t, os.Chtimes(filepath.Join(from, "ca/ca.key"), time.Unix(1, 0), time.Unix(1, 0)))
 	if err := pack(from, &again); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
 		t.Errorf("the archive of the same files differs: %v", err)
 	}
 	into := t.TempDir()
-	if err := unpack(&archive, into); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unpack(&archive, into))
 	got := map[string]string{}
-	err := filepath.WalkDir(into, func(path string, found fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(into, func(path string, found fs.DirEntry, err error) error {
 		if err != nil || found.IsDir() {
 			return err
 		}
@@ -56,10 +46,7 @@ func TestFilesAreRestored(t *testing.T) {
 		info, _ := found.Info()
 		got[name] = info.Mode().String() + " " + string(content)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := map[string]string{
 		"ca/ca.key": "-rw------- content of ca/ca.key", "cosmos/items": "-rw-r--r-- content of cosmos/items",
 		"management/mgmt-1/ca.crt": "-rw-r--r-- content of management/mgmt-1/ca.crt",
@@ -77,16 +64,10 @@ func TestFilesOutsideAreNotRestored(t *testing.T) {
 	} {
 		var archive bytes.Buffer
 		w := tar.NewWriter(&archive)
-		if err := w.WriteHeader(&header); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&header))
+		must.Do(t, w.Close())
 		dir := filepath.Join(t.TempDir(), "state")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(dir, 0o755))
 		if err := unpack(&archive, dir); err == nil {
 			t.Errorf("%s was restored", reason)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
@@ -47,10 +48,7 @@ type views map[string]map[string]any
 
 func newCustomer(t *testing.T, ctx context.Context, endpoints local.Endpoints) *customer.Customer {
 	t.Helper()
-	c, err := customer.New(ctx, endpoints, subscription, resourceGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(customer.New(ctx, endpoints, subscription, resourceGroup))(t)
 	c.FastPolling = true
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -94,14 +92,9 @@ func read(ctx context.Context, c *customer.Customer, ids []string) (views, error
 
 func capturedViews(t *testing.T, r *region) views {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data), resourcesFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data), resourcesFile)))(t)
 	var captured views
-	if err := json.Unmarshal(text, &captured); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &captured))
 	if len(captured) != len(apiVersions) {
 		t.Fatalf("captured are the api-versions %v", slices.Sorted(maps.Keys(captured)))
 	}
@@ -111,10 +104,7 @@ func capturedViews(t *testing.T, r *region) views {
 // requireViews checks that customers see what they saw when the data was captured.
 func requireViews(t *testing.T, ctx context.Context, c *customer.Customer, want views) {
 	t.Helper()
-	got, err := read(ctx, c, settledResources(c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(read(ctx, c, settledResources(c)))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("customers see a change (-before +now):\n%s", diff)
 	}
@@ -132,10 +122,7 @@ func awaitCaptured(t *testing.T, ctx context.Context, c *customer.Customer) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	got, err := c.Resources.GetByID(ctx, c.ClusterID(upgrading), customer.APIVersion, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(c.Resources.GetByID(ctx, c.ClusterID(upgrading), customer.APIVersion, nil))(t)
 	if version := property(got.GenericResource, "version", "id"); version != upgradedVersion {
 		t.Errorf("the upgraded cluster has the version %v", version)
 	}
@@ -150,45 +137,23 @@ func createFleet(t *testing.T, ctx context.Context, c *customer.Customer, r *reg
 	t.Helper()
 	create := func(name string) {
 		t.Helper()
-		if _, err := c.Put(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Put(ctx, c.ClusterID(name), c.ClusterBody(name)))(t)
 	}
 	for _, name := range []string{settled, upgrading, deleting, deleted} {
 		create(name)
 	}
-	if _, err := c.Put(ctx, c.NodePoolID(settled, "workers"), c.NodePoolBody(2)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Put(ctx, c.NodePoolID(upgrading, "workers"), c.NodePoolBody(1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Put(ctx, c.ExternalAuthID(settled, "entra"), c.ExternalAuthBody()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, c.NodePoolID(settled, "workers"), c.NodePoolBody(2)))(t)
+	must.Get(c.Put(ctx, c.NodePoolID(upgrading, "workers"), c.NodePoolBody(1)))(t)
+	must.Get(c.Put(ctx, c.ExternalAuthID(settled, "entra"), c.ExternalAuthBody()))(t)
 	for _, name := range []string{settled, upgrading} {
-		if err := requestCredential(ctx, c, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, requestCredential(ctx, c, name))
 	}
-	if err := c.Act(ctx, c.ClusterID(upgrading), "revokeCredentials", nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(ctx, c.ClusterID(deleted)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Hold(ctx, "mgmt-1-hypershift-runtime"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Resources.BeginUpdateByID(ctx, c.ClusterID(upgrading), customer.APIVersion, armresources.GenericResource{Properties: map[string]any{"version": map[string]any{"id": upgradedVersion}}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Resources.BeginCreateOrUpdateByID(ctx, c.ClusterID(creating), customer.APIVersion, c.ClusterBody(creating), nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Resources.BeginDeleteByID(ctx, c.ClusterID(deleting), customer.APIVersion, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Act(ctx, c.ClusterID(upgrading), "revokeCredentials", nil, nil))
+	must.Do(t, c.Delete(ctx, c.ClusterID(deleted)))
+	must.Get(r.Hold(ctx, "mgmt-1-hypershift-runtime"))(t)
+	must.Get(c.Resources.BeginUpdateByID(ctx, c.ClusterID(upgrading), customer.APIVersion, armresources.GenericResource{Properties: map[string]any{"version": map[string]any{"id": upgradedVersion}}}, nil))(t)
+	must.Get(c.Resources.BeginCreateOrUpdateByID(ctx, c.ClusterID(creating), customer.APIVersion, c.ClusterBody(creating), nil))(t)
+	must.Get(c.Resources.BeginDeleteByID(ctx, c.ClusterID(deleting), customer.APIVersion, nil))(t)
 	for name, want := range map[string]string{upgrading: "Updating", creating: "Provisioning", deleting: "Deleting"} {
 		eventually.Before(ctx, t, "the operation of the cluster "+name+" is in progress", func() error {
 			got, err := c.Resources.GetByID(ctx, c.ClusterID(name), customer.APIVersion, nil)
@@ -212,10 +177,7 @@ func requestCredential(ctx context.Context, c *customer.Customer, name string) e
 // removeFleet deletes all captured clusters, and checks that none is left.
 func removeFleet(t *testing.T, ctx context.Context, c *customer.Customer) {
 	t.Helper()
-	names, err := c.List(ctx, "/subscriptions/"+subscription+"/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(c.List(ctx, "/subscriptions/"+subscription+"/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters"))(t)
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{creating, settled, upgrading}, names); diff != "" {
 		t.Errorf("clusters of the customer (-want +got):\n%s", diff)

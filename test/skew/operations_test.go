@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
@@ -20,27 +21,17 @@ import (
 func TestOperationsInProgressStartAgain(t *testing.T) {
 	ctx := t.Context()
 	config := local.Config{StateDir: t.TempDir()}
-	if err := os.Mkdir(filepath.Join(config.StateDir, "cosmos"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(config.StateDir, "cosmos"), 0o700))
 	open := func() (*store.Store, *store.Container) {
 		t.Helper()
-		data, err := store.Open(store.Options{Path: filepath.Join(config.StateDir, "cosmos", "cosmos.db")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(store.Open(store.Options{Path: filepath.Join(config.StateDir, "cosmos", "cosmos.db")}))(t)
 		t.Cleanup(func() { _ = data.Close() })
 		container, err := data.Container(database.DatabaseName, resourcesContainer)
 		if err == nil {
 			return data, container
 		}
-		if _, err := data.CreateDatabase(ctx, database.DatabaseName); err != nil {
-			t.Fatal(err)
-		}
-		container, err = data.CreateContainer(ctx, database.DatabaseName, parse(t, `{"id":"Resources","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(data.CreateDatabase(ctx, database.DatabaseName))(t)
+		container = must.Get(data.CreateContainer(ctx, database.DatabaseName, parse(t, `{"id":"Resources","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`)))(t)
 		return data, container
 	}
 	documents := map[string]string{
@@ -55,13 +46,9 @@ func TestOperationsInProgressStartAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := data.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, data.Close())
 	now := time.Date(2026, 11, 24, 1, 2, 3, 0, time.UTC)
-	if err := renewOperations(ctx, config, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, renewOperations(ctx, config, now))
 	documents["running"] = `{"id":"running","partitionKey":"s","kind":"operation","properties":{"status":"Updating","startTime":"2026-11-24T01:02:03Z","later":{"a":1}}}`
 	data, container = open()
 	for id, want := range documents {
@@ -78,9 +65,6 @@ func TestOperationsInProgressStartAgain(t *testing.T) {
 
 func parse(t *testing.T, text string) document.Value {
 	t.Helper()
-	value, err := document.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(document.Parse([]byte(text)))(t)
 	return value
 }

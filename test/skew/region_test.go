@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test"
 )
 
@@ -34,13 +35,8 @@ type region struct {
 // newest returns the checkout and its newest release.
 func newest(t *testing.T) (source string, release Release) {
 	t.Helper()
-	source, err := local.FindSource()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if release, err = NewestRelease(source); err != nil {
-		t.Fatal(err)
-	}
+	source = must.Get(local.FindSource())(t)
+	release = must.Get(NewestRelease(source))(t)
 	return source, release
 }
 
@@ -49,10 +45,7 @@ func newRegion(t *testing.T) *region {
 	t.Helper()
 	test.DependOnCode(t)
 	source, release := newest(t)
-	dir, err := os.MkdirTemp("", "hcpmesh-skew-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "hcpmesh-skew-"))(t)
 	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as another user
 		t.Fatal(err)
 	}
@@ -77,19 +70,14 @@ func newRegion(t *testing.T) *region {
 // build builds the programs of the release.
 func (r *region) build(t *testing.T, ctx context.Context) {
 	t.Helper()
-	var err error
-	if r.previous, err = BuildRelease(ctx, r.config.SourceDir, r.release, programs()); err != nil {
-		t.Fatal(err)
-	}
+	r.previous = must.Get(BuildRelease(ctx, r.config.SourceDir, r.release, programs()))(t)
 }
 
 // restore creates the data of the release.
 func (r *region) restore(t *testing.T, ctx context.Context) {
 	t.Helper()
 	began := time.Now()
-	if err := RestoreSnapshot(ctx, r.config, filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, RestoreSnapshot(ctx, r.config, filepath.Join(r.config.SourceDir, filepath.FromSlash(r.release.Data))))
 	t.Logf("restored the data of release %s after %s", r.release.Name, time.Since(began).Round(time.Millisecond))
 }
 
@@ -105,10 +93,7 @@ func (r *region) start(t *testing.T, ctx context.Context) {
 		config.Without = r.absent
 	}
 	began := time.Now()
-	started, err := local.Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := must.Get(local.Start(ctx, config))(t)
 	r.Region = started
 	t.Logf("the region is ready after %s", time.Since(began).Round(time.Millisecond))
 }
@@ -117,19 +102,10 @@ func (r *region) start(t *testing.T, ctx context.Context) {
 func (r *region) awaitConsistent(t *testing.T, ctx context.Context) {
 	t.Helper()
 	endpoints := r.Endpoints()
-	db, err := endpoints.OpenStore(ctx, "backend")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(endpoints.OpenStore(ctx, "backend"))(t)
 	defer db.Close()
-	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.Backend)])
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection, err := grpc.NewClient(endpoints.ClusterService, grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(endpoints.Identities[string(mesh.Backend)]))(t)
+	connection := must.Get(grpc.NewClient(endpoints.ClusterService, grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService)))))(t)
 	defer func() { _ = connection.Close() }()
 	inventory := reconciliation.FleetInventory{Client: csv1.NewClusterServiceClient(connection)}
 	eventually.Soon(t, "Cosmos DB and Cluster Service agree", func() error {

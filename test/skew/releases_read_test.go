@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const valid = `
@@ -68,12 +70,8 @@ func checkoutWith(t *testing.T, releases string) string {
 func writeFile(t *testing.T, dir, name, text string) {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // TestBuild builds the program of an earlier commit, and checks that the checkout and the list of worktrees do not change.
@@ -82,10 +80,7 @@ func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	run := func(arguments ...string) string {
 		t.Helper()
-		output, err := runGit(ctx, dir, append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false"}, arguments...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		output := must.Get(runGit(ctx, dir, append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false"}, arguments...)...))(t)
 		return output
 	}
 	program := func(text string) {
@@ -102,10 +97,7 @@ func TestBuild(t *testing.T) {
 	run("commit", "-q", "-a", "-m", "new")
 
 	for range 2 { // the second call finds the program
-		folder, err := BuildRelease(ctx, dir, release, []string{"greeter"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		folder := must.Get(BuildRelease(ctx, dir, release, []string{"greeter"}))(t)
 		if output, err := exec.CommandContext(ctx, filepath.Join(folder, "greeter")).Output(); err != nil || string(output) != "previous" {
 			t.Errorf("the program of the release prints %q, %v", output, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test"
 )
 
@@ -17,14 +18,8 @@ const maxData = 3 << 20
 // TestReleasesAreComplete checks that the commit of each release is in the history and that the captured data is small.
 func TestReleasesAreComplete(t *testing.T) {
 	test.DependOnCode(t)
-	source, err := local.FindSource()
-	if err != nil {
-		t.Fatal(err)
-	}
-	releases, err := ReadReleases(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(local.FindSource())(t)
+	releases := must.Get(ReadReleases(source))(t)
 	for _, release := range releases {
 		size := int64(0)
 		err := fs.WalkDir(os.DirFS(filepath.Join(source, filepath.FromSlash(release.Data))), ".", func(_ string, found fs.DirEntry, err error) error {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // step is what a rollout replaces together: the processes of a service group of the topology.
@@ -57,14 +58,8 @@ var notInTopology = []string{"management-audit"}
 
 // TestOrderIsThatOfTheTopology checks that the steps contain every service group with programs of ours, in an order that the topology allows.
 func TestOrderIsThatOfTheTopology(t *testing.T) {
-	source, err := local.FindSource()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(source, "dev-infrastructure", "topology.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(local.FindSource())(t)
+	text := must.Get(os.ReadFile(filepath.Join(source, "dev-infrastructure", "topology.yaml")))(t)
 	type group struct {
 		Name      string   `json:"name"`
 		DependsOn []string `json:"dependsOn"`
@@ -73,9 +68,7 @@ func TestOrderIsThatOfTheTopology(t *testing.T) {
 	var topology struct {
 		Groups []group `json:"groups"`
 	}
-	if err := yaml.Unmarshal(text, &topology); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &topology))
 	needs := map[string][]string{}
 	var read func(groups []group)
 	read = func(groups []group) {

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -37,9 +38,7 @@ func TestRolloutAndRollback(t *testing.T) {
 	requireViews(t, ctx, c, captured)
 	awaitCaptured(t, ctx, c)
 	// The change is written by the previous release and later read by the new one, and so on.
-	if _, err := c.Put(ctx, c.NodePoolID(upgrading, "workers"), c.NodePoolBody(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Put(ctx, c.NodePoolID(upgrading, "workers"), c.NodePoolBody(1)))(t)
 
 	for _, direction := range []string{"rollout", "rollback", "second rollout"} {
 		t.Run(direction, func(t *testing.T) {
@@ -82,9 +81,7 @@ func (r *region) replace(t *testing.T, ctx context.Context, s step, back bool) {
 	}
 	for _, process := range s.processes {
 		if s.migrates && !back {
-			if err := r.Migrate(ctx, process, dir); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Migrate(ctx, process, dir))
 		}
 		if err := r.ReplaceProgram(ctx, process, dir); err != nil {
 			t.Fatalf("replacing %s: %v", process, err)
@@ -101,24 +98,12 @@ func (r *region) replace(t *testing.T, ctx context.Context, s step, back bool) {
 func (r *region) requireAudit(t *testing.T, ctx context.Context) {
 	t.Helper()
 	folders := local.AuditFoldersOf(r.config.StateDir)
-	log, err := sink.OpenFile(folders.Sink)
-	if err != nil {
-		t.Fatal(err)
-	}
-	witness, err := sink.OpenFileWitness(folders.Witness)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := audit.LoadKeys(folders.Keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(sink.OpenFile(folders.Sink))(t)
+	witness := must.Get(sink.OpenFileWitness(folders.Witness))(t)
+	keys := must.Get(audit.LoadKeys(folders.Keys))(t)
 	// A service that the region does not have has no queue.
 	queues := slices.DeleteFunc(folders.Queues, func(queue string) bool { return slices.Contains(r.absent, filepath.Base(queue)) })
-	report, err := verify.Verify(ctx, verify.Input{Log: log, Witness: witness, Keys: keys, Queues: queues})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(verify.Verify(ctx, verify.Input{Log: log, Witness: witness, Keys: keys, Queues: queues}))(t)
 	for _, finding := range report.Findings {
 		t.Errorf("the audit has the finding %+v", finding)
 	}
@@ -126,19 +111,10 @@ func (r *region) requireAudit(t *testing.T, ctx context.Context) {
 		t.Error("the audit has no chains")
 	}
 	// Admin of the previous release checks no chains.
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoints().Ops["admin"]+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoints().Ops["admin"]+"/metrics", http.NoBody))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer func() { _ = response.Body.Close() }()
-	metrics, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := must.Get(io.ReadAll(response.Body))(t)
 	for _, found := range regexp.MustCompile(`(?m)^admin_audit_findings_total\S* [^0].*$`).FindAll(metrics, -1) {
 		t.Errorf("admin has found %s", found)
 	}
@@ -147,13 +123,8 @@ func (r *region) requireAudit(t *testing.T, ctx context.Context) {
 // newEngineer returns a client of an engineer with an elevation.
 func newEngineer(t *testing.T, ctx context.Context, r *region) *adminclient.Client {
 	t.Helper()
-	engineer, err := customer.NewEngineer(r.Endpoints(), "oncall")
-	if err != nil {
-		t.Fatal(err)
-	}
+	engineer := must.Get(customer.NewEngineer(r.Endpoints(), "oncall"))(t)
 	t.Cleanup(engineer.CloseIdleConnections)
-	if _, err := engineer.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "testing a rollout", Ticket: "INC-50", Duration: "1h"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(engineer.Elevate(ctx, adminv1.ElevationRequest{Class: adminv1.Operate, Reason: "testing a rollout", Ticket: "INC-50", Duration: "1h"}))(t)
 	return engineer
 }
