@@ -190,7 +190,9 @@ func TestCascade(t *testing.T) {
 		if r.emptied(subscription) {
 			return ""
 		}
-		return "it still has live documents"
+		r.fleet.mu.Lock()
+		defer r.fleet.mu.Unlock()
+		return fmt.Sprintf("%d deletions took effect", len(r.fleet.deletions))
 	})
 	t.Logf("%d clusters and %d created meanwhile; %d crashes; %s after the last crash", len(uids), len(created), crashes, time.Since(started).Round(time.Millisecond))
 
@@ -253,7 +255,9 @@ func TestCascadeContinuesPastStuckCluster(t *testing.T) {
 		if r.emptied(subscription) {
 			return ""
 		}
-		return "it still has live documents"
+		r.fleet.mu.Lock()
+		defer r.fleet.mu.Unlock()
+		return fmt.Sprintf("%d deletions took effect", len(r.fleet.deletions))
 	})
 	r.nothingLeft(subscription)
 }

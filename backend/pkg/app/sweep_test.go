@@ -88,7 +88,7 @@ func (r *region) runUntilCrash(point int, done func() bool) (crashed bool) {
 		if injector.Crashed() || done() {
 			return ""
 		}
-		return "it is running"
+		return fmt.Sprintf("it has passed %d points", len(injector.Passed()))
 	})
 	return injector.Crashed()
 }

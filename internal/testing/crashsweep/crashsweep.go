@@ -45,7 +45,7 @@ func Sweep(t *testing.T, options Options, scenario func(t *testing.T, injector *
 	t.Helper()
 	undisturbed := newInjector(0)
 	want := scenario(t, undisturbed)
-	points := undisturbed.passed()
+	points := undisturbed.Passed()
 	if t.Failed() {
 		return
 	}
@@ -65,7 +65,7 @@ func Sweep(t *testing.T, options Options, scenario func(t *testing.T, injector *
 			defer func() { // Also reports the crash points of a scenario that called Fatal.
 				if t.Failed() {
 					failed.Store(true)
-					t.Logf("crashed at %v of %v; replay with CRASH_SEED=%d", crashAt, injector.passed(), seed)
+					t.Logf("crashed at %v of %v; replay with CRASH_SEED=%d", crashAt, injector.Passed(), seed)
 				}
 			}()
 			got := scenario(t, injector)

@@ -141,8 +141,8 @@ func (i *Injector) Checkpoint(t testing.TB, name string, ready func() error, obs
 	return state
 }
 
-// passed returns the names of the points so far.
-func (i *Injector) passed() []string {
+// Passed returns the names of the points so far.
+func (i *Injector) Passed() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.points

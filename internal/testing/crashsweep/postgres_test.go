@@ -106,7 +106,7 @@ func TestPostgresProxyInterceptsCommits(t *testing.T) {
 			if len(c.crashAt) > 0 {
 				passed = points[:c.crashAt[0]]
 			}
-			if got := injector.passed(); !slices.Equal(got, passed) {
+			if got := injector.Passed(); !slices.Equal(got, passed) {
 				t.Errorf("points %q, want %q", got, passed)
 			}
 		})

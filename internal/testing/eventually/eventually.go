@@ -19,8 +19,8 @@ const (
 	longestPause = 500 * time.Millisecond
 )
 
-// patience is the time that Soon waits at most. It is far longer than any condition needs on a busy machine, because it must only end a
-// test whose condition never holds.
+// patience is the time that Soon waits for a change of the state. It is far longer than any change needs on a busy machine, because it must
+// only end a test whose condition never holds.
 const patience = 10 * time.Minute
 
 // reportTime is the part of the time limit of the test program that Soon leaves for the report of its failure: at the limit itself, go
@@ -28,25 +28,44 @@ const patience = 10 * time.Minute
 const reportTime = 20 * time.Second
 
 // Soon waits until check returns nil. condition is a sentence, for example "the namespace is deleted"; the error of check describes
-// the current state. If the condition does not hold after ten minutes, or shortly before the time limit of the test program, Soon fails
-// the test with Fatalf. Soon may be called in a cleanup function, but not in a synctest bubble, where a test has no time limit: use Before.
+// the current state, and what was done so far if that takes long. If the error stays the same for ten minutes, or shortly before the time limit
+// of the test program, Soon fails the test with Fatalf. Soon may be called in a cleanup function, but not in a synctest bubble, where a test has
+// no time limit: use Before.
 func Soon(t testing.TB, condition string, check func() error) {
 	t.Helper()
-	ctx, cancel := Context(t)
+	ctx, cancel := limited(t)
 	defer cancel()
-	Before(ctx, t, condition, check)
+	state, since := "", time.Now()
+	Before(ctx, t, condition, func() error {
+		err := check()
+		switch {
+		case err == nil:
+		case err.Error() != state:
+			state, since = err.Error(), time.Now()
+		case time.Since(since) > patience:
+			cancel()
+		}
+		return err
+	})
 }
 
-// Context returns a context that ends when Soon would fail. It is for a wait that receives the condition, for example from a stream: the test
-// reports the last state when the context ends. Context may be called in a cleanup function.
+// Context returns a context that ends after ten minutes, or shortly before the time limit of the test program. It is for a wait that receives the
+// condition, for example from a stream: the test reports the last state when the context ends. Context may be called in a cleanup function.
 func Context(t testing.TB) (context.Context, context.CancelFunc) {
-	limit := patience
+	ctx, end := limited(t)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	return ctx, func() { cancel(); end() }
+}
+
+// limited returns a context that ends shortly before the time limit of the test program.
+func limited(t testing.TB) (context.Context, context.CancelFunc) {
+	ctx := context.WithoutCancel(t.Context())
 	if limited, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if end, ok := limited.Deadline(); ok {
-			limit = min(limit, time.Until(end)-reportTime)
+			return context.WithDeadline(ctx, end.Add(-reportTime))
 		}
 	}
-	return context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	return context.WithCancel(ctx)
 }
 
 // Before is like Soon, but waits until ctx ends.

@@ -52,6 +52,21 @@ func (r *fatalRecorder) Fatalf(format string, arguments ...any) {
 	r.message = fmt.Sprintf(format, arguments...)
 }
 
+func TestSoonWaitsWhileTheStateChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder, started := &fatalRecorder{TB: t}, time.Now()
+		eventually.Soon(recorder, "all are green", func() error {
+			if done := time.Since(started) / (9 * time.Minute); done < 10 {
+				return fmt.Errorf("%d are green", done)
+			}
+			return nil
+		})
+		if recorder.message != "" {
+			t.Error(recorder.message)
+		}
+	})
+}
+
 func TestSoonReportsConditionAndState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &fatalRecorder{TB: t}
