@@ -26,7 +26,7 @@ const (
 // hosts are the DNS names and IP addresses of the API server.
 var hosts = []string{"127.0.0.1", "localhost", "10.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 
-// apiGroups are the API groups of Kubernetes that a management cluster serves: those that the manifests of hosted
+// apiGroups are the API groups of Kubernetes that each management cluster serves: those that the manifests of hosted
 // control planes and the agents use. Without the others the server needs less memory and starts faster.
 var apiGroups = []string{
 	"api/all=false",
@@ -34,21 +34,21 @@ var apiGroups = []string{
 	"admissionregistration.k8s.io/v1=true",
 	"apiextensions.k8s.io/v1=true",
 	"apiregistration.k8s.io/v1=true",
-	"apps/v1=true",
 	"authentication.k8s.io/v1=true",
 	"authorization.k8s.io/v1=true",
-	"batch/v1=true",
 	"certificates.k8s.io/v1=true",
 	"coordination.k8s.io/v1=true",
 	"discovery.k8s.io/v1=true",
-	"events.k8s.io/v1=true",
 	"networking.k8s.io/v1=true",
 	"node.k8s.io/v1=true",
-	"policy/v1=true",
 	"rbac.authorization.k8s.io/v1=true",
 	"scheduling.k8s.io/v1=true",
 	"storage.k8s.io/v1=true",
 }
+
+// workloadGroups are API groups of which only a cluster with nodes has objects. Others do not serve them, because the namespace controller sends
+// two requests for each kind when it empties a namespace.
+var workloadGroups = []string{"apps/v1=true", "batch/v1=true", "events.k8s.io/v1=true", "policy/v1=true"}
 
 // Server is the configuration of an API server or a controller manager that listens on loopback with the certificates
 // of PKI.
@@ -67,7 +67,7 @@ type Server struct {
 	AuditPolicy, AuditLog        string
 	AuditMegabytes, AuditBackups int
 	// Kubelets makes an API server connect to the kubelets of its nodes, at their external addresses: with KubeletClient, and it verifies them
-	// with ca.crt of PKI.
+	// with ca.crt of PKI. Only such a server serves workloadGroups.
 	Kubelets bool
 }
 
@@ -95,8 +95,15 @@ func (s Server) APIServer() []string {
 		"--enable-priority-and-fairness=false",
 		"--profiling=false",
 		"--event-ttl=30m",
-		"--runtime-config=" + strings.Join(apiGroups, ","),
+		"--runtime-config=" + strings.Join(s.apiGroups(), ","),
 	}, s.EtcdTLS.Arguments(), s.audit(), s.kubelets())
+}
+
+func (s Server) apiGroups() []string {
+	if !s.Kubelets {
+		return apiGroups
+	}
+	return slices.Concat(apiGroups, workloadGroups)
 }
 
 // kubelets returns the arguments for connections to kubelets.
