@@ -148,22 +148,31 @@ func (r *Reconciler) finishControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	return true, 0, nil
 }
 
-// removeData removes the API server of a control plane and all its data.
+// removeData removes the API server of a control plane, all its data, and the objects in its namespace, which is deleted next. The garbage
+// collector would read and delete each object.
 func (r *Reconciler) removeData(ctx context.Context, hcp *hyperv1.HostedControlPlane) error {
 	fidelity, err := contract.FidelityOf(hcp)
 	if err != nil {
 		return err
 	}
-	if fidelity != contract.FidelityProcess {
-		return nil
+	if fidelity == contract.FidelityProcess {
+		if r.ControlPlanes == nil {
+			return errNoControlPlanes // without this error its keys would remain in etcd
+		}
+		if err := r.ControlPlanes.Remove(ctx, hcp.Namespace); err != nil {
+			return fmt.Errorf("removing the hosted API server: %w", err)
+		}
 	}
-	if r.ControlPlanes == nil {
-		return errNoControlPlanes // without this error its keys would remain in etcd
+	var writes []func() error
+	for _, kind := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &hyperv1.ControlPlaneComponent{}} {
+		writes = append(writes, func() error {
+			if err := r.Management.DeleteAllOf(ctx, kind, client.InNamespace(hcp.Namespace)); err != nil {
+				return fmt.Errorf("deleting all objects of type %T of the control plane: %w", kind, err)
+			}
+			return nil
+		})
 	}
-	if err := r.ControlPlanes.Remove(ctx, hcp.Namespace); err != nil {
-		return fmt.Errorf("removing the hosted API server: %w", err)
-	}
-	return nil
+	return runConcurrently(componentWriters, writes)
 }
 
 // reportRemaining reports that cloud resources of a control plane remain. The HostedCluster has the condition too. When the resources are gone,
