@@ -147,7 +147,7 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	register := &applier{finalizer: finalizer, lister: lister, applied: removals}
 	return []runner{
 		{controller: apply, syncContext: withAttempt, wrap: a.uplink.traces.around(removals.reportAfter(retryApply(locks.guard(register.prepare), lister, apply.SyncContext().Queue)))},
-		{controller: status, wrap: locks.guard(ifExists)},
+		{controller: status, syncContext: lister.withDeletion, wrap: locks.guard(ifExists)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
 			wrap: locks.guard(beforeFinalizing)},
 		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(c.dynamic, confirming, applied, keepRegistered{objects}, a.o.Consumer)},

@@ -85,7 +85,7 @@ func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger,
 
 // Get implements objectreader.ObjectReader. It reads an object from the watch of its kind. An object that the watch does not have
 // is read from the API server, because the agent may have just created it. An object that works only read is not: its creation is an
-// event, after which it is read again.
+// event, after which it is read again. Nor is an object of a work that is being deleted, of which the agent creates nothing.
 func (o *objects) Get(ctx context.Context, m workv1.ManifestResourceMeta) (*unstructured.Unstructured, metav1.Condition, error) {
 	condition := metav1.Condition{Type: workv1.ManifestAvailable}
 	if m.Resource == "" || m.Version == "" || m.Name == "" {
@@ -116,7 +116,7 @@ func (o *objects) get(ctx context.Context, m workv1.ManifestResourceMeta) (*unst
 		if err == nil && exists {
 			return object.(*unstructured.Unstructured), nil
 		}
-		if err == nil && onlyRead {
+		if err == nil && (onlyRead || ctx.Value(deletionKey{}) != nil) {
 			return nil, apierrors.NewNotFound(gvr.GroupResource(), m.Name)
 		}
 	}

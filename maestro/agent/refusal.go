@@ -112,7 +112,7 @@ func (k objectKey) String() string { return k.resource.String() + "/" + key(k.na
 type attemptKey struct{}
 
 // withAttempt returns a context for one sync of the controller that applies works.
-func withAttempt(ctx context.Context) context.Context {
+func withAttempt(ctx context.Context, _ string) context.Context {
 	return context.WithValue(ctx, attemptKey{}, &attempt{refused: map[objectKey]refusal{}})
 }
 

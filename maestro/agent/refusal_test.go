@@ -85,7 +85,7 @@ func TestRefusalOfEarlierGenerationEnds(t *testing.T) {
 		meta.SetStatusCondition(&manifests[0].Conditions, metav1.Condition{Type: workv1.ManifestApplied, Status: status, ObservedGeneration: generation})
 	}
 	attempt := func(err error, generation int64) *metav1.Condition {
-		ctx := withAttempt(t.Context())
+		ctx := withAttempt(t.Context(), "")
 		attemptOf(ctx).record(objectKey{nodePools, "ocm", "demo"}, refusalOf(err))
 		attemptOf(ctx).report(manifests, generation)
 		return meta.FindStatusCondition(manifests[0].Conditions, maestroapi.ConditionRefused)

@@ -26,8 +26,8 @@ type runner struct {
 	synced     []cache.InformerSynced
 	// wrap is called instead of each sync and may call it; nil syncs unconditionally.
 	wrap func(ctx context.Context, key string, sync func() error) error
-	// syncContext returns the context of one sync; nil passes the context of the runner.
-	syncContext func(context.Context) context.Context
+	// syncContext returns the context of one sync of a key; nil passes the context of the runner.
+	syncContext func(ctx context.Context, key string) context.Context
 	// backoff limits the rate of retries of a failed sync.
 	backoff workqueue.TypedRateLimiter[string]
 	log     *slog.Logger
@@ -65,7 +65,7 @@ func (r runner) run(ctx context.Context) {
 func (r runner) process(ctx context.Context, key string) {
 	queue := r.controller.SyncContext().Queue()
 	if r.syncContext != nil {
-		ctx = r.syncContext(ctx)
+		ctx = r.syncContext(ctx, key)
 	}
 	sync := func() error { return r.controller.Sync(ctx, r.controller.SyncContext(), key) }
 	var err error
@@ -145,6 +145,17 @@ func (l freshLister) Get(name string) (*workv1.ManifestWork, error) {
 		return work, nil
 	}
 	return nil, apierrors.NewNotFound(common.ManifestWorkGR, name)
+}
+
+// deletionKey is the key of a context value that exists if the context is for a work that is being deleted.
+type deletionKey struct{}
+
+// withDeletion returns a context for a work, which states whether the work is being deleted.
+func (l freshLister) withDeletion(ctx context.Context, name string) context.Context {
+	if work, err := l.Get(name); err != nil || work.DeletionTimestamp.IsZero() {
+		return ctx
+	}
+	return context.WithValue(ctx, deletionKey{}, true)
 }
 
 // List implements worklisters.ManifestWorkNamespaceLister.
