@@ -66,8 +66,14 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 	report.durations("PUT sent to HostedCluster exists", appeared, "goal: p50 150ms, p99 500ms")
 	report.durations("PUT sent to operation Succeeded", succeeded, "goal: p50 600ms")
 	reportCPU(report, "created one by one", cpu, used, o.runs)
-	reportRequests(report, requests, answered, o.runs)
+	reportRequests(report, "created", requests, answered, o.runs)
 	report.durations("DELETE sent to deleted, all at once", deleted, "")
+	reportCPU(report, "deleted at once", used, cpuTimes(region), o.runs)
+	left, err := managementRequests(ctx, region.Endpoints())
+	if err != nil {
+		return err
+	}
+	reportRequests(report, "deleted", answered, left, o.runs)
 	return nil
 }
 

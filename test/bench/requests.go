@@ -55,16 +55,16 @@ func managementRequests(ctx context.Context, endpoints local.Endpoints) (map[str
 	return counts, nil
 }
 
-// reportRequests prints the requests per cluster between two measurements: all, and each kind.
-func reportRequests(report *report, before, after map[string]float64, clusters int) {
+// reportRequests prints the requests per cluster between two measurements: all, and each kind. what is what happened to the clusters.
+func reportRequests(report *report, what string, before, after map[string]float64, clusters int) {
 	total := 0.0
-	for what := range after {
-		total += after[what] - before[what]
+	for kind := range after {
+		total += after[kind] - before[kind]
 	}
-	report.line("  requests to the management clusters, per cluster", fmt.Sprintf("%.1f", total/float64(clusters)), "")
-	for _, what := range slices.Sorted(maps.Keys(after)) {
-		if each := (after[what] - before[what]) / float64(clusters); each >= minRequests {
-			report.line("    "+what, fmt.Sprintf("%.1f", each), "")
+	report.line("  requests to management clusters per cluster "+what, fmt.Sprintf("%.1f", total/float64(clusters)), "")
+	for _, kind := range slices.Sorted(maps.Keys(after)) {
+		if each := (after[kind] - before[kind]) / float64(clusters); each >= minRequests {
+			report.line("    "+kind+", "+what, fmt.Sprintf("%.1f", each), "")
 		}
 	}
 }
