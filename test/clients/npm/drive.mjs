@@ -166,7 +166,7 @@ await step("request an administrator's credential, use it, revoke it", async () 
 
 await step("delete the cluster with its last node pool", async () => {
   const last = await refusal(resources.beginDeleteByIdAndWait(nodePool.id, task.apiVersion, often));
-  assert.equal(last.statusCode, 400);
+  assert.equal(last.statusCode, 409);
   await resources.beginDeleteByIdAndWait(cluster.id, task.apiVersion, often);
   assert.equal((await refusal(resources.getById(nodePool.id, task.apiVersion))).statusCode, 404);
   assert.equal((await refusal(resources.getById(cluster.id, task.apiVersion))).statusCode, 404);
