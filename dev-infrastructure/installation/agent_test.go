@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 )
@@ -34,10 +35,7 @@ const agentName = string(mesh.MaestroAgent)
 func startManagementCluster(ctx context.Context, t *testing.T) *region {
 	t.Helper()
 	return newRegion(ctx, t, stamp, builtImages(t), installation.ManagementImages(), func(configured values.Target) kubernetes.Options {
-		hosts, err := installation.StampHosts(configured)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hosts := must.Get(installation.StampHosts(configured))(t)
 		return kubernetes.Options{Hosts: hosts, Nodes: []kubernetes.Node{{Name: "node-1"}},
 			StorageClass: textOf(t, configured, "clusterService", "config", "etcd", "storageClass")}
 	})
@@ -59,18 +57,11 @@ func TestManagementClusterRunsOnNode(t *testing.T) {
 	defer cancel()
 	r := startManagementCluster(ctx, t)
 	installer := &installation.Installer{Root: r.root, Cluster: r.cluster.Config(), Target: r.target, ReadyWithin: 4 * time.Minute, Log: t.Output()}
-	if _, err := installer.Install(ctx, "cluster"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(installer.Install(ctx, "cluster"))(t)
 	consumer := r.text("managementCluster", "name")
 	private, public := filepath.Join(r.dir, "agent-private.json"), filepath.Join(r.dir, "agent-public.json")
-	if err := seal.CreatePair(private, public); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := seal.ReadPublic(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.CreatePair(private, public))
+	keys := must.Get(seal.ReadPublic(public))(t)
 	m := r.startMaestro()
 	m.register(consumer)
 	r.supplyAgent(private)
@@ -155,9 +146,7 @@ func (m *maestro) applyBundle(consumer string, keys *seal.PublicKeys) map[string
 	m.t.Helper()
 	const value = "the value of the secret"
 	secret := object("v1", "Secret", worksSpace, workName, map[string]any{"data": map[string]any{"key": base64.StdEncoding.EncodeToString([]byte(value))}})
-	if err := seal.SealSecret(secret, consumer, keys); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, seal.SealSecret(secret, consumer, keys))
 	bundle := newBundle(consumer, map[string]any{"resource": "configmaps", "namespace": worksSpace, "name": workName}, valuePath,
 		object("v1", "Namespace", "", worksSpace, nil), configMap(worksSpace, "one"), secret)
 	began := time.Now()
@@ -200,9 +189,7 @@ func (m *maestro) replaceAgent(bundle map[string]any) {
 	if len(before) != 1 {
 		m.t.Fatalf("%d pods of the agent, want 1", len(before))
 	}
-	if err := m.cluster.Client().CoreV1().Pods(agentName).Delete(m.ctx, before[0].Name, metav1.DeleteOptions{}); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.cluster.Client().CoreV1().Pods(agentName).Delete(m.ctx, before[0].Name, metav1.DeleteOptions{}))
 	eventually.Before(m.ctx, m.t, "the end of "+before[0].Name, func() error {
 		_, err := m.cluster.Client().CoreV1().Pods(agentName).Get(m.ctx, before[0].Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
@@ -20,10 +21,7 @@ func TestCopyOfCheckoutIsComplete(t *testing.T) {
 	}
 	charts := 0
 	for _, pattern := range []string{"*/deploy", "*/*/deploy"} {
-		folders, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		folders := must.Get(filepath.Glob(filepath.Join(root, pattern)))(t)
 		for _, folder := range folders {
 			if _, err := os.Stat(filepath.Join(folder, "Chart.yaml")); err != nil {
 				continue

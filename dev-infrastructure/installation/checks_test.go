@@ -30,6 +30,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // shard is the management cluster of the region.
@@ -43,21 +44,12 @@ func (r *region) shardKeys() (private, public string) { return r.outside.ShardKe
 func (r *region) registerConsumer(pods []corev1.Pod) {
 	r.t.Helper()
 	post := func(client mesh.Peer, pod corev1.Pod, name string) int {
-		identity, err := mesh.LoadIdentity(r.identity(client))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		identity := must.Get(mesh.LoadIdentity(r.identity(client)))(r.t)
 		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: identity.ClientTLS(mesh.MaestroServer),
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return r.cluster.Dial(ctx, address) }}
-		request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, "https://"+pod.Status.PodIP+":8000/api/maestro/v1/consumers", strings.NewReader(`{"name":"`+name+`"}`))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(r.ctx, http.MethodPost, "https://"+pod.Status.PodIP+":8000/api/maestro/v1/consumers", strings.NewReader(`{"name":"`+name+`"}`)))(r.t)
 		request.Header.Set("Content-Type", "application/json")
-		response, err := (&http.Client{Transport: transport}).Do(request)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		response := must.Get((&http.Client{Transport: transport}).Do(request))(r.t)
 		defer func() { _ = response.Body.Close() }()
 		return response.StatusCode
 	}
@@ -78,14 +70,8 @@ func (r *region) registerConsumer(pods []corev1.Pod) {
 // renewIdentity replaces the certificate of the Maestro server, and expects that its Secret follows.
 func (r *region) renewIdentity() {
 	r.t.Helper()
-	identity, err := r.supplier.Renew(mesh.MaestroServer)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	renewed, err := os.ReadFile(filepath.Join(identity, mesh.CertificateFile))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	identity := must.Get(r.supplier.Renew(mesh.MaestroServer))(r.t)
+	renewed := must.Get(os.ReadFile(filepath.Join(identity, mesh.CertificateFile)))(r.t)
 	eventually.Before(r.ctx, r.t, "the new certificate in the Secret", func() error {
 		secret, err := r.cluster.Client().CoreV1().Secrets("maestro-server").Get(r.ctx, "maestro-server-identity", metav1.GetOptions{})
 		if err == nil && !bytes.Equal(secret.Data["tls.crt"], renewed) {
@@ -99,15 +85,9 @@ func (r *region) renewIdentity() {
 func (r *region) listShards(pods []corev1.Pod) {
 	r.t.Helper()
 	list := func(client mesh.Peer, pod corev1.Pod) ([]*csv1.ProvisionShard, error) {
-		identity, err := mesh.LoadIdentity(r.identity(client))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		connection, err := grpc.NewClient("passthrough:///"+pod.Status.PodIP+":8443",
-			grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))), grpc.WithContextDialer(r.cluster.Dial))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		identity := must.Get(mesh.LoadIdentity(r.identity(client)))(r.t)
+		connection := must.Get(grpc.NewClient("passthrough:///"+pod.Status.PodIP+":8443",
+			grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))), grpc.WithContextDialer(r.cluster.Dial)))(r.t)
 		defer func() { _ = connection.Close() }()
 		response, err := csv1.NewClusterServiceClient(connection).ListProvisionShards(r.ctx, &csv1.ListProvisionShardsRequest{})
 		return response.GetProvisionShards(), err
@@ -143,10 +123,7 @@ func (r *region) engineerToken(role string) string {
 // token returns a token of a client for an audience.
 func (r *region) token(clientID, secretFile, audience string) string {
 	r.t.Helper()
-	secret, err := os.ReadFile(secretFile)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	secret := must.Get(os.ReadFile(secretFile))(r.t)
 	return r.tokenOf(r.text("tenantId"), clientID, string(secret), audience)
 }
 
@@ -154,15 +131,9 @@ func (r *region) token(clientID, secretFile, audience string) string {
 func (r *region) tokenOf(tenant, clientID, secret, audience string) string {
 	r.t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {clientID}, "client_secret": {secret}, "scope": {audience + "/.default"}}
-	request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, r.text("endpoints", "authority")+"/"+tenant+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(r.ctx, http.MethodPost, r.text("endpoints", "authority")+"/"+tenant+"/oauth2/v2.0/token", strings.NewReader(form.Encode())))(r.t)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := r.outside.HTTPClient(r.entra.Address).Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	response := must.Get(r.outside.HTTPClient(r.entra.Address).Do(request))(r.t)
 	defer func() { _ = response.Body.Close() }()
 	var issued struct {
 		Token string `json:"access_token"`

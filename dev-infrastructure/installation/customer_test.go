@@ -20,6 +20,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // runHcpctl runs hcpctl with the endpoints of the region. It returns the standard output; the error has the other one.
@@ -62,10 +63,7 @@ func (p *pipelines) hosted(kubeconfig string, arguments ...string) (string, erro
 // clusterSpaces returns the namespaces of clusters on the management cluster.
 func (p *pipelines) clusterSpaces() []string {
 	p.t.Helper()
-	list, err := p.management.cluster.Client().CoreV1().Namespaces().List(p.ctx, metav1.ListOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	list := must.Get(p.management.cluster.Client().CoreV1().Namespaces().List(p.ctx, metav1.ListOptions{}))(p.t)
 	var names []string
 	for _, space := range list.Items {
 		if strings.HasPrefix(space.Name, "ocm-") {
@@ -78,10 +76,7 @@ func (p *pipelines) clusterSpaces() []string {
 // azureResources returns what the Azure of the region has.
 func (p *pipelines) azureResources() []string {
 	p.t.Helper()
-	left, err := p.azure.Leftovers()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	left := must.Get(p.azure.Leftovers())(p.t)
 	// Audit records are added constantly.
 	left = slices.DeleteFunc(left, func(id string) bool {
 		return strings.HasPrefix(id, "blobs/") && !strings.HasPrefix(id, "blobs/"+p.text("oidc", "storageAccount"))
@@ -94,14 +89,9 @@ func (p *pipelines) azureResources() []string {
 // an engineer, and deletes it. Nothing of it may stay.
 func (p *pipelines) runCustomer() {
 	p.t.Helper()
-	endpoints, err := p.entra.Endpoints(p.proxy)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	endpoints := must.Get(p.entra.Endpoints(p.proxy))(p.t)
 	endpoints.Kubeconfigs[shard] = p.management.cluster.Kubeconfig()
-	if err := local.WriteEndpoints(p.dir, endpoints); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, local.WriteEndpoints(p.dir, endpoints))
 	p.t.Cleanup(func() {
 		if p.t.Failed() {
 			p.printPods("monitor")
@@ -129,10 +119,7 @@ func (p *pipelines) runCustomer() {
 	if left := p.clusterSpaces(); len(left) > 0 {
 		p.t.Errorf("the deleted cluster left the namespaces %v on the management cluster", left)
 	}
-	volumes, err := p.management.cluster.Client().CoreV1().PersistentVolumes().List(p.ctx, metav1.ListOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	volumes := must.Get(p.management.cluster.Client().CoreV1().PersistentVolumes().List(p.ctx, metav1.ListOptions{}))(p.t)
 	for _, volume := range volumes.Items {
 		if claim := volume.Spec.ClaimRef; claim != nil && strings.HasPrefix(claim.Namespace, "ocm-") && volume.Status.Phase == corev1.VolumeBound {
 			p.t.Errorf("the deleted cluster left the volume %s of %s/%s", volume.Name, claim.Namespace, claim.Name)
@@ -202,26 +189,14 @@ func (p *pipelines) useAsEngineer() {
 // withCertificate returns a kubeconfig with the current certificate of an engineer's access. kubectl would renew that of the access itself.
 func (p *pipelines) withCertificate(access string) (kubeconfig string) {
 	p.t.Helper()
-	text, err := os.ReadFile(access)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	stored, err := os.ReadFile(access + ".access")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(access))(p.t)
+	stored := must.Get(os.ReadFile(access + ".access"))(p.t)
 	var issued struct{ Certificate, Key string }
 	var config map[string]any
-	if err := errors.Join(json.Unmarshal(stored, &issued), yaml.Unmarshal(text, &config)); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, errors.Join(json.Unmarshal(stored, &issued), yaml.Unmarshal(text, &config)))
 	config["users"].([]any)[0].(map[string]any)["user"] = map[string]any{"client-certificate-data": []byte(issued.Certificate), "client-key-data": []byte(issued.Key)}
-	if text, err = yaml.Marshal(config); err != nil {
-		p.t.Fatal(err)
-	}
+	text = must.Get(yaml.Marshal(config))(p.t)
 	kubeconfig = access + ".static"
-	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, os.WriteFile(kubeconfig, text, 0o600))
 	return kubeconfig
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/relay"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestServerNameIsReadBeforeHandshake reads the server name of a client, and gives the bytes to a server with which the client then
@@ -19,7 +20,7 @@ func TestServerNameIsReadBeforeHandshake(t *testing.T) {
 	defer server.Close()
 	names := make(chan string, 1)
 	services := &Outside{}
-	address, err := services.forwardConnections(func(ctx context.Context, client net.Conn) {
+	address := must.Get(services.forwardConnections(func(ctx context.Context, client net.Conn) {
 		name, hello, err := readServerName(ctx, client)
 		if err != nil {
 			t.Error(err)
@@ -34,10 +35,7 @@ func TestServerNameIsReadBeforeHandshake(t *testing.T) {
 			t.Error(err)
 		}
 		relay.Copy(ctx, client, upstream)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer func() {
 		if err := services.Close(); err != nil {
 			t.Error(err)
@@ -49,10 +47,7 @@ func TestServerNameIsReadBeforeHandshake(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
 	transport.TLSClientConfig.ServerName = ""
-	response, err := client.Get("https://example.com:6443/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Get("https://example.com:6443/"))(t)
 	defer func() { _ = response.Body.Close() }()
 	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "example.com:6443" {
 		t.Errorf("the server received %q, %v", text, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // hypershiftName is the chart, the namespace and the label of the pods of the HyperShift runtime.
@@ -47,26 +48,16 @@ func (r *region) installHypershift(installer *installation.Installer) {
 func (m *maestro) runHostedCluster(consumer string, keys *seal.PublicKeys) {
 	m.t.Helper()
 	const namespace, name = "ocm-test-hosted", "hosted"
-	text, err := os.ReadFile(filepath.Join("../..", "hypershift/pkg/app/testdata/hostedcluster.yaml"))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../..", "hypershift/pkg/app/testdata/hostedcluster.yaml")))(m.t)
 	var cluster map[string]any
-	if err := yaml.Unmarshal(text, &cluster); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, yaml.Unmarshal(text, &cluster))
 	metadata := cluster["metadata"].(map[string]any)
 	metadata["namespace"], metadata["name"] = namespace, name
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(m.t)
 	signing := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	secret := func(name, kind, key string, value []byte) map[string]any {
 		made := object("v1", "Secret", namespace, name, map[string]any{"type": kind, "data": map[string]any{key: base64.StdEncoding.EncodeToString(value)}})
-		if err := seal.SealSecret(made, consumer, keys); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.t, seal.SealSecret(made, consumer, keys))
 		return made
 	}
 	identifier := map[string]any{"group": "hypershift.openshift.io", "resource": "hostedclusters", "namespace": namespace, "name": name}
@@ -92,14 +83,9 @@ func (m *maestro) runHostedCluster(consumer string, keys *seal.PublicKeys) {
 // useHostedCluster reads and writes the hosted cluster of a control plane with kubectl, and expects that the data survives its pods.
 func (r *region) useHostedCluster(controlPlane string) {
 	r.t.Helper()
-	secret, err := r.cluster.Client().CoreV1().Secrets(controlPlane).Get(r.ctx, "admin-kubeconfig", metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	secret := must.Get(r.cluster.Client().CoreV1().Secrets(controlPlane).Get(r.ctx, "admin-kubeconfig", metav1.GetOptions{}))(r.t)
 	kubeconfig := filepath.Join(r.dir, controlPlane+".kubeconfig")
-	if err := os.WriteFile(kubeconfig, secret.Data["kubeconfig"], 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.WriteFile(kubeconfig, secret.Data["kubeconfig"], 0o600))
 	address := r.forwardPod(controlPlane, "app=kube-apiserver", "6443")
 	kubectl := func(arguments ...string) (string, error) {
 		arguments = append([]string{"--kubeconfig=" + kubeconfig, "--server=https://" + address, "--request-timeout=10s"}, arguments...)
@@ -123,9 +109,7 @@ func (r *region) useHostedCluster(controlPlane string) {
 	old := map[types.UID]bool{}
 	for _, pod := range list.Items {
 		old[pod.UID] = true
-		if err := pods.Delete(r.ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, pods.Delete(r.ctx, pod.Name, metav1.DeleteOptions{}))
 	}
 	eventually.Before(r.ctx, r.t, "new pods of the control plane", func() error {
 		list, err := pods.List(r.ctx, metav1.ListOptions{})

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
@@ -53,10 +54,7 @@ func buildImages(ctx context.Context, t *testing.T, names ...string) string {
 func nodePrograms(t *testing.T) string {
 	t.Helper()
 	nightly.Only(t)
-	programs, err := filepath.Abs("../../.build/third-party/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := must.Get(filepath.Abs("../../.build/third-party/bin"))(t)
 	if err := (kubernetes.Options{ThirdParty: programs}).Check(); err != nil {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
@@ -81,10 +79,7 @@ func startClusterWith(ctx context.Context, t *testing.T, o kubernetes.Options) *
 		t.Fatalf("%v: %s", err, output)
 	}
 	began := time.Now()
-	cluster, err := kubernetes.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must.Get(kubernetes.Start(ctx, o))(t)
 	t.Cleanup(func() {
 		if err := cluster.Close(); err != nil {
 			t.Error(err)
@@ -119,24 +114,17 @@ func TestNodesRunBuiltImages(t *testing.T) {
 	defer cancel()
 	cluster := startCluster(ctx, t, kubernetes.Node{Name: "node-1"})
 	began := time.Now()
-	list, err := installation.PushImages(ctx, cluster, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(installation.PushImages(ctx, cluster, dir))(t)
 	t.Logf("%d images were pushed after %v", len(list.Images), time.Since(began).Round(time.Millisecond))
 	const space = "images"
-	if err := cluster.Apply(ctx, strings.NewReader("{apiVersion: v1, kind: Namespace, metadata: {name: images, labels: {pod-security.kubernetes.io/enforce: restricted}}}")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cluster.Apply(ctx, strings.NewReader("{apiVersion: v1, kind: Namespace, metadata: {name: images, labels: {pod-security.kubernetes.io/enforce: restricted}}}")))
 	pods := cluster.Client().CoreV1().Pods(space)
 	eventually.Before(ctx, t, "the service account of the namespace", func() error {
 		_, err := cluster.Client().CoreV1().ServiceAccounts(space).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 	for name, image := range list.Images {
-		if _, err := pods.Create(ctx, helpPod(name, "hcpmdevsvc.azurecr.io/"+image.Repository+"@"+image.Digest), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pods.Create(ctx, helpPod(name, "hcpmdevsvc.azurecr.io/"+image.Repository+"@"+image.Digest), metav1.CreateOptions{}))(t)
 	}
 	for _, name := range slices.Sorted(maps.Keys(list.Images)) {
 		var pod *corev1.Pod
@@ -161,14 +149,9 @@ func TestNodesRunBuiltImages(t *testing.T) {
 	t.Logf("all programs had started after %v", time.Since(began).Round(time.Millisecond))
 
 	// Pods must not be able to replace the images of the nodes.
-	connection, err := cluster.Dial(ctx, "10.77.0.1:5000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(cluster.Dial(ctx, "10.77.0.1:5000"))(t)
 	defer func() { _ = connection.Close() }()
-	if _, err := connection.Write([]byte("POST /v2/hcpmesh/frontend/blobs/uploads/ HTTP/1.0\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connection.Write([]byte("POST /v2/hcpmesh/frontend/blobs/uploads/ HTTP/1.0\r\n\r\n")))(t)
 	answer := make([]byte, len("HTTP/1.0 403"))
 	if _, err := connection.Read(answer); err != nil || !strings.HasSuffix(string(answer), " 403") {
 		t.Errorf("a write from the cluster's network: %q, %v; want 403", answer, err)

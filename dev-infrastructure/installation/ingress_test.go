@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // tokenFile is the file with the token that the Azure CLI prints.
@@ -17,10 +19,7 @@ func (p *pipelines) tokenFile() string { return filepath.Join(p.dir, "engineer-t
 // ingress does not resolve on the machine, so hcpctl connects through an HTTP proxy.
 func (p *pipelines) prepareEngineer() {
 	p.t.Helper()
-	var err error
-	if p.proxy, err = p.outside.StartProxy(p.ctx); err != nil {
-		p.t.Fatal(err)
-	}
+	p.proxy = must.Get(p.outside.StartProxy(p.ctx))(p.t)
 	p.proxy.Clusters(p.azure, p.management.outside)
 	programs := p.t.TempDir()
 	p.hcpctl = filepath.Join(programs, "hcpctl")
@@ -28,9 +27,7 @@ func (p *pipelines) prepareEngineer() {
 		p.t.Fatalf("%v: %s", err, output)
 	}
 	cli := fmt.Sprintf("#!/bin/sh\ncat '%s'\n", p.tokenFile())
-	if err := os.WriteFile(filepath.Join(programs, "az"), []byte(cli), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, os.WriteFile(filepath.Join(programs, "az"), []byte(cli), 0o700))
 	known := map[string]string{}
 	for _, variable := range p.env {
 		name, value, _ := strings.Cut(variable, "=")
@@ -42,11 +39,6 @@ func (p *pipelines) prepareEngineer() {
 // signIn signs the engineer with the role reader in to the Azure CLI.
 func (p *pipelines) signIn() {
 	p.t.Helper()
-	token, err := json.Marshal(map[string]any{"accessToken": p.engineerToken("reader"), "expires_on": time.Now().Add(time.Hour).Unix()})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(p.tokenFile(), token, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	token := must.Get(json.Marshal(map[string]any{"accessToken": p.engineerToken("reader"), "expires_on": time.Now().Add(time.Hour).Unix()}))(p.t)
+	must.Do(p.t, os.WriteFile(p.tokenFile(), token, 0o600))
 }

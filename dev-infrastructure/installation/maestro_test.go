@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // maestro is a Maestro server outside of the cluster, as the server of another cluster is, and a source that publishes bundles.
@@ -44,33 +45,18 @@ func (r *region) startMaestro() *maestro {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = os.RemoveAll(data) })
-	if err := os.Chmod(data, 0o755); err != nil {
-		r.t.Fatal(err)
-	}
-	database, err := postgresserver.Start(r.ctx, postgresserver.Options{DataDir: filepath.Join(data, "server"), Throwaway: true,
-		Databases: []postgresserver.Database{{Name: "maestro", Owner: role, Runtime: postgresserver.Role{Name: "runtime"}}}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.Chmod(data, 0o755))
+	database := must.Get(postgresserver.Start(r.ctx, postgresserver.Options{DataDir: filepath.Join(data, "server"), Throwaway: true,
+		Databases: []postgresserver.Database{{Name: "maestro", Owner: role, Runtime: postgresserver.Role{Name: "runtime"}}}}))(r.t)
 	r.t.Cleanup(database.Kill)
-	if err := database.Provision(r.ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, database.Provision(r.ctx))
 	file := filepath.Join(r.dir, "database-url")
-	if err := os.WriteFile(file, []byte(database.URL("maestro", role)), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.WriteFile(file, []byte(database.URL("maestro", role)), 0o600))
 	identity := r.identity(mesh.MaestroServer, "maestro-server")
-	program, err := filepath.Abs(filepath.Join(imagesDir, "bin", "maestro-server"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	program := must.Get(filepath.Abs(filepath.Join(imagesDir, "bin", "maestro-server")))(r.t)
 	command := exec.Command(program, append(audittest.Flags(audittest.Options(r.t)), "--listen-grpc=127.0.0.1:0", "--listen-rest=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
 		"--identity-dir="+identity, "--mqtt-identity-dir="+identity, "--mqtt-address="+mqtt, "--database-url-file="+file)...)
-	stderr, err := command.StderrPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	stderr := must.Get(command.StderrPipe())(r.t)
 	log := r.read(stderr)
 	r.spawn(command, log)
 	m := &maestro{region: r}
@@ -96,14 +82,8 @@ func (m *maestro) startSource(address string) {
 		m.t.Fatalf("%v: %s", err, output)
 	}
 	command := exec.Command(program, "--grpc="+address, "--identity-dir="+m.identity(mesh.ClusterService))
-	stdin, err := command.StdinPipe()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	stdin := must.Get(command.StdinPipe())(m.t)
+	stdout := must.Get(command.StdoutPipe())(m.t)
 	command.Stderr = m.t.Output()
 	m.source, m.input = m.read(stdout), json.NewEncoder(stdin)
 	m.spawn(command, m.source)
@@ -113,10 +93,7 @@ func (m *maestro) startSource(address string) {
 // spawn starts a process, which ends with the test.
 func (r *region) spawn(command *exec.Cmd, output *lines) {
 	r.t.Helper()
-	process, err := spawn.Start(command, syscall.SIGKILL)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	process := must.Get(spawn.Start(command, syscall.SIGKILL))(r.t)
 	output.start()
 	r.t.Cleanup(func() {
 		process.Kill()
@@ -199,14 +176,8 @@ func (r *region) await(l *lines, condition string, found func(line []byte) bool)
 // register registers a consumer, as hcpctl does.
 func (m *maestro) register(consumer string) {
 	m.t.Helper()
-	identity, err := mesh.LoadIdentity(m.identity(mesh.Hcpctl))
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	body, err := json.Marshal(map[string]string{"name": consumer})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(m.identity(mesh.Hcpctl)))(m.t)
+	body := must.Get(json.Marshal(map[string]string{"name": consumer}))(m.t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: identity.ClientTLS(mesh.MaestroServer)}}
 	eventually.Before(m.ctx, m.t, "the registration of "+consumer, func() error {
 		response, err := client.Post("https://"+m.rest+maestroapi.RESTPath+"/consumers", "application/json", bytes.NewReader(body))
@@ -225,9 +196,7 @@ func (m *maestro) register(consumer string) {
 func (m *maestro) publish(action string, bundle map[string]any) (version int64) {
 	m.t.Helper()
 	after := len(m.source.snapshot()) - m.source.ignored
-	if err := m.input.Encode(map[string]any{"Action": action, "Bundle": bundle}); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.input.Encode(map[string]any{"Action": action, "Bundle": bundle}))
 	m.await(m.source, action+" of a bundle", func(line []byte) bool {
 		if after > 0 {
 			after--

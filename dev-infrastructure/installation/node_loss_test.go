@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // The load runs on one node, and the other node is drained and lost.
@@ -38,10 +39,7 @@ func (r *region) drainAndLoseNode(services []string) {
 	r.t.Helper()
 	loads := []*load{r.maestroLoad(), r.frontendLoad(), r.adminLoad()}
 	bundles := r.countBundles()
-	admin, err := r.outside.StartIngress()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	admin := must.Get(r.outside.StartIngress())(r.t)
 	for _, l := range loads {
 		l.logEndpoints(l.service)
 		l.start(loadNode)
@@ -66,9 +64,7 @@ func (r *region) drainAndLoseNode(services []string) {
 
 	outside.enter(lossPhase)
 	killed := time.Now()
-	if err := r.cluster.KillNode(r.ctx, lostNode); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.cluster.KillNode(r.ctx, lostNode))
 	for _, service := range services {
 		r.awaitEndpointsRemoved(service)
 	}
@@ -84,9 +80,7 @@ func (r *region) drainAndLoseNode(services []string) {
 
 	returned := time.Now()
 	outside.enter(returnPhase)
-	if err := errors.Join(r.cluster.StartNode(r.ctx, lostNode), r.cluster.AwaitReady(r.ctx, lostNode)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, errors.Join(r.cluster.StartNode(r.ctx, lostNode), r.cluster.AwaitReady(r.ctx, lostNode)))
 	r.awaitBothNodes(services)
 	r.log("all pods were ready %v after the start of %s", time.Since(returned).Round(time.Millisecond), lostNode)
 	for _, l := range loads {
@@ -114,18 +108,13 @@ func (r *region) drainAndLoseNode(services []string) {
 func (r *region) cordon(node string, unschedulable bool) {
 	r.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, unschedulable)
-	if _, err := r.cluster.Client().CoreV1().Nodes().Patch(r.ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.cluster.Client().CoreV1().Nodes().Patch(r.ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}))(r.t)
 }
 
 // podsOn returns the pods of namespaces on a node.
 func (r *region) podsOn(node string, spaces []string) []corev1.Pod {
 	r.t.Helper()
-	list, err := r.cluster.Client().CoreV1().Pods(metav1.NamespaceAll).List(r.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(r.cluster.Client().CoreV1().Pods(metav1.NamespaceAll).List(r.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}))(r.t)
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
 		return !slices.Contains(spaces, pod.Namespace) || pod.Status.Phase == corev1.PodSucceeded
 	})

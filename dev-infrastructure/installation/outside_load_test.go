@@ -23,6 +23,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -93,9 +94,7 @@ func (r *region) startOutsideLoad(admin, cluster, kubeconfig string) *outsideLoa
 			{http.MethodPut, "/subscriptions/" + id + "?api-version=2022-12-01", `{"displayName":"Load"}`},
 			{http.MethodPost, registration(id), ""},
 		} {
-			if _, err := l.send(r.ctx, made.method, l.arm+made.path, l.customer, []byte(made.body), http.StatusOK, http.StatusCreated); err != nil {
-				r.t.Fatal(err)
-			}
+			must.Get(l.send(r.ctx, made.method, l.arm+made.path, l.customer, []byte(made.body), http.StatusOK, http.StatusCreated))(r.t)
 		}
 	}
 	calling, stop := context.WithCancel(r.ctx)
@@ -105,10 +104,7 @@ func (r *region) startOutsideLoad(admin, cluster, kubeconfig string) *outsideLoa
 	l.running.Go(func() { l.elevateAgain(calling) })
 	if cluster != "" {
 		l.running.Go(func() { l.changeTags(calling) })
-		watching, err := r.hostedClient(kubeconfig)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		watching := must.Get(r.hostedClient(kubeconfig))(r.t)
 		l.running.Go(func() { l.watchObjects(calling, watching) })
 	}
 	r.t.Cleanup(func() {
@@ -127,10 +123,7 @@ func registration(subscription string) string {
 // customerToken returns a token of the customer for Azure Resource Manager.
 func (r *region) customerToken() string {
 	r.t.Helper()
-	text, err := os.ReadFile(r.outside.CustomerFile())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(r.outside.CustomerFile()))(r.t)
 	var clients []struct{ TenantID, ClientID, ClientSecret string }
 	if err := json.Unmarshal(text, &clients); err != nil || len(clients) != 1 {
 		r.t.Fatalf("the credentials of the customer: %d, %v", len(clients), err)

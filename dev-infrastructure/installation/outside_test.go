@@ -6,26 +6,21 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 )
 
 // outsideHosts are the names of the services outside of the cluster.
 func outsideHosts(t *testing.T, target values.Target) []string {
 	t.Helper()
-	hosts, err := installation.Hosts(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosts := must.Get(installation.Hosts(target))(t)
 	return hosts
 }
 
 // postgresHosts are the names of the flexible servers.
 func postgresHosts(t *testing.T, target values.Target) []string {
 	t.Helper()
-	hosts, err := installation.PostgresHosts(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosts := must.Get(installation.PostgresHosts(target))(t)
 	return hosts
 }
 
@@ -33,49 +28,34 @@ func postgresHosts(t *testing.T, target values.Target) []string {
 // machine.
 func (r *region) startBroker() (address string) {
 	r.t.Helper()
-	address, err := r.outside.StartBroker(r.ctx)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	address = must.Get(r.outside.StartBroker(r.ctx))(r.t)
 	return address
 }
 
 // startEntra starts Entra ID, Azure Resource Manager and the ticket system. Services get tokens after its AddWorkloads.
 func (r *region) startEntra() *installation.Entra {
 	r.t.Helper()
-	e, err := r.outside.StartEntra(r.ctx)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.outside.StartTickets(r.ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	e := must.Get(r.outside.StartEntra(r.ctx))(r.t)
+	must.Do(r.t, r.outside.StartTickets(r.ctx))
 	return e
 }
 
 // addWorkloads gives Entra ID the identities of the services.
 func (r *region) addWorkloads() {
 	r.t.Helper()
-	if err := r.entra.AddWorkloads(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.entra.AddWorkloads())
 }
 
 // startCosmos serves the Cosmos DB account.
 func (r *region) startCosmos() {
 	r.t.Helper()
-	if err := r.outside.StartCosmos(r.ctx, r.entra); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.outside.StartCosmos(r.ctx, r.entra))
 }
 
 // forwardPod forwards the connections of a port of the machine to a port of a ready pod with a label, and returns the address.
 func (r *region) forwardPod(namespace, label, port string) string {
 	r.t.Helper()
-	address, err := r.outside.ForwardPod(namespace, label, port)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	address := must.Get(r.outside.ForwardPod(namespace, label, port))(r.t)
 	return address
 }
 
@@ -97,9 +77,6 @@ func (r *region) engineerSecretFile(role string) string { return r.outside.Engin
 // catalogue returns the releases of the update graph.
 func (r *region) catalogue() *release.Catalog {
 	r.t.Helper()
-	catalogue, err := release.Load("")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	catalogue := must.Get(release.Load(""))(r.t)
 	return catalogue
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
@@ -53,19 +54,14 @@ func (r *region) startStamp() *region {
 	r.t.Helper()
 	management := startManagementCluster(r.ctx, r.t)
 	management.authority, management.outside.Authority = r.authority, r.authority
-	if err := management.outside.ForwardBroker(r.ctx, r.mqtt); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, management.outside.ForwardBroker(r.ctx, r.mqtt))
 	return management
 }
 
 // buildPipelines builds the program, and gives it the images, the clusters and an emulator of Azure.
 func (r *region) buildPipelines(management *region, openTofu string) *pipelines {
 	r.t.Helper()
-	azure, err := r.outside.StartAzure(r.ctx, r.entra)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	azure := must.Get(r.outside.StartAzure(r.ctx, r.entra))(r.t)
 	built, kubeconfigs := r.t.TempDir(), r.t.TempDir()
 	p := &pipelines{region: r, management: management, program: filepath.Join(built, "rollout"), checkout: r.root, kubeconfigs: kubeconfigs, stateDir: r.t.TempDir(),
 		openTofu: openTofu, azure: azure, env: azure.Env}
@@ -73,14 +69,9 @@ func (r *region) buildPipelines(management *region, openTofu string) *pipelines 
 		r.t.Fatalf("%v: %s", err, output)
 	}
 	for name, cluster := range map[string]*region{r.text("serviceCluster", "name"): r, management.text("managementCluster", "name"): management} {
-		if err := os.Symlink(cluster.cluster.Kubeconfig(), filepath.Join(kubeconfigs, name+".kubeconfig")); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, os.Symlink(cluster.cluster.Kubeconfig(), filepath.Join(kubeconfigs, name+".kubeconfig")))
 	}
-	images, err := filepath.Abs(filepath.Join(imagesDir, "images.json"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	images := must.Get(filepath.Abs(filepath.Join(imagesDir, "images.json")))(r.t)
 	p.flags = []string{"--kubeconfig-dir", kubeconfigs, "--images", images, "--opentofu", openTofu}
 	return p
 }
@@ -96,10 +87,7 @@ func (p *pipelines) startProgram(out *bytes.Buffer, arguments ...string) *spawn.
 	p.t.Helper()
 	command := exec.Command(p.program, arguments...)
 	command.Dir, command.Env, command.Stdout, command.Stderr = p.checkout, p.env, out, p.t.Output()
-	process, err := spawn.Start(command, syscall.SIGKILL)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	process := must.Get(spawn.Start(command, syscall.SIGKILL))(p.t)
 	p.t.Cleanup(process.Kill)
 	return process
 }
@@ -155,14 +143,8 @@ type rolledOut struct{ Succeeded, UpToDate, Failed, NotRun, LeftOut []string }
 // record returns the record of a step of the region.
 func (p *pipelines) record(step string) state.Record {
 	p.t.Helper()
-	parsed, err := layer.ParseTarget(target)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	store, err := state.Open(p.stateDir, parsed)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	parsed := must.Get(layer.ParseTarget(target))(p.t)
+	store := must.Get(state.Open(p.stateDir, parsed))(p.t)
 	record, _ := store.Step(step)
 	return record
 }
@@ -220,17 +202,11 @@ func (p *pipelines) deployed() map[string]string {
 	found := map[string]string{}
 	for _, r := range []*region{p.region, p.management} {
 		client := r.cluster.Client()
-		releases, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		releases := must.Get(client.CoreV1().Secrets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{LabelSelector: "owner=helm"}))(p.t)
 		for _, release := range releases.Items {
 			found[r.target.Name+": revision "+release.Namespace+"/"+release.Name] = release.ResourceVersion
 		}
-		services, err := client.AppsV1().StatefulSets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		services := must.Get(client.AppsV1().StatefulSets(metav1.NamespaceAll).List(p.ctx, metav1.ListOptions{}))(p.t)
 		for _, service := range services.Items {
 			found[r.target.Name+": service "+service.Namespace+"/"+service.Name] = fmt.Sprint(service.Generation)
 		}
@@ -242,10 +218,7 @@ func (p *pipelines) deployed() map[string]string {
 // on the management cluster.
 func (p *pipelines) deliverWorks(public string) {
 	p.t.Helper()
-	keys, err := seal.ReadPublic(public)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	keys := must.Get(seal.ReadPublic(public))(p.t)
 	const label = "app.kubernetes.io/name=maestro-server"
 	m := &maestro{region: p.management}
 	m.startSource(p.forwardPod("maestro-server", label, "8090"))
@@ -382,16 +355,10 @@ func (p *pipelines) expectNames() {
 // settings returns the pods and the configuration files of a service as JSON.
 func (r *region) settings(service string) string {
 	r.t.Helper()
-	configuration, err := r.cluster.Client().CoreV1().ConfigMaps(service).List(r.ctx, metav1.ListOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	text, err := json.Marshal(struct {
+	configuration := must.Get(r.cluster.Client().CoreV1().ConfigMaps(service).List(r.ctx, metav1.ListOptions{}))(r.t)
+	text := must.Get(json.Marshal(struct {
 		Pods          []corev1.Pod
 		Configuration []corev1.ConfigMap
-	}{r.pods(service), configuration.Items})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}{r.pods(service), configuration.Items}))(r.t)
 	return string(text)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
@@ -84,14 +85,8 @@ func TestEndToEndTestsUseRegion(t *testing.T) {
 // sourceDir returns the folder of the checkout.
 func sourceDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := chart.Root(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.Getwd())(t)
+	root := must.Get(chart.Root(dir))(t)
 	return root
 }
 
@@ -107,10 +102,7 @@ func builtRegion(t *testing.T, ctx context.Context) func(state string) *spawn.Pr
 		t.Helper()
 		command := exec.Command(program, "--state-dir="+state, "--source-dir="+root)
 		command.Stderr = t.Output()
-		process, err := spawn.Start(command, syscall.SIGKILL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		process := must.Get(spawn.Start(command, syscall.SIGKILL))(t)
 		t.Cleanup(func() {
 			process.Kill()
 			removeData(t, filepath.Join(state, "nodes", "outside"))

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
 )
@@ -43,27 +44,16 @@ func (p *pipelines) copyCheckout() { p.checkout = copyOfCheckout(p.t, p.root) }
 // copyOfCheckout returns a folder with all that the program rollout reads of a checkout.
 func copyOfCheckout(t *testing.T, root string) string {
 	t.Helper()
-	parts, err := checkoutParts(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := must.Get(checkoutParts(root))(t)
 	copied := t.TempDir()
 	for _, part := range parts {
 		from, to := filepath.Join(root, filepath.FromSlash(part)), filepath.Join(copied, filepath.FromSlash(part))
-		info, err := os.Stat(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(from))(t)
 		if info.IsDir() {
-			if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.CopyFS(to, os.DirFS(from)))
 			continue
 		}
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(from))(t)
 		write(t, to, text)
 	}
 	return copied
@@ -71,22 +61,15 @@ func copyOfCheckout(t *testing.T, root string) string {
 
 func write(t *testing.T, file string, text []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, text, 0o644))
 }
 
 // change replaces a text in a file of the copied checkout.
 func (p *pipelines) change(name, before, after string) {
 	p.t.Helper()
 	file := filepath.Join(p.checkout, filepath.FromSlash(name))
-	text, err := os.ReadFile(file)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(p.t)
 	if !bytes.Contains(text, []byte(before)) {
 		p.t.Fatalf("%s has no %q", name, before)
 	}
@@ -96,28 +79,17 @@ func (p *pipelines) change(name, before, after string) {
 // brokenImage pushes an image of the frontend whose program ends at once, and returns a list of images with it.
 func (p *pipelines) brokenImage() (file string) {
 	p.t.Helper()
-	list, err := imagelist.Load(filepath.Join(imagesDir, "images.json"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	list := must.Get(imagelist.Load(filepath.Join(imagesDir, "images.json")))(p.t)
 	image, err := kubernetes.ProgramImage(p.loadProgram) // it does not know the flags of the frontend
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	digest, err := image.Digest()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	digest := must.Get(image.Digest())(p.t)
 	broken := list.Images[string(mesh.Frontend)]
-	if err := p.cluster.Push(p.ctx, p.text("frontend", "image", "registry")+"/"+broken.Repository+":broken", image); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.cluster.Push(p.ctx, p.text("frontend", "image", "registry")+"/"+broken.Repository+":broken", image))
 	broken.Digest = digest.String()
 	list.Images[string(mesh.Frontend)] = broken
-	text, err := json.Marshal(list)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(list))(p.t)
 	file = filepath.Join(p.t.TempDir(), "images.json")
 	write(p.t, file, text)
 	return file

@@ -30,6 +30,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -113,13 +114,8 @@ func (r *region) pushLoad() {
 		r.t.Fatalf("%v: %s", err, output)
 	}
 	r.loadProgram = program
-	image, err := kubernetes.ProgramImage(program)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.cluster.Push(r.ctx, loadImage, image); err != nil {
-		r.t.Fatal(err)
-	}
+	image := must.Get(kubernetes.ProgramImage(program))(r.t)
+	must.Do(r.t, r.cluster.Push(r.ctx, loadImage, image))
 }
 
 // maestroLoad is Cluster Service, which publishes bundles, and admin, which lists them.
@@ -161,9 +157,7 @@ func (l *load) start(nodes ...string) {
 	for path, file := range l.files {
 		keys[strings.ReplaceAll(path, "/", ".")] = file
 	}
-	if err := l.secrets.Keep(l.ctx, l.service, "load", keys); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, l.secrets.Keep(l.ctx, l.service, "load", keys))
 	pods := l.cluster.Client().CoreV1().Pods(l.service)
 	for _, node := range nodes {
 		eventually.Before(l.ctx, l.t, "the creation of the load on "+node, func() error {
@@ -224,10 +218,7 @@ func (l *load) continueCalls(after string) {
 // awaitCalls waits until a pod has made some more calls of each kind, or until a condition holds. It returns the last report.
 func (l *load) awaitCalls(address, after string, enough func(loadReport) bool) (report loadReport) {
 	l.t.Helper()
-	begin, err := l.request(http.MethodGet, address, "/report")
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	begin := must.Get(l.request(http.MethodGet, address, "/report"))(l.t)
 	eventually.Before(l.ctx, l.t, "more calls "+after, func() error {
 		var err error
 		if report, err = l.request(http.MethodGet, address, "/report"); err != nil || enough(report) {
@@ -253,10 +244,7 @@ func (l *load) tolerateFailures(since time.Time) {
 		l.t.Logf("the load on %s: %v succeeded, %v failed", l.service, report.Succeeded, report.Failed)
 		for _, failure := range report.Failures {
 			moment, text, _ := strings.Cut(failure, " ")
-			began, err := time.Parse(time.RFC3339Nano, moment)
-			if err != nil {
-				l.t.Fatal(err)
-			}
+			began := must.Get(time.Parse(time.RFC3339Nano, moment))(l.t)
 			l.t.Logf("begun %v after the loss: %s", began.Sub(since).Round(time.Millisecond), text)
 		}
 	}
@@ -266,10 +254,7 @@ func (l *load) tolerateFailures(since time.Time) {
 func (l *load) stop(kind string) (succeeded int) {
 	l.t.Helper()
 	for _, address := range l.addresses {
-		report, err := l.request(http.MethodPost, address, "/stop")
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		report := must.Get(l.request(http.MethodPost, address, "/stop"))(l.t)
 		succeeded += report.Succeeded[kind] + report.Succeeded[kind+" on a new connection"]
 	}
 	pods := l.cluster.Client().CoreV1().Pods(l.service)
@@ -284,14 +269,8 @@ func (l *load) stop(kind string) (succeeded int) {
 // logEndpoints logs each change of the endpoints and pods of a service with its time, until the test ends.
 func (r *region) logEndpoints(service string) {
 	r.t.Helper()
-	endpoints, err := r.cluster.Client().DiscoveryV1().EndpointSlices(service).Watch(r.ctx, metav1.ListOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	pods, err := r.cluster.Client().CoreV1().Pods(service).Watch(r.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + service})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	endpoints := must.Get(r.cluster.Client().DiscoveryV1().EndpointSlices(service).Watch(r.ctx, metav1.ListOptions{}))(r.t)
+	pods := must.Get(r.cluster.Client().CoreV1().Pods(service).Watch(r.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + service}))(r.t)
 	var logging sync.WaitGroup
 	r.t.Cleanup(func() {
 		endpoints.Stop()
@@ -391,10 +370,7 @@ func (r *region) rollOutUnderLoad() {
 // fail.
 func (r *region) upgradeAllAtOnce(services []string) {
 	r.t.Helper()
-	admin, err := r.outside.StartIngress()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	admin := must.Get(r.outside.StartIngress())(r.t)
 	l := r.startOutsideLoad(admin, "", "")
 	l.enter("in the quiet phase")
 	l.await(phaseCalls)
@@ -415,9 +391,7 @@ func (r *region) upgradeAllAtOnce(services []string) {
 			return err
 		})
 	}
-	if err := installing.Wait(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, installing.Wait())
 	for _, service := range services {
 		r.awaitNewPods(service, before[service])
 	}
@@ -452,20 +426,11 @@ func (l *load) disturb(nodes ...string) {
 // countBundles returns the number of bundles that the Maestro server has.
 func (r *region) countBundles() int {
 	r.t.Helper()
-	identity, err := mesh.LoadIdentity(r.identity(mesh.Admin))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(r.identity(mesh.Admin)))(r.t)
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: identity.ClientTLS(mesh.MaestroServer),
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return r.cluster.Dial(ctx, address) }}
-	request, err := http.NewRequestWithContext(r.ctx, http.MethodGet, "https://"+r.pods("maestro-server")[0].Status.PodIP+":8000"+maestroapi.RESTPath+"/resource-bundles?size=1", nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(r.ctx, http.MethodGet, "https://"+r.pods("maestro-server")[0].Status.PodIP+":8000"+maestroapi.RESTPath+"/resource-bundles?size=1", nil))(r.t)
+	response := must.Get((&http.Client{Transport: transport}).Do(request))(r.t)
 	defer func() { _ = response.Body.Close() }()
 	var list struct{ Total int }
 	if err := json.NewDecoder(response.Body).Decode(&list); err != nil || response.StatusCode != http.StatusOK {

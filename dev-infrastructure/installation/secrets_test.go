@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 )
@@ -30,18 +31,9 @@ import (
 // keepSecrets keeps Secrets of an API server until the test ends.
 func keepSecrets(ctx context.Context, t *testing.T) (*installation.Secrets, clientset.Interface) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientset.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secrets, err := installation.KeepSecrets(ctx, client, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig()))(t)
+	client := must.Get(clientset.NewForConfig(config))(t)
+	secrets := must.Get(installation.KeepSecrets(ctx, client, slog.New(slog.NewTextHandler(t.Output(), nil))))(t)
 	t.Cleanup(func() {
 		if err := secrets.Close(); err != nil {
 			t.Error(err)
@@ -60,9 +52,7 @@ func TestSecretsFollowFiles(t *testing.T) {
 	files := map[string]string{"ca.crt": filepath.Join(dir, "ca.crt"), "database-url": filepath.Join(dir, "database-url")}
 	replace := func(content string) {
 		for key, file := range files {
-			if err := authority.WriteFile(file, []byte(content+key), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, authority.WriteFile(file, []byte(content+key), 0o600))
 		}
 	}
 	has := func(content string) error {
@@ -81,18 +71,14 @@ func TestSecretsFollowFiles(t *testing.T) {
 		t.Errorf("keeping a Secret of missing files: %v", err)
 	}
 	replace("first ")
-	if err := secrets.Keep(ctx, "default", "identity", files); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, secrets.Keep(ctx, "default", "identity", files))
 	if err := has("first "); err != nil {
 		t.Error(err)
 	}
 	replace("second ")
 	eventually.Before(ctx, t, "the content of the replaced files", func() error { return has("second ") })
 	// Somebody else's change does not prevent the next renewal.
-	if err := client.CoreV1().Secrets("default").Delete(ctx, "identity", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.CoreV1().Secrets("default").Delete(ctx, "identity", metav1.DeleteOptions{}))
 	replace("third ")
 	eventually.Before(ctx, t, "the Secret again", func() error { return has("third ") })
 }
@@ -105,31 +91,18 @@ func TestSecretsHavePairs(t *testing.T) {
 	defer cancel()
 	secrets, client := keepSecrets(ctx, t)
 	dir := t.TempDir()
-	signer, err := authority.Open(filepath.Join(dir, "ca"), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(filepath.Join(dir, "ca"), "test"))(t)
 	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	renew := func() []byte {
 		t.Helper()
-		if err := signer.Issue(certificate, key, x509.Certificate{}); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(certificate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, signer.Issue(certificate, key, x509.Certificate{}))
+		text := must.Get(os.ReadFile(certificate))(t)
 		return text
 	}
 	old := renew()
 	files := map[string]string{"tls.crt": certificate, "tls.key": key}
-	if err := secrets.Keep(ctx, "default", "identity", files); err != nil {
-		t.Fatal(err)
-	}
-	changes, err := client.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=identity"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, secrets.Keep(ctx, "default", "identity", files))
+	changes := must.Get(client.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=identity"}))(t)
 	defer changes.Stop()
 	for range 20 {
 		renewed, follows := renew(), false
@@ -138,9 +111,7 @@ func TestSecretsHavePairs(t *testing.T) {
 			if !isSecret {
 				t.Fatalf("got %+v", event.Object)
 			}
-			if _, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"]); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"]))(t)
 			if follows = bytes.Equal(secret.Data["tls.crt"], renewed); follows {
 				break
 			}
@@ -149,9 +120,7 @@ func TestSecretsHavePairs(t *testing.T) {
 			t.Fatal("the Secret does not follow")
 		}
 	}
-	if err := authority.WriteFile(certificate, old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, authority.WriteFile(certificate, old, 0o600))
 	if err := secrets.Keep(ctx, "default", "other", files); err == nil || !strings.Contains(err.Error(), certificate) {
 		t.Errorf("keeping a Secret of a certificate with another key: %v", err)
 	}
@@ -162,10 +131,7 @@ func TestTargetHasDigests(t *testing.T) {
 	root := filepath.Join(workingFolder(t), "../..")
 	digest := "sha256:" + strings.Repeat("1", 64)
 	list := &imagelist.List{Images: map[string]imagelist.Image{"frontend": {Repository: "hcpmesh/frontend", Digest: digest}}}
-	configured, err := installation.Target(root, target, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	configured := must.Get(installation.Target(root, target, list))(t)
 	if got := textOf(t, configured, "frontend", "image", "digest"); got != digest {
 		t.Errorf("the digest of the frontend is %s", got)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // afterLoss is the namespace of a bundle that the Maestro server accepts right before the loss of the service cluster.
@@ -85,10 +86,7 @@ func (p *pipelines) beginCluster() (stop func()) {
 	before := len(p.clusterSpaces())
 	command := exec.Command(p.hcpctl, "region", "demo", "--state-dir="+p.dir)
 	command.Stdout, command.Stderr = p.t.Output(), p.t.Output()
-	process, err := spawn.Start(command, syscall.SIGKILL)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	process := must.Get(spawn.Start(command, syscall.SIGKILL))(p.t)
 	p.t.Cleanup(process.Kill)
 	eventually.Before(p.ctx, p.t, "the first works of a cluster", func() error {
 		select {
@@ -127,9 +125,7 @@ func (p *pipelines) startServiceClusterSource() *maestro {
 func (p *pipelines) destroyServiceCluster() {
 	p.t.Helper()
 	dir := filepath.Dir(filepath.Dir(p.cluster.Kubeconfig()))
-	if err := errors.Join(p.secrets.Close(), p.cluster.Close(), os.RemoveAll(dir)); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, errors.Join(p.secrets.Close(), p.cluster.Close(), os.RemoveAll(dir)))
 }
 
 // startNewServiceCluster starts a cluster without charts in the place of the destroyed one. It has other authorities, so Entra ID accepts the tokens of
@@ -137,28 +133,17 @@ func (p *pipelines) destroyServiceCluster() {
 func (p *pipelines) startNewServiceCluster() {
 	p.t.Helper()
 	cluster := startClusterWith(p.ctx, p.t, serviceClusterOptions(p.t, p.target))
-	if _, err := installation.PushImages(p.ctx, cluster, imagesDir, installation.ServiceImages()...); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.outside.Move(p.ctx, cluster); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Get(installation.PushImages(p.ctx, cluster, imagesDir, installation.ServiceImages()...))(p.t)
+	must.Do(p.t, p.outside.Move(p.ctx, cluster))
 	p.cluster = cluster
-	if err := p.entra.TrustCluster(); err != nil {
-		p.t.Fatal(err)
-	}
-	var err error
-	if p.secrets, err = installation.KeepSecrets(p.ctx, cluster.Client(), slog.New(slog.NewTextHandler(p.t.Output(), nil))); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.entra.TrustCluster())
+	p.secrets = must.Get(installation.KeepSecrets(p.ctx, cluster.Client(), slog.New(slog.NewTextHandler(p.t.Output(), nil))))(p.t)
 	secrets := p.secrets
 	p.t.Cleanup(func() { _ = secrets.Close() })
 	p.supplier.Secrets = secrets
 	p.applyDefinition(p.root)
 	link := filepath.Join(p.kubeconfigs, p.text("serviceCluster", "name")+".kubeconfig")
-	if err := errors.Join(os.Remove(link), os.Symlink(cluster.Kubeconfig(), link)); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, errors.Join(os.Remove(link), os.Symlink(cluster.Kubeconfig(), link)))
 }
 
 // forget makes the next rollout run the steps of a group and of its children.

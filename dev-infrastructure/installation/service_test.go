@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -77,22 +78,15 @@ func textOf(t *testing.T, target values.Target, path ...string) string {
 func (r *region) identity(peer mesh.Peer, hosts ...string) string {
 	r.t.Helper()
 	dir := filepath.Join(r.dir, "outside", string(peer))
-	if err := r.authority.Issue(dir, peer, hosts...); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.authority.Issue(dir, peer, hosts...))
 	return dir
 }
 
 // applyDefinition installs the CustomResourceDefinition of the kind that charts use on all clusters.
 func (r *region) applyDefinition(root string) {
 	r.t.Helper()
-	definitions, err := installation.Definitions(r.ctx, root)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.cluster.Apply(r.ctx, bytes.NewReader(definitions)); err != nil {
-		r.t.Fatal(err)
-	}
+	definitions := must.Get(installation.Definitions(r.ctx, root))(r.t)
+	must.Do(r.t, r.cluster.Apply(r.ctx, bytes.NewReader(definitions)))
 }
 
 // TestServicesRunOnNodes installs the services of a service cluster with their charts.
@@ -173,9 +167,7 @@ func TestServiceIsUpgradedOnOneNode(t *testing.T) {
 func (r *region) installCluster() {
 	r.t.Helper()
 	r.installer = &installation.Installer{Root: r.root, Cluster: r.cluster.Config(), Target: r.target, ReadyWithin: 4 * time.Minute, Log: r.t.Output()}
-	if _, err := r.installer.Install(r.ctx, "cluster"); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.installer.Install(r.ctx, "cluster"))(r.t)
 }
 
 // startRegion starts a cluster of two nodes with images, or skips the test where none can run. PostgreSQL, the broker and the update service
@@ -184,24 +176,17 @@ func startRegion(ctx context.Context, t *testing.T, images ...string) *region {
 	t.Helper()
 	r := newRegion(ctx, t, target, builtImages(t), images, func(configured values.Target) kubernetes.Options { return serviceClusterOptions(t, configured) })
 	r.startOutside()
-	if err := r.outside.StartReleases(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.outside.StartReleases(ctx))
 	return r
 }
 
 // startOutside starts PostgreSQL and the broker, and the supplier of the Secrets.
 func (r *region) startOutside() {
 	r.t.Helper()
-	given, err := r.outside.GivenSecrets()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	given := must.Get(r.outside.GivenSecrets())(r.t)
 	r.supplier = &installation.Supplier{Target: r.target, Authority: r.authority, Secrets: r.secrets, Dir: r.dir, Given: given}
 	r.mqtt = r.startBroker()
-	if err := r.outside.StartDatabases(r.ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.outside.StartDatabases(r.ctx))
 }
 
 // serviceClusterOptions are the options of a service cluster.
@@ -220,29 +205,14 @@ func serviceClusterOptions(t *testing.T, configured values.Target) kubernetes.Op
 // where none can run. The cluster has neither namespaces nor charts yet.
 func newRegion(ctx context.Context, t *testing.T, name, folder string, images []string, options func(values.Target) kubernetes.Options) *region {
 	t.Helper()
-	root, err := chart.Root(workingFolder(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := imagelist.Load(filepath.Join(folder, "images.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	configured, err := installation.Target(root, name, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(chart.Root(workingFolder(t)))(t)
+	list := must.Get(imagelist.Load(filepath.Join(folder, "images.json")))(t)
+	configured := must.Get(installation.Target(root, name, list))(t)
 	cluster := startClusterWith(ctx, t, options(configured))
-	if _, err := installation.PushImages(ctx, cluster, folder, images...); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(installation.PushImages(ctx, cluster, folder, images...))(t)
 	r := &region{t: t, ctx: ctx, cluster: cluster, target: configured, root: root, dir: t.TempDir(), section: transcript.Installation}
-	if r.authority, err = mesh.OpenAuthority(filepath.Join(r.dir, "ca"), r.text("trustDomain")); err != nil {
-		t.Fatal(err)
-	}
-	if r.secrets, err = installation.KeepSecrets(ctx, cluster.Client(), slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
-		t.Fatal(err)
-	}
+	r.authority = must.Get(mesh.OpenAuthority(filepath.Join(r.dir, "ca"), r.text("trustDomain")))(t)
+	r.secrets = must.Get(installation.KeepSecrets(ctx, cluster.Client(), slog.New(slog.NewTextHandler(t.Output(), nil))))(t)
 	t.Cleanup(func() { _ = r.secrets.Close() })
 	r.outside = &installation.Outside{Cluster: cluster, Target: configured, Authority: r.authority, Dir: r.dir}
 	t.Cleanup(func() {
@@ -257,17 +227,12 @@ func newRegion(ctx context.Context, t *testing.T, name, folder string, images []
 // supply creates what the chart of a service expects in its namespace.
 func (r *region) supply(service string) {
 	r.t.Helper()
-	if err := r.supplier.Supply(r.ctx, service); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.supplier.Supply(r.ctx, service))
 }
 
 func workingFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.Getwd())(t)
 	return dir
 }
 
@@ -331,10 +296,7 @@ func (r *region) installBeforeStore(service string) []corev1.Pod {
 // pods returns the pods of a service.
 func (r *region) pods(service string) []corev1.Pod {
 	r.t.Helper()
-	list, err := r.cluster.Client().CoreV1().Pods(service).List(r.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + service})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(r.cluster.Client().CoreV1().Pods(service).List(r.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + service}))(r.t)
 	return list.Items
 }
 

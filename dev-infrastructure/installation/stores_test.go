@@ -7,6 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
@@ -15,18 +16,9 @@ import (
 // TestServicesHaveTheirRolesInCosmosDB checks that the identity of each service that the region has a chart of has the roles of the service, and no
 // others.
 func TestServicesHaveTheirRolesInCosmosDB(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := Target(root, "public/local/westus3", &imagelist.List{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := (&settings{target: target}).cosmosAccount()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs("../.."))(t)
+	target := must.Get(Target(root, "public/local/westus3", &imagelist.List{}))(t)
+	content := must.Get((&settings{target: target}).cosmosAccount())(t)
 	if len(content.Databases[0].Containers) != len(database.Containers()) {
 		t.Errorf("the account has %d containers, want %d", len(content.Databases[0].Containers), len(database.Containers()))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/installation"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -29,10 +30,7 @@ import (
 // targetWithDigests returns the configuration of a region or a stamp with a digest of each image.
 func targetWithDigests(t *testing.T, name string) values.Target {
 	t.Helper()
-	root, err := chart.Root(workingFolder(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(chart.Root(workingFolder(t)))(t)
 	list := &imagelist.List{Images: map[string]imagelist.Image{}}
 	for _, w := range workload.All() {
 		list.Images[w.Program()] = imagelist.Image{Repository: "hcpmesh/" + w.Program(), Digest: "sha256:" + strings.Repeat("0", 64)}
@@ -40,10 +38,7 @@ func targetWithDigests(t *testing.T, name string) values.Target {
 	for _, program := range []string{"etcd", "kube-apiserver"} {
 		list.Images[program] = imagelist.Image{Repository: "third-party/" + program, Digest: "sha256:" + strings.Repeat("0", 64)}
 	}
-	configured, err := installation.Target(root, name, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	configured := must.Get(installation.Target(root, name, list))(t)
 	return configured
 }
 
@@ -55,30 +50,18 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 	defer cancel()
 	secrets, client := keepSecrets(ctx, t)
 	dir := t.TempDir()
-	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "region.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(dir, "ca"), "region.example"))(t)
 	outside := &installation.Outside{Target: targetWithDigests(t, target), Dir: dir}
-	given, err := outside.GivenSecrets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	given := must.Get(outside.GivenSecrets())(t)
 	ofStamp := targetWithDigests(t, stamp)
-	givenToStamp, err := outside.StampSecrets(ofStamp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	givenToStamp := must.Get(outside.StampSecrets(ofStamp))(t)
 	suppliers := map[bool]*installation.Supplier{ // by Workload.Management
 		false: {Target: outside.Target, Authority: authority, Secrets: secrets, Dir: dir, Given: given},
 		true:  {Target: ofStamp, Authority: authority, Secrets: secrets, Dir: dir, Given: givenToStamp},
 	}
 	content := func(namespace, name string) map[string][]byte {
 		t.Helper()
-		secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		secret := must.Get(client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 		return secret.Data
 	}
 	for _, w := range workload.All() {
@@ -86,16 +69,9 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 		if !values.Applies(w, supplier.Target) {
 			continue
 		}
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := supplier.Supply(ctx, name); err != nil {
-			t.Fatal(err)
-		}
-		computed, err := values.Of(w, supplier.Target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+		must.Do(t, supplier.Supply(ctx, name))
+		computed := must.Get(values.Of(w, supplier.Target))(t)
 		kept := map[string]map[string][]byte{}
 		for _, volume := range computed.Secrets.Volumes {
 			kept[volume.Name] = content(name, name+"-"+volume.Name)
@@ -119,10 +95,7 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 		certified := computed.Identity.Secret != "" || kept["mqtt-identity"] != nil
 		if certified {
 			first = content(name, identity)
-			pair, err := tls.X509KeyPair(first["tls.crt"], first["tls.key"])
-			if err != nil {
-				t.Fatal(err)
-			}
+			pair := must.Get(tls.X509KeyPair(first["tls.crt"], first["tls.key"]))(t)
 			if err := pair.Leaf.VerifyHostname(host); err != nil {
 				t.Errorf("%s: the identity: %v", name, err)
 			}
@@ -140,9 +113,7 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 			t.Errorf("%s: the authorities: %v, %v", name, authorities, err)
 		}
 
-		if err := supplier.Supply(ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, supplier.Supply(ctx, name))
 		if certified && bytes.Equal(content(name, identity)["tls.crt"], first["tls.crt"]) {
 			t.Errorf("%s: the second supply did not renew the certificate", name)
 		}
@@ -158,18 +129,12 @@ func TestSupplierCreatesWhatChartsExpect(t *testing.T) {
 // mounts, also after the key was rotated.
 func TestAdminVerifiesAllWriters(t *testing.T) {
 	outside := &installation.Outside{Target: targetWithDigests(t, target), Dir: t.TempDir()}
-	given, err := outside.GivenSecrets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	given := must.Get(outside.GivenSecrets())(t)
 	// mounted returns the file that the chart of a program mounts at a path.
 	mounted := func(program mesh.Peer, path string) string {
 		t.Helper()
 		w, _ := workload.Find(program)
-		computed, err := values.Of(w, outside.Target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		computed := must.Get(values.Of(w, outside.Target))(t)
 		for _, volume := range computed.Secrets.Volumes {
 			for _, file := range volume.Files {
 				if "/secrets/"+volume.Name+"/"+file.Path == path {
@@ -184,22 +149,13 @@ func TestAdminVerifiesAllWriters(t *testing.T) {
 		if !w.Audit {
 			continue
 		}
-		key, err := audit.LoadKey(mounted(w.Peer, "/secrets/keys/audit-signing-key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(audit.LoadKey(mounted(w.Peer, "/secrets/keys/audit-signing-key")))(t)
 		public := mounted(mesh.Admin, "/secrets/audit-keys/"+string(w.Peer)+".pem")
-		next, err := audit.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := must.Get(audit.GenerateKey())(t)
 		writer, rotated := string(w.Peer)+"-0123456789abcdef", time.Now()
 		verify := func(key *audit.SigningKey, at time.Time) error {
 			t.Helper()
-			keys, err := audit.FollowKeys(string(w.Peer), public)
-			if err != nil {
-				t.Fatal(err)
-			}
+			keys := must.Get(audit.FollowKeys(string(w.Peer), public))(t)
 			checkpoint, _, err := audit.AppendCheckpoint(nil, audit.Head{Writer: writer, Time: at}, audit.Position{}, key)
 			if err != nil {
 				t.Fatal(err)
@@ -210,9 +166,7 @@ func TestAdminVerifiesAllWriters(t *testing.T) {
 		if err := verify(key, rotated); err != nil {
 			t.Errorf("a checkpoint of %s: %v", w.Peer, err)
 		}
-		if err := errors.Join(next.Publish(public), audit.Retire(public, next.ID(), rotated)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(next.Publish(public), audit.Retire(public, next.ID(), rotated)))
 		if err := errors.Join(verify(key, rotated), verify(next, rotated.Add(time.Hour))); err != nil {
 			t.Errorf("checkpoints of %s after the rotation: %v", w.Peer, err)
 		}
@@ -225,10 +179,7 @@ func TestAdminVerifiesAllWriters(t *testing.T) {
 // TestSupplierNamesWhatIsMissing checks the errors for a secret without a file, and for a program without a chart or with one elsewhere.
 func TestSupplierNamesWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
-	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "region.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(dir, "ca"), "region.example"))(t)
 	for name, c := range map[string]struct{ target, want string }{
 		"cluster-service": {target, "cluster-service-audit-signing-key"},
 		"maestro-agent":   {target, "public/local/westus3 has no chart of it"},

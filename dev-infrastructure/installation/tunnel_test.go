@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // tunnelName is the chart, the namespace and the label of the pods of the agent of tunnels.
@@ -22,13 +23,8 @@ func (p *pipelines) supplyTunnels() {
 	p.t.Helper()
 	identity := p.management.text("managementCluster", "tunnel", "managedIdentity")
 	p.management.target.ClientIDs[identity] = p.target.ClientIDs[identity]
-	if err := p.entra.AddManagementCluster(p.ctx, p.management.outside); err != nil {
-		p.t.Fatal(err)
-	}
-	given, err := p.outside.StampSecrets(p.management.target)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.entra.AddManagementCluster(p.ctx, p.management.outside))
+	given := must.Get(p.outside.StampSecrets(p.management.target))(p.t)
 	p.management.supplier.Given = given
 	p.management.supply(tunnelName)
 }
@@ -73,10 +69,7 @@ func (p *pipelines) listNamespaces(session ...string) string {
 	p.t.Helper()
 	command := exec.CommandContext(p.ctx, p.hcpctl, append(session, "--for", "10m", "--as", "operator", "--reason", "the ingress is slow", "--ticket", "INC-42", "--state-dir="+p.dir,
 		"--", "kubectl", "get", "namespaces", "--output=name", "--request-timeout=20s")...)
-	programs, err := filepath.Abs("../../.build/third-party/bin")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	programs := must.Get(filepath.Abs("../../.build/third-party/bin"))(p.t)
 	command.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+filepath.Dir(p.hcpctl)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	output, err := command.CombinedOutput()
 	if err != nil {
@@ -95,24 +88,16 @@ func (p *pipelines) restrictAPI(cidr string) {
 		} `json:"api"`
 	}) {
 		p.t.Helper()
-		request, err := http.NewRequestWithContext(p.ctx, method, p.entra.URL()+demoCluster+"?api-version="+armAPIVersion, strings.NewReader(body))
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(p.ctx, method, p.entra.URL()+demoCluster+"?api-version="+armAPIVersion, strings.NewReader(body)))(p.t)
 		request.Header.Set("Authorization", "Bearer "+p.customerToken())
 		request.Header.Set("Content-Type", "application/json")
-		response, err := p.outside.HTTPClient(p.entra.Address).Do(request)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		response := must.Get(p.outside.HTTPClient(p.entra.Address).Do(request))(p.t)
 		defer func() { _ = response.Body.Close() }()
 		var cluster struct{ Properties json.RawMessage }
 		if err := json.NewDecoder(response.Body).Decode(&cluster); err != nil || response.StatusCode >= http.StatusMultipleChoices {
 			p.t.Fatalf("%s of the cluster: %s, %v", method, response.Status, err)
 		}
-		if err := json.Unmarshal(cluster.Properties, &properties); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Do(p.t, json.Unmarshal(cluster.Properties, &properties))
 		return properties
 	}
 	send(http.MethodPatch, fmt.Sprintf(`{"properties":{"api":{"authorizedCidrs":[%q]}}}`, cidr))
@@ -127,10 +112,7 @@ func (p *pipelines) restrictAPI(cidr string) {
 // tunneledConnections returns the number of connections that the agent of tunnels has received.
 func (p *pipelines) tunneledConnections() float64 {
 	p.t.Helper()
-	sums, err := p.tunnelSeries()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	sums := must.Get(p.tunnelSeries())(p.t)
 	return sums["gateway_tunnel_connections_total"]
 }
 

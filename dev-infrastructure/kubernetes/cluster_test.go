@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
@@ -36,10 +37,7 @@ const (
 func options(t *testing.T, nodes ...kubernetes.Node) kubernetes.Options {
 	t.Helper()
 	nightly.Only(t)
-	programs, err := filepath.Abs("../../.build/third-party/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := must.Get(filepath.Abs("../../.build/third-party/bin"))(t)
 	built := t.TempDir()
 	o := kubernetes.Options{
 		Dir: t.TempDir(), ThirdParty: programs, Nodes: nodes,
@@ -74,10 +72,7 @@ func start(t *testing.T, o kubernetes.Options) *cluster {
 		}
 	})
 	began := time.Now()
-	started, err := kubernetes.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := must.Get(kubernetes.Start(ctx, o))(t)
 	t.Cleanup(func() {
 		if err := started.Close(); err != nil {
 			t.Error(err)
@@ -85,13 +80,8 @@ func start(t *testing.T, o kubernetes.Options) *cluster {
 	})
 	transcript.Log(t, transcript.Nodes, "a cluster of %d nodes was ready after %v", len(o.Nodes), time.Since(began).Round(time.Millisecond))
 	c := &cluster{Cluster: started, t: t, ctx: ctx}
-	image, err := kubernetes.ProgramImage(filepath.Join(filepath.Dir(o.NodeProgram), "probe"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Push(ctx, probeImage, image); err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(kubernetes.ProgramImage(filepath.Join(filepath.Dir(o.NodeProgram), "probe")))(t)
+	must.Do(t, c.Push(ctx, probeImage, image))
 	c.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: probes, labels: {pod-security.kubernetes.io/enforce: restricted}}}`)
 	return c
 }
@@ -109,9 +99,7 @@ func printLogs(t *testing.T, dir string) {
 // apply applies YAML documents.
 func (c *cluster) apply(manifests string) {
 	c.t.Helper()
-	if err := c.Apply(c.ctx, strings.NewReader(manifests)); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, c.Apply(c.ctx, strings.NewReader(manifests)))
 }
 
 // workload is a Deployment of the probe with a Service of the same name.
@@ -221,10 +209,7 @@ func TestPodsRunOnOneNode(t *testing.T) {
 			t.Errorf("log of %s is %q, %v; want %q", pod.Name, log, err, want)
 		}
 	}
-	service, err := c.Client().CoreV1().Services(space).Get(c.ctx, "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := must.Get(c.Client().CoreV1().Services(space).Get(c.ctx, "web", metav1.GetOptions{}))(t)
 	if address, err := c.run(pods[0].Name, "resolve", "web"); err != nil || address != service.Spec.ClusterIP {
 		t.Errorf("web resolves to %q, %v; want %s", address, err, service.Spec.ClusterIP)
 	}
@@ -250,10 +235,7 @@ func TestPodsRunOnOneNode(t *testing.T) {
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("creating a privileged pod in a restricted namespace: %v, want 403", err)
 	}
-	node, err := c.Client().CoreV1().Nodes().Get(c.ctx, "node-1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(c.Client().CoreV1().Nodes().Get(c.ctx, "node-1", metav1.GetOptions{}))(t)
 	version, err := c.Client().Discovery().ServerVersion()
 	if err != nil || node.Status.NodeInfo.KubeletVersion != version.GitVersion {
 		t.Errorf("kubelet has version %s and the API server %v, %v", node.Status.NodeInfo.KubeletVersion, version, err)

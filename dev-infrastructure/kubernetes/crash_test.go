@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
@@ -77,26 +78,15 @@ func TestClusterTerminatesWithItsStarter(t *testing.T) {
 	transcript.Outcome(t, transcript.Nodes)
 	nightly.Only(t)
 	o := options(t, kubernetes.Node{Name: "node-1"})
-	encoded, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(o))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	starter := exec.CommandContext(ctx, program)
 	starter.Env = append(os.Environ(), starterVariable+"="+string(encoded))
 	starter.Stderr = os.Stderr
-	output, err := starter.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := starter.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(starter.StdoutPipe())(t)
+	must.Do(t, starter.Start())
 	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "ready\n" {
 		_ = starter.Wait()
 		printLogs(t, o.Dir)
@@ -106,9 +96,7 @@ func TestClusterTerminatesWithItsStarter(t *testing.T) {
 	if left := remains(t, o.Dir, launcher); len(left) < 10 {
 		t.Errorf("only these processes and cgroups of a running cluster were found: %v", left)
 	}
-	if err := starter.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, starter.Process.Kill())
 	_ = starter.Wait()
 	eventually.Before(ctx, t, "nothing remains", func() error {
 		if left := remains(t, o.Dir, launcher); len(left) > 0 {
@@ -135,19 +123,12 @@ func TestStartReportsTerminatedProgram(t *testing.T) {
 	nightly.Only(t)
 	o := options(t, kubernetes.Node{Name: "node-1"})
 	programs := t.TempDir()
-	entries, err := os.ReadDir(o.ThirdParty)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(o.ThirdParty))(t)
 	for _, entry := range entries {
-		if err := os.Symlink(filepath.Join(o.ThirdParty, entry.Name()), filepath.Join(programs, entry.Name())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(filepath.Join(o.ThirdParty, entry.Name()), filepath.Join(programs, entry.Name())))
 	}
 	broken := filepath.Join(programs, "kubelet")
-	if err := errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\nexit 7\n"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\nexit 7\n"), 0o755)))
 	o.ThirdParty = programs
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -159,10 +140,7 @@ func TestStartReportsTerminatedProgram(t *testing.T) {
 // launcherOf returns the process ID of the launcher that a process has started.
 func launcherOf(t *testing.T, starter int) int {
 	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", starter))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", starter)))(t)
 	for _, task := range tasks {
 		children, _ := os.ReadFile(task)
 		for _, child := range strings.Fields(string(children)) {
@@ -180,10 +158,7 @@ func launcherOf(t *testing.T, starter int) int {
 func remains(t *testing.T, dir string, launcher int) []string {
 	t.Helper()
 	var left []string
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	processes := must.Get(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, process := range processes {
 		if process == fmt.Sprintf("/proc/%d", os.Getpid()) {
 			continue
@@ -194,10 +169,7 @@ func remains(t *testing.T, dir string, launcher int) []string {
 			left = append(left, process+": "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(os.ReadFile("/proc/self/cgroup"))(t)
 	for _, line := range strings.Fields(string(own)) {
 		parts := strings.SplitN(line, ":", 3)
 		if len(parts) != 3 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
@@ -128,9 +129,7 @@ func TestPodsMoveBetweenNodes(t *testing.T) {
 	})
 
 	t.Run("loss and return", func(t *testing.T) {
-		if err := c.KillNode(c.ctx, "node-2"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.KillNode(c.ctx, "node-2"))
 		if err := c.NodeErr(c.ctx, "node-2"); err == nil {
 			t.Error("a killed node has no reason for its end")
 		}
@@ -145,21 +144,15 @@ func TestPodsMoveBetweenNodes(t *testing.T) {
 			}
 			return false
 		}
-		if err := c.AwaitNode(c.ctx, "node-2", "not ready", notReady); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.AwaitNode(c.ctx, "node-2", "not ready", notReady))
 		eventually.Before(c.ctx, t, "both pods on node-1", func() error {
 			if pods := c.readyPods("web", 2); onNode(pods, "node-1") != 2 {
 				return fmt.Errorf("%d of the pods are on node-1", onNode(pods, "node-1"))
 			}
 			return nil
 		})
-		if err := c.StartNode(c.ctx, "node-2"); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.AwaitReady(c.ctx, "node-2"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.StartNode(c.ctx, "node-2"))
+		must.Do(t, c.AwaitReady(c.ctx, "node-2"))
 		c.kubectl(o, "--namespace", space, "scale", "deployment/web", "--replicas=4")
 		pods := c.readyPods("web", 4)
 		if onNode(pods, "node-2") == 0 {

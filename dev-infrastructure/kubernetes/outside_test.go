@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/kubernetes"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -60,15 +61,11 @@ func checkOutside(t *testing.T, c *cluster, pod string) {
 	dial := func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", service.Listener.Addr().String())
 	}
-	if err := c.ForwardHost(c.ctx, outsideHost, "80", dial); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.ForwardHost(c.ctx, outsideHost, "80", dial))
 	if output, err := c.run(pod, "get", "http://"+outsideHost); err != nil || output != outsideHost {
 		t.Errorf("http://%s responded %q, %v", outsideHost, output, err)
 	}
-	if err := c.ForwardHost(c.ctx, "*."+outsideZone, "80", dial); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.ForwardHost(c.ctx, "*."+outsideZone, "80", dial))
 	for _, host := range []string{"one." + outsideZone, "api.two." + outsideZone} {
 		if output, err := c.run(pod, "get", "http://"+host); err != nil || output != host {
 			t.Errorf("http://%s responded %q, %v", host, output, err)
@@ -91,17 +88,12 @@ func checkVolume(t *testing.T, c *cluster, dir string) {
 		t.Fatalf("writing to the volume: %v: %s", err, output)
 	}
 	core := c.Client().CoreV1()
-	claim, err := core.PersistentVolumeClaims(space).Get(c.ctx, "keeper", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := must.Get(core.PersistentVolumeClaims(space).Get(c.ctx, "keeper", metav1.GetOptions{}))(t)
 	folder := filepath.Join(dir, "nodes", "node-1", "var/lib/volumes", claim.Spec.VolumeName)
 	if _, err := os.Stat(filepath.Join(folder, "file")); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(core.PersistentVolumeClaims(space).Delete(c.ctx, "keeper", metav1.DeleteOptions{}), core.Pods(space).Delete(c.ctx, "keeper", metav1.DeleteOptions{})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(core.PersistentVolumeClaims(space).Delete(c.ctx, "keeper", metav1.DeleteOptions{}), core.Pods(space).Delete(c.ctx, "keeper", metav1.DeleteOptions{})))
 	eventually.Before(c.ctx, t, "the deletion of the volume", func() error {
 		_, err := core.PersistentVolumes().Get(c.ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {

@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -36,19 +37,10 @@ func onlyPostgres(dir string) Config {
 // connects makes Cluster Service's identity connect to PostgreSQL.
 func connects(t *testing.T, region *Region) error {
 	t.Helper()
-	identity, err := mesh.LoadIdentity(region.Endpoints().Identities["cluster-service"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	url, err := os.ReadFile(region.databaseURLFile(ClusterServiceDatabase))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := postgres.Open(t.Context(), postgres.Options{URL: strings.TrimSpace(string(url)), Application: "test",
-		Authentication: postgres.Authentication{TLS: identity.ClientTLS(mesh.PostgreSQL)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(region.Endpoints().Identities["cluster-service"]))(t)
+	url := must.Get(os.ReadFile(region.databaseURLFile(ClusterServiceDatabase)))(t)
+	pool := must.Get(postgres.Open(t.Context(), postgres.Options{URL: strings.TrimSpace(string(url)), Application: "test",
+		Authentication: postgres.Authentication{TLS: identity.ClientTLS(mesh.PostgreSQL)}}))(t)
 	defer pool.Close()
 	return pool.Ping(t.Context())
 }
@@ -56,18 +48,12 @@ func connects(t *testing.T, region *Region) error {
 // leaf returns the certificate in an identity's folder.
 func leaf(t *testing.T, region *Region, name string) *x509.Certificate {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(region.identityDir(name), mesh.CertificateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(region.identityDir(name), mesh.CertificateFile)))(t)
 	block, _ := pem.Decode(text)
 	if block == nil {
 		t.Fatalf("the certificate of %s is not PEM", name)
 	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must.Get(x509.ParseCertificate(block.Bytes))(t)
 	return certificate
 }
 
@@ -117,20 +103,13 @@ func TestFailedRenewalIsReported(t *testing.T) {
 	ctx := testContext(t)
 	config := onlyPostgres(stateDir(t))
 	config.CertificateLifetime = shortLifetime.String()
-	region, err := Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, config))(t)
 	defer region.Close()
 	// A folder in place of the temporary file makes the write fail.
 	obstacle := filepath.Join(region.identityDir("backend"), mesh.CertificateFile+".part")
-	if err := os.Mkdir(obstacle, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(obstacle, 0o700))
 	until(ctx, t, "the error", func() bool { return strings.Contains(region.Status().Certificates.Error, "backend") })
-	if err := os.Remove(obstacle); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(obstacle))
 	until(ctx, t, "a renewal", func() bool {
 		status := region.Status().Certificates
 		return status.Error == "" && status.End.After(time.Now())
@@ -140,10 +119,7 @@ func TestFailedRenewalIsReported(t *testing.T) {
 // trusted returns how many authorities the processes of a region trust. All must trust the same.
 func trusted(t *testing.T, region *Region) int {
 	t.Helper()
-	bundle, err := os.ReadFile(filepath.Join(region.authorityDir(), authority.CertificateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bundle := must.Get(os.ReadFile(filepath.Join(region.authorityDir(), authority.CertificateFile)))(t)
 	for _, identity := range region.identities() {
 		own, err := os.ReadFile(filepath.Join(region.identityDir(identity.name), mesh.CAFile))
 		if err != nil || !bytes.Equal(own, bundle) {
@@ -157,24 +133,16 @@ func trusted(t *testing.T, region *Region) int {
 func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
 	nightly.Only(t)
 	ctx := testContext(t)
-	region, err := Start(ctx, onlyPostgres(stateDir(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, onlyPostgres(stateDir(t))))(t)
 	defer region.Close()
-	before, err := os.ReadFile(filepath.Join(region.authorityDir(), authority.CertificateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(os.ReadFile(filepath.Join(region.authorityDir(), authority.CertificateFile)))(t)
 	var steps []authorities.Step
-	if err := region.RotateAuthority(ctx, ServicesAuthority, func(step authorities.Step) {
+	must.Do(t, region.RotateAuthority(ctx, ServicesAuthority, func(step authorities.Step) {
 		steps = append(steps, step)
 		if err := connects(t, region); err != nil {
 			t.Errorf("at the begin of the step %q: %v", step, err)
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(steps) != 4 || steps[3] != authorities.None {
 		t.Errorf("the steps were %q", steps)
 	}
@@ -185,10 +153,7 @@ func TestAuthorityIsReplacedWhileRunning(t *testing.T) {
 		t.Errorf("%d authorities are trusted", n)
 	}
 	block, _ := pem.Decode(before)
-	previous, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	previous := must.Get(x509.ParseCertificate(block.Bytes))(t)
 	for _, identity := range region.identities() {
 		if leaf(t, region, identity.name).CheckSignatureFrom(previous) == nil {
 			t.Errorf("%s has a certificate of the previous authority", identity.name)
@@ -201,10 +166,7 @@ func TestInterruptedReplacementContinues(t *testing.T) {
 	nightly.Only(t)
 	ctx := testContext(t)
 	config := onlyPostgres(stateDir(t))
-	region, err := Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, config))(t)
 	defer func() { region.Close() }()
 	for i, last := range []authorities.Step{authorities.Trusting, authorities.Issuing, authorities.Removing} {
 		interrupted, interrupt := context.WithCancel(ctx)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -14,9 +15,7 @@ func TestDiskOfAProcessThatReportsAFullDisk(t *testing.T) {
 	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
 		region := filepath.Join(dir, "region")
 		etcd := filepath.Join(region, "etcd")
-		if err := os.MkdirAll(etcd, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(etcd, 0o700))
 		for name, test := range map[string]struct {
 			process ProcessStatus
 			full    bool

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestAuditKeysOfServices checks that each service that writes audit records has its own key, and that other names are refused.
@@ -11,10 +13,7 @@ func TestAuditKeysOfServices(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{}
 	for _, service := range auditedServices() {
-		key, err := AuditKeyOf(dir, service)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(AuditKeyOf(dir, service))(t)
 		if other := files[key.File]; other != "" || len(key.Processes) != 1 || key.Processes[0] != service {
 			t.Errorf("%s: %+v; the file is also that of %q", service, key, other)
 		}

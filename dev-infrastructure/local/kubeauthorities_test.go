@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -46,10 +47,7 @@ type reader struct {
 
 func newReader(t *testing.T, r *Region, m *managementCluster) *reader {
 	t.Helper()
-	config, err := m.probeTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(m.probeTLS())(t)
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 	return &reader{"https://" + r.address(management(m.index, managementAPI)) + "/api/v1/namespaces", &http.Client{Transport: transport, Timeout: time.Minute}}
 }
@@ -117,14 +115,8 @@ func (c *authorityCase) request(t *testing.T, roots []byte, certificate *tls.Cer
 // state returns the authorities that clients trust, and the client's certificate.
 func (c *authorityCase) state(t *testing.T) (roots []byte, certificate *tls.Certificate) {
 	t.Helper()
-	roots, err := os.ReadFile(filepath.Join(c.dir, authority.CertificateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(c.certificate, c.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	roots = must.Get(os.ReadFile(filepath.Join(c.dir, authority.CertificateFile)))(t)
+	pair := must.Get(tls.LoadX509KeyPair(c.certificate, c.key))(t)
 	return roots, &pair
 }
 
@@ -134,10 +126,7 @@ func (c *authorityCase) state(t *testing.T) (roots []byte, certificate *tls.Cert
 func TestKubernetesAuthoritiesAreReplacedWhileRunning(t *testing.T) {
 	nightly.Only(t)
 	ctx := testContext(t)
-	region, err := Start(ctx, oneCluster(stateDir(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, oneCluster(stateDir(t))))(t)
 	defer region.Close()
 	for _, c := range authorityCases(region) {
 		roots, certificate := c.state(t)
@@ -216,10 +205,7 @@ func TestKubernetesAuthoritiesAreReplacedWhileRunning(t *testing.T) {
 // TestCommandGetsEachStep replaces an authority through the socket, as hcpctl does.
 func TestCommandGetsEachStep(t *testing.T) {
 	ctx := testContext(t)
-	region, err := Start(ctx, onlyPostgres(stateDir(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, onlyPostgres(stateDir(t))))(t)
 	defer region.Close()
 	client := control.NewClient(region.state.dir)
 	var steps []string
@@ -238,10 +224,7 @@ func TestInterruptedKubernetesReplacementContinues(t *testing.T) {
 	nightly.Only(t)
 	ctx := testContext(t)
 	config := oneCluster(stateDir(t))
-	region, err := Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, config))(t)
 	defer func() { region.Close() }()
 	for i, last := range []authorities.Step{authorities.Trusting, authorities.Issuing, authorities.Removing} {
 		for _, c := range authorityCases(region) {

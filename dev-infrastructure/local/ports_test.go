@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestPortInUseNamesItsProcess(t *testing.T) {
@@ -31,10 +33,7 @@ func TestPortInUseNamesItsProcess(t *testing.T) {
 }
 
 func TestAwaitFreeWaitsForPort(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := listener.Addr().(*net.TCPAddr).Port
 	closed := make(chan struct{})
 	go func() {
@@ -48,10 +47,7 @@ func TestAwaitFreeWaitsForPort(t *testing.T) {
 }
 
 func TestFreeBlockIsFree(t *testing.T) {
-	base, err := FreePorts(40)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(FreePorts(40))(t)
 	if !blockIsFree(base, 40) {
 		t.Errorf("the block from %d is not free", base)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // regionDirVariable is an environment variable that makes the test binary run a region of PostgreSQL and etcd until it is
@@ -108,10 +109,7 @@ func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
 			once.Do(func() { close(degraded) })
 		}
 	}
-	region, err := Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, config))(t)
 	defer region.Close()
 	hang(ctx, t, region, degraded)
 	restarts := map[string]int{}
@@ -120,21 +118,15 @@ func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
 	}
 
 	for _, name := range region.Processes() {
-		if err := region.Kill(ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, region.Kill(ctx, name))
 	}
 	for _, name := range region.Processes() {
-		if err := region.AwaitReady(ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, region.AwaitReady(ctx, name))
 	}
 
 	client := control.NewClient(dir)
 	var status Status
-	if err := client.Status(ctx, &status); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.Status(ctx, &status))
 	if status.Phase != PhaseReady || len(status.Processes) != len(region.Processes()) {
 		t.Errorf("the control socket reports phase %s with %d processes", status.Phase, len(status.Processes))
 	}
@@ -169,17 +161,12 @@ func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
 	}
 
 	// The state is kept, including the ports.
-	again, err := Start(ctx, onlyPostgres(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(Start(ctx, onlyPostgres(dir)))(t)
 	if again.state.record.BasePort != base {
 		t.Errorf("the base port changed from %d to %d", base, again.state.record.BasePort)
 	}
 	again.Close()
-	if err := Purge(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Purge(dir))
 	for _, left := range []string{dir, postgresDir} {
 		if _, err := os.Stat(left); !os.IsNotExist(err) {
 			t.Errorf("%s still exists: %v", left, err)
@@ -198,9 +185,7 @@ func TestKilledRegionLeavesNoProcesses(t *testing.T) {
 	supervising := exec.Command(os.Args[0], "-test.run=^$")
 	supervising.Env = append(os.Environ(), regionDirVariable+"="+dir)
 	supervising.Stderr = os.Stderr
-	if err := supervising.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, supervising.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -231,25 +216,16 @@ func TestKilledRegionLeavesNoProcesses(t *testing.T) {
 		t.Fatal("PostgreSQL has no child processes")
 	}
 
-	if err := supervising.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, supervising.Process.Kill())
 	<-ended
 	until(ctx, t, "every process to end", func() bool {
 		return !slices.ContainsFunc(pids, running)
 	})
-	data, err := os.ReadFile(filepath.Join(dir, "region.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(dir, "region.json")))(t)
 	var kept record
-	if err := json.Unmarshal(data, &kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &kept))
 	config := oneCluster(dir).StoresOnly()
-	if err := config.complete(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, config.complete())
 	if err := AwaitFreePorts(ctx, (&Region{config: config}).wantedPorts(kept.BasePort), portTimeout); err != nil {
 		t.Error(err)
 	}
@@ -276,13 +252,8 @@ func childrenOf(pid int) []int {
 // of the last change has not arrived yet.
 func TestPhaseIsThatOfProcesses(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
-	running, err := supervisor.New([]supervisor.Spec{{Name: "program", Program: "/bin/sleep", Args: []string{"600"}}}, supervisor.Options{LogDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := running.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	running := must.Get(supervisor.New([]supervisor.Spec{{Name: "program", Program: "/bin/sleep", Args: []string{"600"}}}, supervisor.Options{LogDir: dir}))(t)
+	must.Do(t, running.Start(ctx))
 	defer running.Stop()
 	region := &Region{state: &state{dir: dir}, supervisor: running, phase: PhaseDegraded}
 	if status := region.Status(); status.Phase != PhaseReady || status.Processes[0].State != supervisor.Ready {
@@ -306,17 +277,13 @@ func hang(ctx context.Context, t *testing.T, region *Region, degraded <-chan str
 			continue
 		}
 		pids[process.Name] = process.Pid
-		if err := region.Signal(process.Name, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, region.Signal(process.Name, syscall.SIGSTOP))
 	}
 	if len(backends) == 0 {
 		t.Fatal("PostgreSQL has no child processes")
 	}
 	for _, pid := range backends {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Kill(pid, syscall.SIGSTOP))
 	}
 	select {
 	case <-degraded:
@@ -340,9 +307,7 @@ func hang(ctx context.Context, t *testing.T, region *Region, degraded <-chan str
 		t.Errorf("after the restarts the region is %s since %s, before since %s", after.Phase, after.Since, before.Since)
 	}
 	var events []Event
-	if err := control.NewClient(region.state.dir).Events(ctx, &events); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, control.NewClient(region.state.dir).Events(ctx, &events))
 	// The other processes were not ready for a while, because they depend on these. None of them may count as hung.
 	hung := map[string]int{}
 	for _, event := range events {
@@ -361,10 +326,7 @@ func TestPortInUseIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+int(etcdPort)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+int(etcdPort))))(t)
 	defer listener.Close()
 	dir := t.TempDir()
 	_, err = Start(testContext(t), Config{StateDir: dir, BasePort: &base})
@@ -401,9 +363,7 @@ func TestConfigurationIsStrict(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "region.yaml")
-			if err := os.WriteFile(path, []byte(test.file), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(test.file), 0o600))
 			config := Config{StateDir: t.TempDir()}
 			err := ReadConfig(path, &config)
 			if err == nil {
@@ -418,26 +378,16 @@ func TestConfigurationIsStrict(t *testing.T) {
 
 func TestStateFolderKeepsItsSettings(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openState(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(openState(dir))(t)
 	defer s.close()
 	config := Config{StateDir: dir}
-	if err := config.complete(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.reconcile(&config, 20000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, config.complete())
+	must.Do(t, s.reconcile(&config, 20000))
 	config.Location = "eastus"
 	if err := s.reconcile(&config, 20000); err == nil || !strings.Contains(err.Error(), "--purge") {
 		t.Errorf("the location of the region changed: %v", err)
 	}
-	endpoints, err := Describe(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoints := must.Get(Describe(dir))(t)
 	if endpoints.ARM != "https://127.0.0.1:20000" || endpoints.Location != DefaultLocation {
 		t.Errorf("endpoints: %+v", endpoints)
 	}
@@ -450,13 +400,8 @@ func TestStateFolderKeepsItsSettings(t *testing.T) {
 func TestDescribeHasOptionalParts(t *testing.T) {
 	for _, with := range [][]string{nil, {WithObservability}} {
 		s := &state{dir: t.TempDir()}
-		if err := s.reconcile(&Config{TrustDomain: DefaultTrustDomain, With: with}, 18400); err != nil {
-			t.Fatal(err)
-		}
-		e, err := Describe(s.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.reconcile(&Config{TrustDomain: DefaultTrustDomain, With: with}, 18400))
+		e := must.Get(Describe(s.dir))(t)
 		if want := len(with) > 0; (e.Prometheus != "") != want || (e.Alertmanager != "") != want {
 			t.Errorf("with %v: Prometheus is at %q and Alertmanager at %q", with, e.Prometheus, e.Alertmanager)
 		}

@@ -19,15 +19,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestStoresAcceptOnlyTheirClients connects to the stores of a region with the identity of each workload.
 func TestStoresAcceptOnlyTheirClients(t *testing.T) {
 	ctx := testContext(t)
-	region, err := Start(ctx, thirdParties(stateDir(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(Start(ctx, thirdParties(stateDir(t))))(t)
 	defer region.Close()
 	// Other processes, such as hcpctl, know the folder only.
 	if described, err := Describe(region.state.dir); err != nil || described.Etcd != region.Endpoints().Etcd || described.EtcdTLS != region.Endpoints().EtcdTLS {
@@ -41,17 +39,11 @@ func TestStoresAcceptOnlyTheirClients(t *testing.T) {
 // testEtcdClients connects to etcd, on the port of its clients and on that of its peers, without a certificate, with those of all workloads,
 // with those of the administrators of management clusters, and with those of etcd's users.
 func testEtcdClients(t *testing.T, region *Region) {
-	root, err := region.Endpoints().EtcdTLS.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(region.Endpoints().EtcdTLS.Config())(t)
 	read := func(base, path string, certificates ...tls.Certificate) (int, error) {
 		config := &tls.Config{RootCAs: root.RootCAs, Certificates: certificates, MinVersion: tls.VersionTLS12}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody))(t)
 		response, err := client.Do(request)
 		if err != nil {
 			return 0, err
@@ -65,17 +57,11 @@ func testEtcdClients(t *testing.T, region *Region) {
 	}
 	foreign := map[string][]tls.Certificate{"no certificate": nil}
 	for name, dir := range region.Endpoints().Identities {
-		certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, mesh.CertificateFile), filepath.Join(dir, mesh.KeyFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificate := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, mesh.CertificateFile), filepath.Join(dir, mesh.KeyFile)))(t)
 		foreign[name] = []tls.Certificate{certificate}
 	}
 	for _, m := range region.clusters {
-		config, err := m.pki.TLS(kubeapi.Admin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := must.Get(m.pki.TLS(kubeapi.Admin))(t)
 		foreign[m.name+"'s administrator"] = config.Certificates
 		testEtcdUser(t, region, m)
 	}
@@ -101,14 +87,8 @@ func testEtcdClients(t *testing.T, region *Region) {
 
 // testEtcdUser reads the keys of all management clusters with the certificate of one's API server. The values of its Secrets are encrypted.
 func testEtcdUser(t *testing.T, region *Region, m *managementCluster) {
-	config, err := kubeapi.EtcdFiles(region.etcdAuthorityDir(), region.managementDir(m)).Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := etcdusers.Open(region.Endpoints().Etcd, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(kubeapi.EtcdFiles(region.etcdAuthorityDir(), region.managementDir(m)).Config())(t)
+	server := must.Get(etcdusers.Open(region.Endpoints().Etcd, config))(t)
 	defer func() { _ = server.Close() }()
 	for _, other := range region.clusters {
 		prefix := other.etcdUser().Prefix
@@ -135,16 +115,10 @@ func testDatabaseClients(t *testing.T, region *Region) {
 		for file, role := range map[string]string{
 			region.databaseURLFile(database.Name): database.Runtime.Certificate, region.ownerURLFile(database.Name): database.Owner.Certificate,
 		} {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			url := strings.TrimSpace(string(text))
 			ping := func(authentication postgres.Authentication) error {
-				pool, err := postgres.Open(t.Context(), postgres.Options{URL: url, Application: "test", MaxConnections: 1, Authentication: authentication})
-				if err != nil {
-					t.Fatal(err)
-				}
+				pool := must.Get(postgres.Open(t.Context(), postgres.Options{URL: url, Application: "test", MaxConnections: 1, Authentication: authentication}))(t)
 				defer pool.Close()
 				return pool.Ping(t.Context())
 			}
@@ -172,29 +146,17 @@ func testDatabaseClients(t *testing.T, region *Region) {
 // testDatabaseRoles asks the server for all roles with their attributes, for the members of roles, and for the rights of each role to each database. A role of
 // a service has no attribute but its login, and connects to its own database only. The owner creates schemas there.
 func testDatabaseRoles(t *testing.T, region *Region) {
-	url, err := os.ReadFile(region.Endpoints().AdministratorURLFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := postgres.Open(t.Context(), postgres.Options{URL: strings.TrimSpace(string(url)), Application: "test", MaxConnections: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must.Get(os.ReadFile(region.Endpoints().AdministratorURLFile))(t)
+	pool := must.Get(postgres.Open(t.Context(), postgres.Options{URL: strings.TrimSpace(string(url)), Application: "test", MaxConnections: 1}))(t)
 	defer pool.Close()
-	rows, err := pool.Query(t.Context(), `
+	rows := must.Get(pool.Query(t.Context(), `
 		WITH roles AS (SELECT * FROM pg_roles WHERE rolname NOT LIKE 'pg\_%'), databases AS (SELECT datname FROM pg_database WHERE datallowconn)
 		SELECT rolname || attribute FROM roles, LATERAL (VALUES (rolcanlogin, ' logs in'), (rolsuper, ' is a superuser'), (rolcreaterole, ' creates roles'), (rolcreatedb, ' creates databases'),
 			(rolreplication, ' replicates'), (rolbypassrls, ' bypasses row security')) AS a(has, attribute) WHERE has
 		UNION ALL SELECT member::regrole || ' is a member of ' || roleid::regrole FROM pg_auth_members WHERE member IN (SELECT oid FROM roles)
 		UNION ALL SELECT rolname || ' has ' || privilege || ' on ' || datname FROM roles, databases, unnest(ARRAY['CONNECT', 'CREATE', 'TEMPORARY']) AS privilege
-			WHERE NOT rolsuper AND has_database_privilege(roles.oid, datname, privilege)`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+			WHERE NOT rolsuper AND has_database_privilege(roles.oid, datname, privilege)`))(t)
+	got := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	var want []string
 	for _, attribute := range []string{"logs in", "is a superuser", "creates roles", "creates databases", "replicates", "bypasses row security"} {
 		want = append(want, "hcpmesh "+attribute)

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/intent"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestActorIsTruncatedAtCharacters: admin accepts 1024 characters, Cluster Service 1024 bytes of valid UTF-8. A request
@@ -96,10 +97,7 @@ func TestEndOfSessionsHasNoRequest(t *testing.T) {
 
 // TestRequestKeepsUIDOfPath checks that an action on an object with a UID does not get the operation's ID as UID.
 func TestRequestKeepsUIDOfPath(t *testing.T) {
-	r, err := RequestOf(operation(adminv1.ActionUpgradePause, `{"uid":"upgrade"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(RequestOf(operation(adminv1.ActionUpgradePause, `{"uid":"upgrade"}`)))(t)
 	want := &clusterservicev1.PauseUpgradeRequest{Uid: "upgrade", Actor: &clusterservicev1.Actor{Name: "alice@example.com", Reason: "it is stuck", Ticket: "INC-1"}}
 	if !proto.Equal(r.Message, want) || r.OwnUID {
 		t.Errorf("got %v, own UID: %v", r.Message, r.OwnUID)
@@ -122,10 +120,7 @@ func TestIntentIsBoundToItsOperation(t *testing.T) {
 	now := time.Now()
 	o := operation(adminv1.ActionClusterPause, `{"clusterUid":"uid","until":"2030-01-01T00:00:00Z"}`)
 	elevation := &database.ElevationDocument{ElevationID: "elevation", Actor: o.Actor, ExpirationTime: now.Add(30 * time.Minute)}
-	i, err := NewIntent(o, []string{"operator"}, elevation, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(NewIntent(o, []string{"operator"}, elevation, now))(t)
 	if err := Check(i, o); err != nil {
 		t.Errorf("its own operation: %v", err)
 	}
@@ -155,10 +150,7 @@ func TestIntentIsBoundToItsOperation(t *testing.T) {
 	} {
 		changed := *o
 		change(&changed)
-		r, err := RequestOf(&changed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(RequestOf(&changed))(t)
 		if i.AllowsCall(r.Method, r.Message) {
 			t.Errorf("a request with another value of %s is allowed", name)
 		}
@@ -194,10 +186,7 @@ func TestElevationIsCheckedAtExecution(t *testing.T) {
 	o := operation(adminv1.ActionClusterRetry, `{"clusterUid":"uid"}`)
 	elevation := database.ElevationDocument{ElevationID: "elevation", Actor: o.Actor, State: database.ElevationActive, Class: "break-glass",
 		Target: database.AdminTarget{Kind: database.TargetRegion}, ExpirationTime: now.Add(20 * time.Minute)}
-	i, err := NewIntent(o, nil, &elevation, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(NewIntent(o, nil, &elevation, now))(t)
 	if err := CheckElevation(i, &elevation, now); err != nil {
 		t.Errorf("an active elevation: %v", err)
 	}

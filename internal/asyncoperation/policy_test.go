@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestParseURI(t *testing.T) {
@@ -71,10 +72,7 @@ func TestClientRejectsPrivateAddresses(t *testing.T) {
 		t.Error("connected to a server on this machine")
 	}
 	policy.Loopback = true
-	response, err := policy.Client().Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(policy.Client().Get(server.URL))(t)
 	_ = response.Body.Close()
 }
 
@@ -85,10 +83,7 @@ func TestClientFollowsNoRedirect(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer server.Close()
 	policy := Policy{Loopback: true}
-	response, err := policy.Client().Post(server.URL, "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(policy.Client().Post(server.URL, "application/json", strings.NewReader("{}")))(t)
 	_ = response.Body.Close()
 	if reached || response.StatusCode != http.StatusTemporaryRedirect {
 		t.Errorf("status %d, redirect followed: %v", response.StatusCode, reached)

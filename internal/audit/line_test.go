@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const chainWriter = "admin-0123456789abcdef"
@@ -24,19 +25,13 @@ var now = time.Date(2026, 3, 1, 8, 0, 0, 123456789, time.UTC)
 
 func newKey(t testing.TB) *audit.SigningKey {
 	t.Helper()
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(t)
 	return key
 }
 
 func encode(t testing.TB, r audit.Record) []byte {
 	t.Helper()
-	encoded, err := audit.EncodeRecord(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(audit.EncodeRecord(r))(t)
 	return encoded
 }
 
@@ -55,19 +50,13 @@ func TestLinesAreDecoded(t *testing.T) {
 	if at.Offset != int64(len(first)) || end.Offset != int64(len(both)) || end.Sequence != 2 {
 		t.Errorf("the positions are %+v and %+v, the lines have %d and %d bytes", at, end, len(first), len(both))
 	}
-	line, err := audit.ParseLine(bytes.TrimSuffix(first, []byte("\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(audit.ParseLine(bytes.TrimSuffix(first, []byte("\n"))))(t)
 	want := audit.Line{Kind: audit.RecordLine, Writer: chainWriter, Sequence: 1, Previous: audit.Genesis, Time: now, Record: &record, Hash: at.Hash}
 	if diff := cmp.Diff(want, line); diff != "" {
 		t.Error(diff)
 	}
 	text := bytes.TrimSuffix(both[len(first):], []byte("\n"))
-	checkpoint, err := audit.ParseLine(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkpoint := must.Get(audit.ParseLine(text))(t)
 	if !line.Follows(audit.Position{}) || !checkpoint.Follows(at) || checkpoint.Follows(end) || line.Follows(at) {
 		t.Error("the order of the lines is not recognized")
 	}
@@ -85,10 +74,7 @@ func TestSignaturesOfOtherKeysAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := bytes.TrimSuffix(line, []byte("\n"))
-	checkpoint, err := audit.ParseLine(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkpoint := must.Get(audit.ParseLine(text))(t)
 	other := newKey(t)
 	for reason, trust := range map[string]func(audit.Keys){
 		"no key":                   func(audit.Keys) {},
@@ -123,10 +109,7 @@ func TestSignaturesOfOtherKeysAreRefused(t *testing.T) {
 func TestRecordsAreBounded(t *testing.T) {
 	long := audit.Record{Reason: strings.Repeat("ж", 10_000), Ticket: "\xff\x00", Action: "a", Outcome: audit.Failed, Object: audit.Object{Cluster: "ABC"}}
 	line, _ := audit.AppendRecord(nil, audit.Head{Writer: chainWriter, Time: now}, audit.Position{}, audit.Entry{Record: encode(t, long)})
-	got, err := audit.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(audit.ParseLine(bytes.TrimSuffix(line, []byte("\n"))))(t)
 	if !utf8.ValidString(got.Record.Reason) || len(got.Record.Reason) > 4200 || len(got.Record.Reason) < 4000 || got.Record.Ticket != "\ufffd\x00" || got.Record.Object.Cluster != "abc" {
 		t.Errorf("the record is %d bytes of reason, ticket %q, cluster %q", len(got.Record.Reason), got.Record.Ticket, got.Record.Object.Cluster)
 	}
@@ -143,9 +126,7 @@ func TestRecordsAreBounded(t *testing.T) {
 func TestKeysAreLoaded(t *testing.T) {
 	dir, key, second := t.TempDir(), newKey(t), newKey(t)
 	path := filepath.Join(dir, "signing.key")
-	if err := key.Create(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, key.Create(path))
 	if err := second.Create(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("an existing key was overwritten: %v", err)
 	}
@@ -157,28 +138,19 @@ func TestKeysAreLoaded(t *testing.T) {
 		t.Fatalf("loaded %v, %v", loaded, err)
 	}
 	public := filepath.Join(dir, "keys")
-	if err := os.Mkdir(public, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(public, 0o700))
 	var content []byte
 	for _, k := range []*audit.SigningKey{second, key} {
-		text, err := k.PublicPEM()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(k.PublicPEM())(t)
 		content = append(content, text...)
 	}
-	if err := os.WriteFile(filepath.Join(public, "admin.pem"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(public, "admin.pem"), content, 0o600))
 	keys, err := audit.LoadKeys(public)
 	if err != nil || keys["admin"][key.ID()].PublicKey == nil || keys["admin"][second.ID()].PublicKey == nil {
 		t.Fatalf("the keys are %v, %v", keys, err)
 	}
 	for reason, text := range map[string]string{"no key": "", "a private key": string(mustRead(t, path)), "other content": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"} {
-		if err := os.WriteFile(filepath.Join(public, "admin.pem"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(public, "admin.pem"), []byte(text), 0o600))
 		if _, err := audit.LoadKeys(public); err == nil {
 			t.Errorf("%s was accepted", reason)
 		}
@@ -190,10 +162,7 @@ func TestKeysAreLoaded(t *testing.T) {
 
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
 	return content
 }
 
@@ -235,12 +204,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 			b.Fatal(err)
 		}
 		text := line[:len(line)-1]
-		parsed, err := audit.ParseLine(text)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := keys.Verify(parsed, text); err != nil {
-			b.Fatal(err)
-		}
+		parsed := must.Get(audit.ParseLine(text))(b)
+		must.Do(b, keys.Verify(parsed, text))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestKeysOfServiceAreFollowed verifies signatures with a file of public keys that is replaced. A file without keys leaves the previous ones in use.
@@ -17,24 +18,13 @@ func TestKeysOfServiceAreFollowed(t *testing.T) {
 		t.Error("a missing file was accepted")
 	}
 	for range 2 { // the second call changes nothing
-		if err := audit.CreatePair(private, public); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audit.CreatePair(private, public))
 	}
-	keys, err := audit.FollowKeys("gateway", public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(audit.FollowKeys("gateway", public))(t)
 	verify := func(path string) error {
 		t.Helper()
-		key, err := audit.LoadKey(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		signature, err := key.Sign("a domain", []byte("a text"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(audit.LoadKey(path))(t)
+		signature := must.Get(key.Sign("a domain", []byte("a text")))(t)
 		if err := keys().VerifySignature("gateway", "another domain", time.Now(), []byte("a text"), signature); err == nil {
 			t.Error("a signature is valid in another domain")
 		}
@@ -46,21 +36,15 @@ func TestKeysOfServiceAreFollowed(t *testing.T) {
 	if len(keys()["gateway"]) != 1 {
 		t.Errorf("the file has %d keys", len(keys()["gateway"]))
 	}
-	if err := audit.CreatePair(next, filepath.Join(dir, "other.pem")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audit.CreatePair(next, filepath.Join(dir, "other.pem")))
 	if verify(next) == nil {
 		t.Error("a key that is not published was accepted")
 	}
-	if err := audit.CreatePair(next, public); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audit.CreatePair(next, public))
 	if err := verify(next); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(public, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(public, nil, 0o600))
 	if err := verify(private); err != nil {
 		t.Errorf("after the file became empty: %v", err)
 	}

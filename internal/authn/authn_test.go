@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -95,10 +96,7 @@ func (i *issuer) add(t testing.TB, id string) {
 
 func (i *issuer) addOf(t testing.TB, id string, bits int) {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, bits))(t)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.keys[id] = key
@@ -140,10 +138,7 @@ func (i *issuer) signClaims(t testing.TB, id string, claims jwt.Claims) string {
 	defer i.mu.Unlock()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
 	token.Header["kid"] = id
-	signed, err := token.SignedString(i.keys[id])
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(token.SignedString(i.keys[id]))(t)
 	return signed
 }
 
@@ -166,18 +161,9 @@ func TestTokens(t *testing.T) {
 	i := newIssuer(t)
 	other := newIssuer(t)
 	tokens := i.tokens()
-	sidecar, err := authn.NewSidecar(startSidecar(t, tokens))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hs256, err := jwt.NewWithClaims(jwt.SigningMethodHS256, i.claims(nil)).SignedString([]byte("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	unsigned, err := jwt.NewWithClaims(jwt.SigningMethodNone, i.claims(nil)).SignedString(jwt.UnsafeAllowNoneSignatureType)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sidecar := must.Get(authn.NewSidecar(startSidecar(t, tokens)))(t)
+	hs256 := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, i.claims(nil)).SignedString([]byte("secret")))(t)
+	unsigned := must.Get(jwt.NewWithClaims(jwt.SigningMethodNone, i.claims(nil)).SignedString(jwt.UnsafeAllowNoneSignatureType))(t)
 	good := i.sign(t, "first", nil)
 	twice := i.signClaims(t, "first", repeated{i.claims(nil)})
 	cases := map[string]struct {
@@ -298,9 +284,7 @@ func TestRotation(t *testing.T) {
 	var ahead atomic.Int64
 	tokens := authn.NewTokenVerifier(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
 		Now: func() time.Time { return now.Add(time.Duration(ahead.Load())) }})
-	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(authenticate(tokens, "Bearer "+i.sign(t, "first", nil)))(t)
 	i.add(t, "second")
 	second := "Bearer " + i.sign(t, "second", nil)
 	for range 3 {
@@ -393,9 +377,7 @@ func TestUnknownKeyWhileIssuerIsUnreachable(t *testing.T) {
 	var ahead atomic.Int64
 	tokens := authn.NewTokenVerifier(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
 		Now: func() time.Time { return now.Add(time.Duration(ahead.Load())) }})
-	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(authenticate(tokens, "Bearer "+i.sign(t, "first", nil)))(t)
 	i.add(t, "second")
 	i.down.Store(true)
 	ahead.Store(int64(10 * time.Second))
@@ -418,10 +400,7 @@ func TestSidecarRejectsOtherResponses(t *testing.T) {
 	}
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	sidecar, err := authn.NewSidecar(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sidecar := must.Get(authn.NewSidecar(server.URL))(t)
 	for code, want := range map[int]apierror.Kind{
 		http.StatusUnauthorized: apierror.Unauthenticated, http.StatusBadRequest: apierror.Unauthenticated, http.StatusFound: apierror.Unauthenticated,
 		http.StatusForbidden: apierror.PermissionDenied, http.StatusInternalServerError: apierror.Unavailable, http.StatusTooManyRequests: apierror.Unavailable,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestClaimsOfTokens checks the claims by which a service may require more than a valid token.
@@ -55,10 +56,7 @@ func TestSidecarReturnsClaims(t *testing.T) {
 		maps.Copy(w.Header(), response)
 	}))
 	t.Cleanup(server.Close)
-	sidecar, err := authn.NewSidecar(server.URL, authn.ClaimGroups, authn.ClaimRoles, authn.ClaimAuthenticationMethods, "_claim_names", authn.ClaimDevice)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sidecar := must.Get(authn.NewSidecar(server.URL, authn.ClaimGroups, authn.ClaimRoles, authn.ClaimAuthenticationMethods, "_claim_names", authn.ClaimDevice))(t)
 	claims := func(all map[string][]string) {
 		response = http.Header{}
 		for name, values := range all {
@@ -67,10 +65,7 @@ func TestSidecarReturnsClaims(t *testing.T) {
 			}
 		}
 	}
-	groups, err := json.Marshal([]string{"g1", "g2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := must.Get(json.Marshal([]string{"g1", "g2"}))(t)
 	for name, tc := range map[string]struct {
 		claims map[string][]string
 		want   authn.Caller

@@ -16,19 +16,14 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestIDTokensProveWhoSignedIn checks which ID tokens are accepted.
 func TestIDTokensProveWhoSignedIn(t *testing.T) {
 	const application, nonce = "portal", "a nonce"
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
+	other := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	var issuer string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		document := map[string]any{"issuer": issuer, "jwks_uri": issuer + "/keys", "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token"}
@@ -40,10 +35,7 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 	}))
 	defer server.Close()
 	issuer = server.URL + "/" + tenant + "/v2.0"
-	verifier, err := authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: issuer, ClientID: application, Client: server.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	verifier := must.Get(authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: issuer, ClientID: application, Client: server.Client()}))(t)
 	endpoints, err := verifier.Endpoints(t.Context())
 	if want := (authn.Endpoints{Authorization: issuer + "/authorize", Token: issuer + "/token"}); err != nil || endpoints != want {
 		t.Errorf("the endpoints are %+v, %v", endpoints, err)
@@ -55,10 +47,7 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 		if method == jwt.SigningMethodNone {
 			secret = jwt.UnsafeAllowNoneSignatureType
 		}
-		text, err := token.SignedString(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(token.SignedString(secret))(t)
 		return text
 	}
 	claims := func(changes jwt.MapClaims) jwt.MapClaims {
@@ -127,10 +116,7 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 		}
 	}
 	server.Close()
-	away, err := authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: issuer, ClientID: application, Client: server.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	away := must.Get(authn.NewIDTokenVerifier(authn.IDTokenOptions{Issuer: issuer, ClientID: application, Client: server.Client()}))(t)
 	var unavailable *keycache.UnavailableError
 	if _, err := away.Verify(t.Context(), sign(key, rs, nil), nonce); !errors.As(err, &unavailable) {
 		t.Errorf("without the issuer: %v, want that the keys are unavailable", err)

@@ -9,31 +9,21 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestIssuedCertificatesAreTrusted(t *testing.T) {
 	dir := t.TempDir()
-	first, err := authority.Open(filepath.Join(dir, "ca"), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := authority.Open(filepath.Join(dir, "ca"), "another name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(authority.Open(filepath.Join(dir, "ca"), "test"))(t)
+	again := must.Get(authority.Open(filepath.Join(dir, "ca"), "another name"))(t)
 	if string(first.CertificatePEM()) != string(again.CertificatePEM()) {
 		t.Error("opening the folder again created another authority")
 	}
 
 	certificateFile, keyFile := filepath.Join(dir, "server", "tls.crt"), filepath.Join(dir, "server", "tls.key")
 	template := x509.Certificate{Subject: pkix.Name{CommonName: "server"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	if err := again.Issue(certificateFile, keyFile, template, "localhost", "127.0.0.1"); err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(certificateFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, again.Issue(certificateFile, keyFile, template, "localhost", "127.0.0.1"))
+	pair := must.Get(tls.LoadX509KeyPair(certificateFile, keyFile))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(first.CertificatePEM())
 	for _, host := range []string{"localhost", "127.0.0.1"} {
@@ -46,10 +36,7 @@ func TestIssuedCertificatesAreTrusted(t *testing.T) {
 	}
 
 	for _, file := range []string{keyFile, filepath.Join(dir, "ca", authority.KeyFile)} {
-		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(file))(t)
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: mode %v", file, info.Mode())
 		}
@@ -58,13 +45,9 @@ func TestIssuedCertificatesAreTrusted(t *testing.T) {
 
 func TestIncompleteAuthorityIsCreatedAgain(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := authority.Open(dir, "test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(authority.Open(dir, "test"))(t)
 	// A crash between the writes of the two files leaves this state.
-	if err := os.Remove(filepath.Join(dir, authority.CertificateFile)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, authority.CertificateFile)))
 	if _, err := authority.Open(dir, "test"); err != nil {
 		t.Error(err)
 	}
@@ -72,12 +55,8 @@ func TestIncompleteAuthorityIsCreatedAgain(t *testing.T) {
 
 func TestInvalidAuthorityIsNotReplaced(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := authority.Open(dir, "test"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, authority.KeyFile), []byte("not a key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(authority.Open(dir, "test"))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, authority.KeyFile), []byte("not a key"), 0o600))
 	if _, err := authority.Open(dir, "test"); err == nil {
 		t.Error("an invalid file was accepted")
 	}
@@ -85,20 +64,10 @@ func TestInvalidAuthorityIsNotReplaced(t *testing.T) {
 
 func TestKeyIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sa.key")
-	if err := authority.EnsureKey(path); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := authority.EnsureKey(path); err != nil {
-		t.Fatal(err)
-	}
-	after, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, authority.EnsureKey(path))
+	before := must.Get(os.ReadFile(path))(t)
+	must.Do(t, authority.EnsureKey(path))
+	after := must.Get(os.ReadFile(path))(t)
 	if string(before) != string(after) {
 		t.Error("the key was replaced")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // files are the files of a server's certificate and of the authorities that its clients trust.
@@ -28,9 +29,7 @@ func newFiles(t *testing.T) files {
 func (f files) issue(t *testing.T, signer *authority.Authority) {
 	t.Helper()
 	template := x509.Certificate{Subject: pkix.Name{CommonName: "server"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	if err := signer.Issue(f.certificate, f.key, template, "127.0.0.1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, signer.Issue(f.certificate, f.key, template, "127.0.0.1"))
 }
 
 func (f files) trust(t *testing.T, signers ...*authority.Authority) {
@@ -39,17 +38,12 @@ func (f files) trust(t *testing.T, signers ...*authority.Authority) {
 	for _, signer := range signers {
 		text = append(text, signer.CertificatePEM()...)
 	}
-	if err := authority.WriteFile(f.roots, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, authority.WriteFile(f.roots, text, 0o644))
 }
 
 func newAuthority(t *testing.T) *authority.Authority {
 	t.Helper()
-	signer, err := authority.Open(t.TempDir(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(t.TempDir(), "test"))(t)
 	return signer
 }
 
@@ -58,14 +52,8 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	f, first, second := newFiles(t), newAuthority(t), newAuthority(t)
 	f.issue(t, first)
 	f.trust(t, first)
-	pair, err := certfile.LoadPair(f.certificate, f.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots, err := certfile.LoadRoots(f.roots)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(certfile.LoadPair(f.certificate, f.key))(t)
+	roots := must.Get(certfile.LoadRoots(f.roots))(t)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
 	server.Listener = tls.NewListener(server.Listener, pair.ServerConfig())
 	server.Start()
@@ -108,23 +96,15 @@ func TestIncompleteReplacementKeepsThePrevious(t *testing.T) {
 	f, signer := newFiles(t), newAuthority(t)
 	f.issue(t, signer)
 	f.trust(t, signer)
-	pair, err := certfile.LoadPair(f.certificate, f.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots, err := certfile.LoadRoots(f.roots)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(certfile.LoadPair(f.certificate, f.key))(t)
+	roots := must.Get(certfile.LoadRoots(f.roots))(t)
 	certificate, pool := pair.Certificate(), roots.Pool()
 	for name, damage := range map[string]func(path string) error{
 		"empty":   func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		"missing": os.Remove,
 	} {
 		for _, path := range []string{f.key, f.roots} {
-			if err := damage(path); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, damage(path))
 		}
 		if pair.Certificate() != certificate || roots.Pool() != pool {
 			t.Errorf("%s: the previous content is not in use", name)
@@ -141,17 +121,12 @@ func TestIncompleteReplacementKeepsThePrevious(t *testing.T) {
 func TestOlderFilesAreNoticed(t *testing.T) {
 	f, signer := newFiles(t), newAuthority(t)
 	f.issue(t, signer)
-	pair, err := certfile.LoadPair(f.certificate, f.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(certfile.LoadPair(f.certificate, f.key))(t)
 	certificate := pair.Certificate()
 	f.issue(t, signer)
 	old := time.Now().Add(-time.Hour)
 	for _, path := range []string{f.certificate, f.key} {
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chtimes(path, old, old))
 	}
 	if pair.Certificate() == certificate {
 		t.Error("the replacement is not in use")
@@ -163,9 +138,7 @@ func TestInvalidFilesAreErrors(t *testing.T) {
 	if _, err := certfile.LoadPair(f.certificate, f.key); err == nil {
 		t.Error("missing files are accepted as a certificate")
 	}
-	if err := os.WriteFile(f.roots, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(f.roots, []byte("no certificate"), 0o600))
 	if _, err := certfile.LoadRoots(f.roots); err == nil {
 		t.Error("a file without a certificate is accepted as authorities")
 	}
@@ -175,18 +148,13 @@ func TestInvalidFilesAreErrors(t *testing.T) {
 func TestEndOfCertificateIsAMetric(t *testing.T) {
 	f, signer := newFiles(t), newAuthority(t)
 	f.issue(t, signer)
-	pair, err := certfile.LoadPair(f.certificate, f.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(certfile.LoadPair(f.certificate, f.key))(t)
 	collector := certfile.Collector(pair.Certificate)
 	if got, want := testutil.ToFloat64(collector), float64(pair.Certificate().Leaf.NotAfter.Unix()); got != want {
 		t.Errorf("the metric is %v, want %v", got, want)
 	}
 	template := x509.Certificate{Subject: pkix.Name{CommonName: "server"}}
-	if err := signer.IssueFor(time.Hour, f.certificate, f.key, template); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, signer.IssueFor(time.Hour, f.certificate, f.key, template))
 	if got, want := testutil.ToFloat64(collector), float64(pair.Certificate().Leaf.NotAfter.Unix()); got != want || want > float64(time.Now().Add(2*time.Hour).Unix()) {
 		t.Errorf("after the replacement the metric is %v, want %v", got, want)
 	}

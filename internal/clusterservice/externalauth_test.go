@@ -9,6 +9,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestExternalAuthRequest(t *testing.T) {
@@ -28,10 +29,7 @@ func TestExternalAuthRequest(t *testing.T) {
 			ValidationRules: []hub.TokenClaimValidationRule{{Type: "RequiredClaim", RequiredClaim: &hub.RequiredClaim{Claim: "tid", RequiredValue: "tenant"}}},
 		},
 	}
-	request, err := ExternalAuthRequest(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(ExternalAuthRequest(d))(t)
 	golden(t, "externalauth_full", request)
 	if deletion := DeleteExternalAuthRequest(d); deletion.GetUid() != d.UID || deletion.GetClusterUid() != d.ClusterUID || deletion.GetResourceId() != d.ExternalAuth.ID {
 		t.Errorf("unexpected deletion request %v", deletion)

@@ -21,6 +21,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -28,29 +29,16 @@ var update = flag.Bool("update", false, "update the golden files")
 // golden compares message with testdata/<name>.json. It formats the JSON again because protojson varies its spacing.
 func golden(t *testing.T, name string, message proto.Message) {
 	t.Helper()
-	text, err := protojson.Marshal(message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(protojson.Marshal(message))(t)
 	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		t.Fatal(err)
-	}
-	got, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &value))
+	got := must.Get(json.MarshalIndent(value, "", "  "))(t)
 	got = append(got, '\n')
 	path := filepath.Join("testdata", name+".json")
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("request (-want +got), run with -update to accept it:\n%s", diff)
 	}
@@ -98,10 +86,7 @@ func TestClusterRequest(t *testing.T) {
 		"cluster_least": {UID: "u", Generation: 1, Cluster: hub.Cluster{Resource: hub.Resource{ID: clusterID, Name: "Prod", Location: "westus3"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request, err := ClusterRequest(document)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(ClusterRequest(document))(t)
 			golden(t, name, request)
 		})
 	}
@@ -112,14 +97,8 @@ func TestClusterRequest(t *testing.T) {
 
 // TestClusterRequestIsPure: the frontend and the backend must send the same request.
 func TestClusterRequestIsPure(t *testing.T) {
-	first, err := ClusterRequest(fullCluster())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := ClusterRequest(fullCluster())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(ClusterRequest(fullCluster()))(t)
+	second := must.Get(ClusterRequest(fullCluster()))(t)
 	if !proto.Equal(first, second) {
 		t.Error("one document resulted in two different requests")
 	}
@@ -137,22 +116,16 @@ func TestNodePoolRequest(t *testing.T) {
 		Taints:     []hub.Taint{{Key: "k", Value: "v", Effect: "NoSchedule"}},
 	}
 	fixed := &database.NodePoolDocument{UID: "p", ClusterUID: "c", Generation: 2, NodePool: pool}
-	request, err := NodePoolRequest(fixed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(NodePoolRequest(fixed))(t)
 	golden(t, "nodepool_fixed", request)
 	pool.Properties.Replicas, pool.Properties.AutoScaling, pool.Properties.NodeDrainTimeoutMinutes = 0, &hub.NodePoolAutoScaling{Min: 0, Max: 5}, &zero
-	request, err = NodePoolRequest(&database.NodePoolDocument{UID: "p", ClusterUID: "c", Generation: 2, NodePool: pool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	request = must.Get(NodePoolRequest(&database.NodePoolDocument{UID: "p", ClusterUID: "c", Generation: 2, NodePool: pool}))(t)
 	golden(t, "nodepool_autoscaled", request)
 }
 
 func TestClusterReport(t *testing.T) {
 	at := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	got, err := ClusterReport(&clusterservicev1.Cluster{
+	got := must.Get(ClusterReport(&clusterservicev1.Cluster{
 		Uid: "u", ResourceId: clusterID, Generation: 2, Revision: 7, DeleteTime: timestamppb.New(at),
 		Status: &clusterservicev1.ClusterStatus{
 			Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ObservedGeneration: 1, ApiUrl: "https://api",
@@ -160,10 +133,7 @@ func TestClusterReport(t *testing.T) {
 			Progress:   []*clusterservicev1.LayerProgress{{Layer: "placement", State: "Placed", Since: timestamppb.New(at)}},
 			Identities: map[string]*clusterservicev1.UserAssignedIdentity{"/a": {ClientId: "c", PrincipalId: "p"}},
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	conditions := []hub.Condition{{Type: "Available", Status: "True", Reason: "AsExpected", LastTransitionTime: at}}
 	want := Report{
 		UID: "u", ResourceID: clusterID, Revision: 7, Generation: 2, ObservedGeneration: 1, Phase: PhaseReady, Deleting: true, DeleteTime: at, Conditions: conditions,
@@ -181,10 +151,7 @@ func TestRangesAndMirrorsAreSentOnce(t *testing.T) {
 	p := &document.Cluster.Properties
 	p.API.AuthorizedCIDRs = []string{"192.0.2.7", "10.0.0.0/8", "192.0.2.7/32", "10.0.0.0/8"}
 	p.ImageDigestMirrors = []hub.ImageDigestMirror{{Source: "*.example.com", Mirrors: []string{"a.example/a", "b.example/b", "a.example/a"}}}
-	request, err := ClusterRequest(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(ClusterRequest(document))(t)
 	if got, want := request.Spec.Api.AuthorizedCidrs, []string{"192.0.2.7/32", "10.0.0.0/8"}; !slices.Equal(got, want) {
 		t.Errorf("got ranges %v, want %v", got, want)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const clusterID = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/one"
@@ -33,9 +35,7 @@ func TestRecordsAreLinesOfJSON(t *testing.T) {
 			t.Errorf("%q is not one line", line)
 		}
 		var record map[string]any
-		if err := json.Unmarshal(line, &record); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &record))
 		if record["time"] != "2026-03-01T08:30:00.1234567Z" || record["resourceId"] != strings.ToUpper(clusterID) || record["category"] != "kube-audit" ||
 			record["operationName"] != "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/kube-apiserver/audit" || record["location"] != "westus3" || record["level"] != "Informational" {
 			t.Errorf("%s", line)
@@ -117,10 +117,7 @@ func TestParseAuditRemovesBodiesOfSecretResources(t *testing.T) {
 		"a kind named secrets": {event("secrets", "example.com", "", "create", bodies), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			parsed, err := ParseAudit([]byte(c.line))
-			if err != nil {
-				t.Fatal(err)
-			}
+			parsed := must.Get(ParseAudit([]byte(c.line)))(t)
 			if strings.Contains(string(parsed.Line), "hunter2") == c.secret {
 				t.Errorf("%s", parsed.Line)
 			}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // hungTransport never responds.
@@ -26,15 +28,9 @@ func (hungTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // azcosmos reads the account first, without the caller's cancellation.
 func TestFirstRequestEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := Open(t.Context(), Options{Endpoint: "https://cosmos.invalid", Key: "a2V5", Transport: hungTransport{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(Open(t.Context(), Options{Endpoint: "https://cosmos.invalid", Key: "a2V5", Transport: hungTransport{}}))(t)
 		defer db.Close()
-		key, err := ResourceKey("/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c")
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(ResourceKey("/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c"))(t)
 		for name, call := range map[string]func(context.Context) error{
 			"ping": db.Ping,
 			"read": func(ctx context.Context) error { _, err := db.Clusters().Find(ctx, key); return err },
@@ -66,14 +62,9 @@ func (e *endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestPingNamesRefusedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := &endingTransport{}
-		db, err := Open(t.Context(), Options{Endpoint: "https://cosmos.invalid", Key: "a2V5", Transport: transport})
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(Open(t.Context(), Options{Endpoint: "https://cosmos.invalid", Key: "a2V5", Transport: transport}))(t)
 		defer db.Close()
-		if err := db.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Ping(t.Context()))
 		transport.refuses.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

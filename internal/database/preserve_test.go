@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // aCluster draws a document with the relevant shapes: embedded structs, pointers, lists of structs, maps of structs.
@@ -40,14 +41,8 @@ func aCluster(t *rapid.T) ClusterDocument {
 }
 
 func tree(t *rapid.T, value any) any {
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(value))(t)
+	parsed := must.Get(parse(text))(t)
 	return parsed
 }
 
@@ -120,26 +115,12 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stored := tree(t, aCluster(t))
 		scatter(t, typ, stored)
-		text, err := json.Marshal(stored)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(stored))(t)
 		var read ClusterDocument
-		if err := json.Unmarshal(text, &read); err != nil {
-			t.Fatal(err)
-		}
-		fresh, err := json.Marshal(&read)
-		if err != nil {
-			t.Fatal(err)
-		}
-		written, err := preserve(typ, fresh, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := parse(written)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, &read))
+		fresh := must.Get(json.Marshal(&read))(t)
+		written := must.Get(preserve(typ, fresh, text))(t)
+		got := must.Get(parse(written))(t)
 		if diff := cmp.Diff(stored, got); diff != "" {
 			t.Fatalf("document (-stored +written back):\n%s", diff)
 		}
@@ -153,23 +134,11 @@ func TestKnownFieldsAreWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stored := tree(t, aCluster(t))
 		scatter(t, typ, stored)
-		text, err := json.Marshal(stored)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(stored))(t)
 		next := aCluster(t)
-		fresh, err := json.Marshal(&next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		written, err := preserve(typ, fresh, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := parse(written)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fresh := must.Get(json.Marshal(&next))(t)
+		written := must.Get(preserve(typ, fresh, text))(t)
+		got := must.Get(parse(written))(t)
 		if diff := cmp.Diff(tree(t, &next), strip(typ, got)); diff != "" {
 			t.Fatalf("known fields (-want +got):\n%s", diff)
 		}
@@ -206,10 +175,7 @@ func FuzzPreserve(f *testing.F) {
 	f.Add([]byte(`{"status":{"progress":[{"layer":"a","x":[]}]}}`))
 	f.Add([]byte(`{"cluster":{"tags":7,"identity":{"userAssignedIdentities":[1]}}}`))
 	f.Add([]byte(`[]`))
-	fresh, err := json.Marshal(&ClusterDocument{UID: "b", Status: hub.ClusterStatus{Progress: []hub.Progress{{Layer: "a"}}}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	fresh := must.Get(json.Marshal(&ClusterDocument{UID: "b", Status: hub.ClusterStatus{Progress: []hub.Progress{{Layer: "a"}}}}))(f)
 	f.Fuzz(func(t *testing.T, old []byte) {
 		written, err := preserve(reflect.TypeFor[ClusterDocument](), fresh, old)
 		if err != nil {
@@ -240,10 +206,7 @@ func TestPreserveInElements(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := preserve(reflect.TypeFor[hub.ExternalAuthProperties](), json.RawMessage(tc.fresh), json.RawMessage(tc.old))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(preserve(reflect.TypeFor[hub.ExternalAuthProperties](), json.RawMessage(tc.fresh), json.RawMessage(tc.old)))(t)
 			var want, is any
 			if json.Unmarshal([]byte(tc.want), &want) != nil || json.Unmarshal(got, &is) != nil {
 				t.Fatalf("not JSON: %s", got)

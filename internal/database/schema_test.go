@@ -4,14 +4,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRightsPage compares the tables of docs/deploy/cosmos-db.md with Containers and Roles.
 func TestRightsPage(t *testing.T) {
-	text, err := os.ReadFile("../../docs/deploy/cosmos-db.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/deploy/cosmos-db.md"))(t)
 	var wanted []string
 	for _, container := range Containers() {
 		wanted = append(wanted, "| `"+container.ID+"` | `"+container.PartitionKeyDefinition.Paths[0]+"` |")

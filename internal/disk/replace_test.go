@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/disk"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -28,9 +29,7 @@ func check(t *testing.T, path, want string) {
 func TestReplace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for content, mode := range map[string]os.FileMode{"first": 0o600, "second": 0o644} {
-		if err := disk.Replace(path, []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, disk.Replace(path, []byte(content), mode))
 		check(t, path, content)
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("the mode is %v, want %v: %v", info.Mode().Perm(), mode, err)
@@ -40,9 +39,7 @@ func TestReplace(t *testing.T) {
 
 func TestCreateKeepsExistingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := disk.Create(path, []byte("first"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, disk.Create(path, []byte("first"), 0o600))
 	if err := disk.Create(path, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second creation: %v", err)
 	}
@@ -53,23 +50,15 @@ func TestCreateKeepsExistingFile(t *testing.T) {
 func TestFullDiskKeepsPreviousContent(t *testing.T) {
 	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
 		path := filepath.Join(dir, "folder", "file")
-		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := disk.Replace(path, []byte("previous"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Dir(path), 0o700))
+		must.Do(t, disk.Replace(path, []byte("previous"), 0o600))
 		filler := smalldisk.Fill(t, dir)
 		if err := disk.Replace(path, []byte(strings.Repeat("new", 1<<20)), 0o600); !disk.IsFull(err) {
 			t.Errorf("a replacement on a full disk: %v", err)
 		}
 		check(t, path, "previous")
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
-		if err := disk.Replace(path, []byte("new"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
+		must.Do(t, disk.Replace(path, []byte("new"), 0o600))
 		check(t, path, "new")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/disk"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -24,9 +25,7 @@ func TestFullDiskIsReported(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "one-more"), make([]byte, 64<<10), 0o600); !disk.IsFull(err) {
 			t.Errorf("a write to a full disk: %v", err)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		if err := disk.CheckSpace(dir); err != nil {
 			t.Errorf("after space was freed: %v", err)
 		}

@@ -12,43 +12,29 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const audience = "https://service.example"
 
 func TestVerifyReportsReasons(t *testing.T) {
-	issuer, err := entratest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(entratest.Start())(t)
 	defer issuer.Close()
 	now := time.Now()
 	changed := func(change func(jwt.MapClaims)) string {
 		claims := issuer.Claims(audience, "principal", now.Add(time.Hour))
 		change(claims)
-		text, err := issuer.Sign(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(issuer.Sign(claims))(t)
 		return text
 	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	signedByOther := func(keyID string) string {
 		token := jwt.NewWithClaims(jwt.SigningMethodRS256, issuer.Claims(audience, "principal", now.Add(time.Hour)))
 		token.Header["kid"] = keyID
-		text, err := token.SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(token.SignedString(key))(t)
 		return text
 	}
-	unsigned, err := jwt.NewWithClaims(jwt.SigningMethodNone, issuer.Claims(audience, "principal", now.Add(time.Hour))).SignedString(jwt.UnsafeAllowNoneSignatureType)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unsigned := must.Get(jwt.NewWithClaims(jwt.SigningMethodNone, issuer.Claims(audience, "principal", now.Add(time.Hour))).SignedString(jwt.UnsafeAllowNoneSignatureType))(t)
 	for reason, test := range map[string]struct {
 		text string
 		want error
@@ -82,14 +68,8 @@ func TestVerifyReportsReasons(t *testing.T) {
 }
 
 func TestVerifyFailsWithoutKeys(t *testing.T) {
-	issuer, err := entratest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := issuer.Token(audience, time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(entratest.Start())(t)
+	text := must.Get(issuer.Token(audience, time.Now().Add(time.Hour)))(t)
 	v := &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient}
 	issuer.Close()
 	if _, err := v.Verify(t.Context(), text, []string{audience}); !errors.Is(err, entra.ErrUnavailable) {

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -53,14 +54,8 @@ func start(t *testing.T) *cluster {
 	c := &cluster{Cluster: kubeapitest.Start(t)}
 	dir := filepath.Dir(c.Kubeconfig())
 	c.file = filepath.Join(dir, kubeapi.EncryptionFile)
-	pki, err := kubeapi.Open(dir, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := pki.TLS(kubeapi.Admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pki := must.Get(kubeapi.Open(dir, "test"))(t)
+	config := must.Get(pki.TLS(kubeapi.Admin))(t)
 	c.client = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	t.Cleanup(c.client.CloseIdleConnections)
 	return c
@@ -68,10 +63,7 @@ func start(t *testing.T) *cluster {
 
 func (c *cluster) keys(t *testing.T) kubeapi.EncryptionKeys {
 	t.Helper()
-	text, err := os.ReadFile(c.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(c.file))(t)
 	keys, _, err := kubeapi.ReadEncryptionConfiguration(text)
 	if err != nil {
 		t.Fatal(err)
@@ -148,9 +140,7 @@ func TestKeyIsReplacedWhileClientsWrite(t *testing.T) {
 	c := start(t)
 	users := c.EtcdUsers(t)
 	for i := range 300 { // more than a page
-		if err := c.send(http.MethodPost, secrets, secret(fmt.Sprintf("before-%d", i)), http.StatusCreated); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.send(http.MethodPost, secrets, secret(fmt.Sprintf("before-%d", i)), http.StatusCreated))
 	}
 	former := c.keys(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -190,10 +180,7 @@ func TestKeyIsReplacedWhileClientsWrite(t *testing.T) {
 	if now.Read != nil || now.Write.Number != former.Write.Number+1 || bytes.Equal(now.Write.Secret, former.Write.Secret) {
 		t.Errorf("the key %d was replaced by %d; another key is left: %v", former.Write.Number, now.Write.Number, now.Read != nil)
 	}
-	values, err := users.Read(t.Context(), "/test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(users.Read(t.Context(), "/test"))(t)
 	encrypted := 0
 	for key, value := range values {
 		if strings.HasPrefix(key, "/test/secrets/") || strings.HasPrefix(key, "/test/configmaps/") {
@@ -245,9 +232,7 @@ func TestChangedKeysAreNotReplaced(t *testing.T) {
 	if state, err = store.Read(t.Context()); err != nil || !state.Keys.HasNext() {
 		t.Fatal(err)
 	}
-	if err := store.Write(t.Context(), state, state.Keys.Promote()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Write(t.Context(), state, state.Keys.Promote()))
 	if state, err = store.Read(t.Context()); err != nil || !state.Keys.HasFormer() || len(state.Resources) != 3 {
 		t.Errorf("resources %v, %v", state.Resources, err)
 	}
@@ -275,9 +260,7 @@ func TestSecretIsReplacedUnlessItsKeysChanged(t *testing.T) {
 	if err != nil || !state.Keys.Equal(first) {
 		t.Fatal(err)
 	}
-	if err := c.send(http.MethodPatch, path, `{"metadata":{"labels":{"changed":"true"}}}`, http.StatusOK); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.send(http.MethodPatch, path, `{"metadata":{"labels":{"changed":"true"}}}`, http.StatusOK))
 	adding := first.AddNext()
 	if err := store.Write(t.Context(), state, adding); err != nil {
 		t.Errorf("the keys are the same: %v", err)

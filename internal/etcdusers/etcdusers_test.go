@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
@@ -27,22 +28,10 @@ func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 // as returns a client of etcd with a certificate for a user.
 func as(t *testing.T, cluster *kubeapitest.Cluster, user string) *clientv3.Client {
 	t.Helper()
-	authority, err := kubeapi.OpenEtcdAuthority(cluster.EtcdAuthority)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := authority.Issue(t.TempDir(), user)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := files.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{cluster.Etcd}, TLS: config, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(kubeapi.OpenEtcdAuthority(cluster.EtcdAuthority))(t)
+	files := must.Get(authority.Issue(t.TempDir(), user))(t)
+	config := must.Get(files.Config())(t)
+	client := must.Get(clientv3.New(clientv3.Config{Endpoints: []string{cluster.Etcd}, TLS: config, Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -63,9 +52,7 @@ func TestUsers(t *testing.T) {
 func ensure(t *testing.T, users *etcdusers.Client, wanted ...etcdusers.User) {
 	t.Helper()
 	for _, user := range wanted {
-		if err := users.Ensure(t.Context(), user); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, users.Ensure(t.Context(), user))
 	}
 }
 
@@ -120,17 +107,9 @@ func testOwnKeysOnly(t *testing.T, cluster *kubeapitest.Cluster, users *etcduser
 func testMaintenance(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
 	ensure(t, users, etcdusers.User{Prefix: "/attacker"}, etcdusers.User{Prefix: "/victim"})
 	ctx, attacker, victim := t.Context(), as(t, cluster, "/attacker"), as(t, cluster, "/victim")
-	lease, err := victim.Grant(ctx, 3600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := victim.Put(ctx, "/victim/x", "0", clientv3.WithLease(lease.ID)); err != nil {
-		t.Fatal(err)
-	}
-	members, err := attacker.MemberList(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := must.Get(victim.Grant(ctx, 3600))(t)
+	must.Get(victim.Put(ctx, "/victim/x", "0", clientv3.WithLease(lease.ID)))(t)
+	members := must.Get(attacker.MemberList(ctx))(t)
 	member, peers := members.Members[0].ID, []string{"https://127.0.0.1:1"}
 	server := etcdserverpb.NewMaintenanceClient(attacker.ActiveConnection())
 	only := func(_ any, err error) error { return err }
@@ -169,10 +148,7 @@ func testMaintenance(t *testing.T, cluster *kubeapitest.Cluster, users *etcduser
 func testCompaction(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
 	ensure(t, users, etcdusers.User{Prefix: "/compacts", Compacts: true})
 	client := as(t, cluster, "/compacts")
-	response, err := client.Put(t.Context(), "compact_rev_key", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Put(t.Context(), "compact_rev_key", "0"))(t)
 	if _, err := client.Compact(t.Context(), response.Header.Revision); err != nil {
 		t.Error(err)
 	}
@@ -183,13 +159,9 @@ func testCountedValues(t *testing.T, cluster *kubeapitest.Cluster, users *etcdus
 	ensure(t, users, etcdusers.User{Prefix: "/counted"}, etcdusers.User{Prefix: "/counted-2"})
 	client, other := as(t, cluster, "/counted"), as(t, cluster, "/counted-2")
 	for i := range 250 {
-		if _, err := client.Put(t.Context(), fmt.Sprintf("/counted/%d", i), []string{"key1:x", "key2:x", "key10:x", "", "x key1:"}[i%5]); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Put(t.Context(), fmt.Sprintf("/counted/%d", i), []string{"key1:x", "key2:x", "key10:x", "", "x key1:"}[i%5]))(t)
 	}
-	if _, err := other.Put(t.Context(), "/counted-2/x", "key1:x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(other.Put(t.Context(), "/counted-2/x", "key1:x"))(t)
 	for beginning, want := range map[string]int{"key1:": 50, "key2:": 50, "key3:": 0} {
 		if n, err := users.CountValues(t.Context(), "/counted", beginning); err != nil || n != want {
 			t.Errorf("%d values begin with %s, want %d; %v", n, beginning, want, err)
@@ -209,14 +181,10 @@ func testRemoval(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Cl
 	ensure(t, users, etcdusers.User{Prefix: "/removed"}, etcdusers.User{Prefix: "/removed-2"})
 	removed, other := as(t, cluster, "/removed"), as(t, cluster, "/removed-2")
 	for client, key := range map[*clientv3.Client]string{removed: "/removed/x", other: "/removed-2/x"} {
-		if _, err := client.Put(t.Context(), key, "0"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Put(t.Context(), key, "0"))(t)
 	}
 	for range 2 { // it is idempotent
-		if err := users.Remove(t.Context(), "/removed"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, users.Remove(t.Context(), "/removed"))
 	}
 	if values, err := users.Read(t.Context(), "/removed"); err != nil || len(values) != 0 {
 		t.Errorf("keys of the removed user: %v, %v", values, err)
@@ -283,18 +251,10 @@ func testUnchangedUsers(t *testing.T, cluster *kubeapitest.Cluster, users *etcdu
 	user := etcdusers.User{Prefix: "/unchanged"}
 	ensure(t, users, user)
 	root := as(t, cluster, etcdusers.Root)
-	before, err := root.AuthStatus(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(root.AuthStatus(t.Context()))(t)
 	ensure(t, users, user)
-	if err := users.Enable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	after, err := root.AuthStatus(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, users.Enable(t.Context()))
+	after := must.Get(root.AuthStatus(t.Context()))(t)
 	if before.AuthRevision != after.AuthRevision {
 		t.Errorf("revision %d became %d", before.AuthRevision, after.AuthRevision)
 	}

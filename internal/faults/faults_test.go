@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func probability(p float64) *float64 { return &p }
@@ -32,9 +34,7 @@ func TestNext(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := New(CosmosDB, 1)
-			if _, err := s.Add(tc.rule); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Add(tc.rule))(t)
 			got := ""
 			for range 4 {
 				if s.Next(write) != nil {
@@ -71,9 +71,7 @@ func TestNextOfAzure(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := New(Azure, 1)
-			if _, err := s.Add(tc.rule); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Add(tc.rule))(t)
 			if got := s.Next(tc.request) != nil; got != tc.want {
 				t.Errorf("%v, want %v: %s", got, tc.want, tc.reason)
 			}
@@ -84,9 +82,7 @@ func TestNextOfAzure(t *testing.T) {
 func TestProbabilityFollowsTheSeed(t *testing.T) {
 	run := func(seed uint64) string {
 		s := New(CosmosDB, seed)
-		if _, err := s.Add(Rule{Status: 429, Probability: probability(0.3)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Add(Rule{Status: 429, Probability: probability(0.3)}))(t)
 		out := ""
 		for range 200 {
 			if s.Next(Request{}) != nil {

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // blockingServer is a health server whose Check blocks until it is released. Its Watch never ends by itself.
@@ -40,25 +42,15 @@ func start(t *testing.T, grace time.Duration) *running {
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{blockingServer: &blockingServer{health.NewServer(), make(chan struct{}), make(chan struct{})},
 		stop: stop, served: make(chan error, 1), checked: make(chan error, 1)}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer(EndStreams(ctx))
 	grpc_health_v1.RegisterHealthServer(server, r)
 	go func() { r.served <- Serve(ctx, server, listener, grace) }()
-	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { _ = connection.Close() })
 	client := grpc_health_v1.NewHealthClient(connection)
-	if r.watch, err = client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.watch.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	r.watch = must.Get(client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}))(t)
+	must.Get(r.watch.Recv())(t)
 	go func() {
 		_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		r.checked <- err

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // serveHealth calls a test in a synctest bubble with a server that has a health service whose calls last as long as their context.
@@ -49,10 +51,7 @@ func (untilDone) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest
 
 func dial(t *testing.T, listener *bufconn.Listener) net.Conn {
 	t.Helper()
-	connection, err := listener.DialContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(listener.DialContext(t.Context()))(t)
 	return connection
 }
 
@@ -64,9 +63,7 @@ func TestSilentHandshakesEnd(t *testing.T) {
 			serveHealth(t, func(t *testing.T, listener *bufconn.Listener) {
 				began, connection := time.Now(), dial(t, listener)
 				defer func() { _ = connection.Close() }()
-				if _, err := io.WriteString(connection, sent); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.WriteString(connection, sent))(t)
 				_, _ = io.Copy(io.Discard, connection) // ends with the connection
 				if took := time.Since(began); took != handshakeTimeout {
 					t.Errorf("the server closed the connection after %s, want %s", took, handshakeTimeout)
@@ -117,13 +114,9 @@ type client struct {
 func begin(t *testing.T, listener *bufconn.Listener) *client {
 	t.Helper()
 	connection := dial(t, listener)
-	if _, err := io.WriteString(connection, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(connection, http2.ClientPreface))(t)
 	c := &client{http2.NewFramer(connection, connection), connection, make(chan uint32, 10), make(chan struct{})}
-	if err := c.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WriteSettings())
 	go func() {
 		defer close(c.ended)
 		for {
@@ -152,13 +145,9 @@ func (c *client) call(t *testing.T, method string) {
 	var header bytes.Buffer
 	encoder := hpack.NewEncoder(&header)
 	for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "server"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
-		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
 	}
-	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: header.Bytes(), EndHeaders: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: header.Bytes(), EndHeaders: true}))
 }
 
 // TestSlowRequestsEnd begins a unary call whose request never arrives. The same call with its request lasts.
@@ -173,9 +162,7 @@ func TestSlowRequestsEnd(t *testing.T) {
 				if complete {
 					message = []byte{0, 0, 0, 0, 0}
 				}
-				if err := c.WriteData(1, complete, message); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.WriteData(1, complete, message))
 				select {
 				case <-c.streams:
 					if took := time.Since(began); complete || took != requestTimeout {
@@ -219,11 +206,8 @@ func TestFrequentPingsEndConnections(t *testing.T) {
 // TestMetadataIsLimited sends metadata that is as large as permitted, and larger.
 func TestMetadataIsLimited(t *testing.T) {
 	serveHealth(t, func(t *testing.T, listener *bufconn.Listener) {
-		connection, err := grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		connection := must.Get(grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))(t)
 		defer func() { _ = connection.Close() }()
 		for size, want := range map[int]codes.Code{maxHeader / 2: codes.OK, maxHeader: codes.Internal} {
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "a", strings.Repeat("a", size))

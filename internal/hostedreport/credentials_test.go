@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var began = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
@@ -90,19 +91,13 @@ func TestCredentialUsesMergeInAnyOrder(t *testing.T) {
 func FuzzDecodeCredentials(f *testing.F) {
 	report := hostedreport.CredentialReport{}
 	report.Note(use(1, 0, "10.0.0.1"))
-	text, err := report.Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := must.Get(report.Encode())(f)
 	f.Add(text)
 	f.Add(`[{"fingerprint":"x"}]`)
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		decoded := hostedreport.DecodeCredentials(text)
-		encoded, err := decoded.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(decoded.Encode())(t)
 		if diff := cmp.Diff(decoded, hostedreport.DecodeCredentials(encoded)); diff != "" {
 			t.Error(diff)
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var now = time.Date(2026, 11, 2, 3, 4, 5, 6, time.UTC)
@@ -22,10 +24,7 @@ func TestEgressFailuresAreNotedAndCleared(t *testing.T) {
 	if !r.Note("login.example.com:443", EgressUnreachable, now.Add(Again)) {
 		t.Error("another outcome is reported")
 	}
-	text, err := r.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(r.Encode())(t)
 	if diff := cmp.Diff(r, DecodeEgress(text)); diff != "" {
 		t.Errorf("decoded report (-want +got):\n%s", diff)
 	}
@@ -65,10 +64,7 @@ func FuzzDecodeEgress(f *testing.F) {
 				t.Errorf("%v is not valid", failure)
 			}
 		}
-		encoded, err := r.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(r.Encode())(t)
 		if diff := cmp.Diff(r, DecodeEgress(encoded)); diff != "" {
 			t.Errorf("decoded again (-want +got):\n%s", diff)
 		}

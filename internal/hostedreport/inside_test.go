@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var observed = time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC)
@@ -16,10 +17,7 @@ func TestInsideReportSurvivesAnAnnotation(t *testing.T) {
 	t.Parallel()
 	want := hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Since: observed.Add(-time.Minute), Check: "livez", Outcome: "etcd", Detail: "status 500: etcd",
 		CertificateEnd: observed.Add(time.Hour), Observed: observed}
-	text, err := want.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(want.Encode())(t)
 	if diff := cmp.Diff(&want, hostedreport.DecodeInside(text)); diff != "" {
 		t.Error(diff)
 	}
@@ -51,10 +49,7 @@ func FuzzDecodeInside(f *testing.F) {
 		if report == nil {
 			return
 		}
-		again, err := report.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(report.Encode())(t)
 		if decoded := hostedreport.DecodeInside(again); decoded == nil || !decoded.Same(hostedreport.InsideReport{State: report.State, Since: report.Since.Truncate(time.Millisecond),
 			Outcome: report.Outcome, CertificateEnd: report.CertificateEnd}) {
 			t.Errorf("%q became %q", text, again)

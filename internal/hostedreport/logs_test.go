@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var since = time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
@@ -23,10 +24,7 @@ func TestLogReportSurvivesAnAnnotation(t *testing.T) {
 		{Settings: 1},
 		{Settings: 2, Failures: []hostedreport.LogFailure{failure("audit"), failure("prüfung & <b>")}},
 	} {
-		text, err := want.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(want.Encode())(t)
 		if diff := cmp.Diff(&want, hostedreport.DecodeLogs(text)); diff != "" {
 			t.Error(diff)
 		}
@@ -56,10 +54,7 @@ func TestInvalidLogReportsAreIgnored(t *testing.T) {
 	} {
 		invalid := failure("audit")
 		edit(&invalid)
-		text, err := hostedreport.LogReport{Settings: 1, Failures: []hostedreport.LogFailure{invalid, failure("valid")}}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(hostedreport.LogReport{Settings: 1, Failures: []hostedreport.LogFailure{invalid, failure("valid")}}.Encode())(t)
 		want := &hostedreport.LogReport{Settings: 1, Failures: []hostedreport.LogFailure{failure("valid")}}
 		if diff := cmp.Diff(want, hostedreport.DecodeLogs(text)); diff != "" {
 			t.Errorf("%s: %s", reason, diff)
@@ -69,10 +64,7 @@ func TestInvalidLogReportsAreIgnored(t *testing.T) {
 	for i := range 2 * hostedreport.MaxLogFailures {
 		many = append(many, failure(fmt.Sprint(i)))
 	}
-	text, err := hostedreport.LogReport{Settings: 10, Failures: many}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(hostedreport.LogReport{Settings: 10, Failures: many}.Encode())(t)
 	if got := hostedreport.DecodeLogs(text); len(got.Failures) != hostedreport.MaxLogFailures {
 		t.Errorf("%d failures", len(got.Failures))
 	}
@@ -101,10 +93,7 @@ func FuzzDecodeLogs(f *testing.F) {
 		if report == nil {
 			return
 		}
-		again, err := report.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(report.Encode())(t)
 		if decoded := hostedreport.DecodeLogs(again); decoded == nil || len(decoded.Failures) != len(report.Failures) {
 			t.Errorf("%q became %q", text, again)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/hybrid"
 
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestVerifierFollowsItsFile replaces the file of public keys by that of another signer, and then by a damaged one.
@@ -18,19 +19,12 @@ func TestVerifierFollowsItsFile(t *testing.T) {
 	signers := map[string]*Signer{}
 	for _, name := range []string{"first", "second"} {
 		private := filepath.Join(dir, name+".key")
-		if err := CreateKeys(private); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if signers[name], err = LoadSigner(private, issuer, audience); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, CreateKeys(private))
+		signers[name] = must.Get(LoadSigner(private, issuer, audience))(t)
 	}
 	use := func(name string) {
 		t.Helper()
-		if err := keyfile.WritePublic(filepath.Join(dir, name+".key"), public); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, keyfile.WritePublic(filepath.Join(dir, name+".key"), public))
 	}
 	use("first")
 	verifier, ring, err := LoadVerifier(public, "test")
@@ -54,24 +48,16 @@ func TestVerifierFollowsItsFile(t *testing.T) {
 	accepts("at first", "first")
 	use("second")
 	accepts("after the replacement", "second")
-	if err := os.WriteFile(public, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(public, []byte("{"), 0o600))
 	accepts("with a damaged file", "second")
 }
 
 func TestVerifierRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	private, sealing, opening := filepath.Join(dir, "intent.key"), filepath.Join(dir, "sealing.json"), filepath.Join(dir, "opening.key")
-	if err := CreateKeys(private); err != nil {
-		t.Fatal(err)
-	}
-	if err := keyfile.Create(opening, hybrid.DHKEM_X25519_HKDF_SHA256_HKDF_SHA256_AES_256_GCM_Key_Template()); err != nil {
-		t.Fatal(err)
-	}
-	if err := keyfile.WritePublic(opening, sealing); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, CreateKeys(private))
+	must.Do(t, keyfile.Create(opening, hybrid.DHKEM_X25519_HKDF_SHA256_HKDF_SHA256_AES_256_GCM_Key_Template()))
+	must.Do(t, keyfile.WritePublic(opening, sealing))
 	for reason, path := range map[string]string{"a private keyset": private, "keys that seal": sealing, "no file": filepath.Join(dir, "none")} {
 		if _, _, err := LoadVerifier(path, "test"); err == nil || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "keyData") {
 			t.Errorf("%s: %v", reason, err)

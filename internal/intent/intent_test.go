@@ -26,6 +26,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -65,19 +66,13 @@ func (p *publisher) verifier(ahead *atomic.Int64) *Verifier {
 
 func newTestSigner(t testing.TB) *Signer {
 	t.Helper()
-	signer, err := NewSigner(issuer, audience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(NewSigner(issuer, audience))(t)
 	return signer
 }
 
 func sign(t testing.TB, signer *Signer, i *Intent) string {
 	t.Helper()
-	signed, err := signer.Sign(i)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(signer.Sign(i))(t)
 	return signed
 }
 
@@ -91,14 +86,8 @@ const method = clusterservicev1.ClusterService_RegisterProvisionShard_FullMethod
 // asked returns a valid intent with all fields.
 func asked(t testing.TB) *Intent {
 	t.Helper()
-	call, err := NewCall(method, request())
-	if err != nil {
-		t.Fatal(err)
-	}
-	parameters, err := DigestJSON([]byte(`{"name": "mgmt-1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := must.Get(NewCall(method, request()))(t)
+	parameters := must.Get(DigestJSON([]byte(`{"name": "mgmt-1"}`)))(t)
 	now := time.Now().UTC().Truncate(time.Second)
 	return &Intent{OperationID: "8f2c6a38-6f0e-4a63-9a1f-0f4f4b8f1c11", ObjectID: "alice", TenantID: "tenant", Name: "alice@example.com", Roles: []string{"reader", "operator"},
 		Elevation: Elevation{ID: "elevation", Role: "operator", ExpiresAt: now.Add(time.Hour)}, Reason: "it is stuck \"here\" – 界", Ticket: "INC-1", Action: "shards.register",
@@ -137,16 +126,11 @@ func TestOnlyIntentsOfAdminAreAccepted(t *testing.T) {
 	}
 	parts := strings.Split(good, ".")
 	part := func(content string) string { return base64.RawURLEncoding.EncodeToString([]byte(content)) }
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := must.Get(base64.RawURLEncoding.DecodeString(parts[1]))(t)
 	var header struct {
 		ID string `json:"kid"`
 	}
-	if err := decodePart(good, 0, &header); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decodePart(good, 0, &header))
 	future := asked(t)
 	future.IssuedAt, future.ExpiresAt = future.IssuedAt.Add(10*time.Minute), future.IssuedAt.Add(20*time.Minute)
 	for name, tc := range map[string]struct{ reason, signed string }{
@@ -183,14 +167,8 @@ func TestOnlyIntentsOfAdminAreAccepted(t *testing.T) {
 func otherType(t testing.TB, signer *Signer) string {
 	t.Helper()
 	i := asked(t)
-	raw, err := jwt.NewRawJWT(&jwt.RawJWTOptions{Issuer: &signer.issuer, Audience: &signer.audience, Subject: &i.ObjectID, JWTID: &i.OperationID, IssuedAt: &i.IssuedAt, ExpiresAt: &i.ExpiresAt})
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.current().signer.SignAndEncode(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(jwt.NewRawJWT(&jwt.RawJWTOptions{Issuer: &signer.issuer, Audience: &signer.audience, Subject: &i.ObjectID, JWTID: &i.OperationID, IssuedAt: &i.IssuedAt, ExpiresAt: &i.ExpiresAt}))(t)
+	signed := must.Get(signer.current().signer.SignAndEncode(raw))(t)
 	return signed
 }
 
@@ -201,9 +179,7 @@ func TestExpiredIntentShowsWhoAsked(t *testing.T) {
 	var ahead atomic.Int64
 	verifier := publish(t, signer).verifier(&ahead)
 	signed := sign(t, signer, asked(t))
-	if _, err := verifier.Verify(t.Context(), signed); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(verifier.Verify(t.Context(), signed))(t)
 	ahead.Store(int64(31 * time.Minute))
 	i, err := verifier.Verify(t.Context(), signed)
 	if e := apierror.As(err); e == nil || e.Reason != ReasonExpired || i == nil || i.ObjectID != "alice" {
@@ -292,9 +268,7 @@ func TestKeysOutliveAdmin(t *testing.T) {
 	}
 	p.down.Store(false)
 	ahead.Store(int64(10 * time.Second))
-	if _, err := verifier.Verify(t.Context(), sign(t, signer, asked(t))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(verifier.Verify(t.Context(), sign(t, signer, asked(t))))(t)
 	p.down.Store(true)
 	ahead.Store(int64(20 * time.Minute))
 	if _, err := verifier.Verify(t.Context(), sign(t, signer, asked(t))); err != nil {
@@ -327,43 +301,26 @@ func TestUnknownKeysCauseFewFetches(t *testing.T) {
 // TestRotation performs the steps of a rotation while a Signer runs: add a key, make it primary, remove the former one.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "intent.key")
-	if err := CreateKeys(path); err != nil {
-		t.Fatal(err)
-	}
-	signer, err := LoadSigner(path, issuer, audience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	created, err := keyfile.List(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, CreateKeys(path))
+	signer := must.Get(LoadSigner(path, issuer, audience))(t)
+	created := must.Get(keyfile.List(path))(t)
 	p := publish(t, signer)
 	var ahead atomic.Int64
 	verifier := p.verifier(&ahead)
 	old := sign(t, signer, asked(t))
-	if _, err := verifier.Verify(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
-	added, err := keyfile.Add(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(verifier.Verify(t.Context(), old))(t)
+	added := must.Get(keyfile.Add(path))(t)
 	if published, err := parseKeys(signer.KeySet()); err != nil || len(published.ids) != 2 {
 		t.Errorf("the added key is not published: %v, %v", published, err)
 	}
-	if err := keyfile.Promote(path, added); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.Promote(path, added))
 	ahead.Store(int64(10 * time.Second)) // the next fetch is permitted
 	for reason, signed := range map[string]string{"the former key": old, "the new key": sign(t, signer, asked(t))} {
 		if _, err := verifier.Verify(t.Context(), signed); err != nil {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
-	if err := keyfile.Remove(path, created[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.Remove(path, created[0].ID))
 	if _, err := p.verifier(&ahead).Verify(t.Context(), old); apierror.As(err).Reason != ReasonInvalid {
 		t.Errorf("a removed key: %v", err)
 	}
@@ -376,16 +333,9 @@ func TestRotation(t *testing.T) {
 // without showing it.
 func TestKeyFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "intent.key")
-	if err := CreateKeys(path); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := CreateKeys(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, CreateKeys(path))
+	content := must.Get(os.ReadFile(path))(t)
+	must.Do(t, CreateKeys(path))
 	again, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(content, again) {
 		t.Errorf("the file was written again: %v", err)
@@ -393,10 +343,7 @@ func TestKeyFiles(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the mode is %v, %v", info.Mode(), err)
 	}
-	signer, err := LoadSigner(path, issuer, audience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(LoadSigner(path, issuer, audience))(t)
 	var private struct {
 		Keys []map[string]any `json:"keys"`
 	}
@@ -404,13 +351,9 @@ func TestKeyFiles(t *testing.T) {
 		t.Errorf("published %s, %v", signer.KeySet(), err)
 	}
 	sealing := filepath.Join(t.TempDir(), "sealing.key")
-	if err := keyfile.Create(sealing, aead.AES256GCMKeyTemplate()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.Create(sealing, aead.AES256GCMKeyTemplate()))
 	broken := filepath.Join(t.TempDir(), "broken.key")
-	if err := os.WriteFile(broken, content[:len(content)-20], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(broken, content[:len(content)-20], 0o600))
 	for reason, path := range map[string]string{"a sealing key": sealing, "a broken file": broken, "no file": filepath.Join(t.TempDir(), "none")} {
 		if _, err := LoadSigner(path, issuer, audience); err == nil || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "keyData") {
 			t.Errorf("%s: %v", reason, err)
@@ -421,9 +364,7 @@ func TestKeyFiles(t *testing.T) {
 func TestPublishedKeysAreChecked(t *testing.T) {
 	signer := newTestSigner(t)
 	var set map[string][]map[string]any
-	if err := json.Unmarshal(signer.KeySet(), &set); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(signer.KeySet(), &set))
 	with := func(change func(key map[string]any)) []byte {
 		key := map[string]any{}
 		for name, value := range set["keys"][0] {
@@ -452,15 +393,10 @@ func TestUnusableKeyHidesNoOther(t *testing.T) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(signer.KeySet(), &set); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(signer.KeySet(), &set))
 	for reason, key := range map[string]string{"no key": `7`, "no ID": `{"kty":"EC","alg":"ES256"}`, "another algorithm": `{"kty":"RSA","alg":"RS256","kid":"a"}`,
 		"a type of another kind": `{"kty":7}`, "not on the curve": `{"kty":"EC","crv":"P-256","alg":"ES256","kid":"a","x":"AA","y":"AA"}`} {
-		content, err := json.Marshal(map[string]any{"keys": []json.RawMessage{json.RawMessage(key), set.Keys[0], json.RawMessage(key)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(json.Marshal(map[string]any{"keys": []json.RawMessage{json.RawMessage(key), set.Keys[0], json.RawMessage(key)}}))(t)
 		known, err := usableKeys(content)
 		if err != nil || len(known.ids) != 1 {
 			t.Errorf("%s: %v, %v", reason, known, err)
@@ -532,15 +468,9 @@ func BenchmarkVerify(b *testing.B) {
 
 // BenchmarkES256 verifies a bare signature, to compare with.
 func BenchmarkES256(b *testing.B) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(b)
 	sum := sha256.Sum256([]byte("content"))
-	signature, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
-	if err != nil {
-		b.Fatal(err)
-	}
+	signature := must.Get(ecdsa.SignASN1(rand.Reader, key, sum[:]))(b)
 	for b.Loop() {
 		if !ecdsa.VerifyASN1(&key.PublicKey, sum[:], signature) {
 			b.Fatal("the signature is invalid")

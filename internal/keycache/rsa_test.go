@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // webKey returns a JSON Web Key with a modulus of the same size as that of a real key.
@@ -23,10 +24,7 @@ func webKey(id, modulus, exponent string) string {
 // modulus returns a modulus in base64url.
 func modulus(t testing.TB, bits int) string {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, bits))(t)
 	return base64.RawURLEncoding.EncodeToString(key.N.Bytes())
 }
 

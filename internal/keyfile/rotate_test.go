@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestKeysAreRotated adds a key to each kind of keyset, promotes it and removes the former one.
@@ -23,15 +24,10 @@ func TestKeysAreRotated(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			path := filepath.Join(dir, kind)
-			if err := create(path); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, create(path))
 			expect := func(want ...keyfile.Key) {
 				t.Helper()
-				got, err := keyfile.List(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(keyfile.List(path))(t)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -41,23 +37,16 @@ func TestKeysAreRotated(t *testing.T) {
 				t.Fatal(keys, err)
 			}
 			former := keys[0].ID
-			added, err := keyfile.Add(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			added := must.Get(keyfile.Add(path))(t)
 			expect(keyfile.Key{ID: former, Type: kind, Primary: true, Enabled: true}, keyfile.Key{ID: added, Type: kind, Enabled: true})
 			if err := keyfile.Remove(path, former); err == nil {
 				t.Error("the primary key was removed")
 			}
-			if err := keyfile.Promote(path, added); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, keyfile.Promote(path, added))
 			if err := keyfile.Promote(path, added+1); err == nil {
 				t.Error("an unknown key was promoted")
 			}
-			if err := keyfile.Remove(path, former); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, keyfile.Remove(path, former))
 			expect(keyfile.Key{ID: added, Type: kind, Primary: true, Enabled: true})
 			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("the file: %v, %v", info, err)
@@ -65,9 +54,7 @@ func TestKeysAreRotated(t *testing.T) {
 		})
 	}
 	foreign := filepath.Join(dir, "foreign")
-	if err := keyfile.Create(foreign, aead.AES256CTRHMACSHA256KeyTemplate()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.Create(foreign, aead.AES256CTRHMACSHA256KeyTemplate()))
 	if _, err := keyfile.Add(foreign); err == nil {
 		t.Error("a key of an unsupported type was added")
 	}

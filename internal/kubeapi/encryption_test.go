@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestEncryptionKeysAreStored checks that the keys of each state of a rotation are the same after they were stored in a configuration and
@@ -22,10 +24,7 @@ func TestEncryptionKeysAreStored(t *testing.T) {
 		if c.keys.HasNext() != c.next || c.keys.HasFormer() != c.former {
 			t.Errorf("%s: next %v, former %v", name, c.keys.HasNext(), c.keys.HasFormer())
 		}
-		text, err := EncryptionConfiguration(c.keys, manifestWorks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(EncryptionConfiguration(c.keys, manifestWorks))(t)
 		read, resources, err := ReadEncryptionConfiguration(text)
 		if err != nil || !read.Equal(c.keys) || !slices.Equal(resources, []string{"secrets", "configmaps", manifestWorks}) {
 			t.Errorf("%s: the configuration has other keys or resources %v: %v", name, resources, err)
@@ -58,10 +57,7 @@ func TestInvalidEncryptionKeys(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	valid, err := EncryptionConfiguration(NewEncryptionKeys())
-	if err != nil {
-		t.Fatal(err)
-	}
+	valid := must.Get(EncryptionConfiguration(NewEncryptionKeys()))(t)
 	for name, text := range map[string]string{
 		"empty": "", "other kind": `{"resources":[]}`, "other name": strings.Replace(string(valid), `"key1"`, `"first"`, 1), "no keys": `{"resources":[{"resources":["a","b"],"providers":[{"secretbox":{"keys":[]}}]}]}`,
 	} {

@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/readrules"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // shared is the management cluster of all tests. prepared is done when it has the objects of prepare.
@@ -49,10 +50,7 @@ type apiClient struct {
 
 func newAPIClient(t *testing.T, server, kubeconfig string) *apiClient {
 	t.Helper()
-	text, err := os.ReadFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(kubeconfig))(t)
 	var config struct {
 		Clusters []struct {
 			Cluster struct {
@@ -66,22 +64,14 @@ func newAPIClient(t *testing.T, server, kubeconfig string) *apiClient {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &config))
 	decode := func(text string) []byte {
-		data, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(base64.StdEncoding.DecodeString(text))(t)
 		return data
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(decode(config.Clusters[0].Cluster.CA))
-	certificate, err := tls.X509KeyPair(decode(config.Users[0].User.Certificate), decode(config.Users[0].User.Key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must.Get(tls.X509KeyPair(decode(config.Users[0].User.Certificate), decode(config.Users[0].User.Key)))(t)
 	tlsConfig := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	transport := &http.Transport{TLSClientConfig: tlsConfig}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -91,19 +81,11 @@ func newAPIClient(t *testing.T, server, kubeconfig string) *apiClient {
 // do sends a request and returns the status and the body.
 func (c *apiClient) do(t *testing.T, method, path, contentType, body string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, c.server+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, c.server+path, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", contentType)
-	response, err := c.http.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(c.http.Do(request))(t)
 	answer, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, response.Body.Close()))
 	return response.StatusCode, string(answer)
 }
 
@@ -204,16 +186,10 @@ func TestAgent(t *testing.T) {
 			t.Errorf("%s: %s %s: %d, want %d: %s", c.reason, c.method, c.path, status, c.status, answer)
 		}
 	}
-	impersonation, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cluster.Server+"/api/v1/namespaces", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	impersonation := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, cluster.Server+"/api/v1/namespaces", http.NoBody))(t)
 	impersonation.Header.Set("Impersonate-User", "admin")
 	impersonation.Header.Set("Impersonate-Group", "system:masters")
-	response, err := agent.http.Do(impersonation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(agent.http.Do(impersonation))(t)
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("impersonation: %s", response.Status)
@@ -364,18 +340,13 @@ func TestTunnel(t *testing.T) {
 
 // TestExpressionsAreShort checks what maxTerms is for: a long expression takes an API server on a busy machine longer than a request may take.
 func TestExpressionsAreShort(t *testing.T) {
-	objects, err := managementaccess.Objects(managementaccess.Agent, "example.com/releases")
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(managementaccess.Objects(managementaccess.Agent, "example.com/releases"))(t)
 	var policy struct {
 		Spec struct {
 			Variables []struct{ Name, Expression string }
 		}
 	}
-	if err := yaml.Unmarshal(objects["3-policy.yaml"], &policy); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(objects["3-policy.yaml"], &policy))
 	for _, variable := range policy.Spec.Variables {
 		if length := len(variable.Expression); length > 6000 {
 			t.Errorf("the expression of %s has %d bytes", variable.Name, length)
@@ -385,10 +356,7 @@ func TestExpressionsAreShort(t *testing.T) {
 
 // TestReaderRoleIsCurrent compares the role of sessions of the mode read with package readrules, which the session gateway enforces.
 func TestReaderRoleIsCurrent(t *testing.T) {
-	text, err := os.ReadFile("objects/gateway-tunnel/5-access-reader-role.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("objects/gateway-tunnel/5-access-reader-role.yaml"))(t)
 	var role struct {
 		Rules []struct {
 			APIGroups       []string `yaml:"apiGroups"`
@@ -397,9 +365,7 @@ func TestReaderRoleIsCurrent(t *testing.T) {
 			NonResourceURLs []string `yaml:"nonResourceURLs"`
 		}
 	}
-	if err := yaml.Unmarshal(text, &role); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &role))
 	granted := map[string][]string{}
 	for _, rule := range role.Rules {
 		if rule.NonResourceURLs == nil && !slices.Equal(rule.Verbs, readrules.Verbs()) {

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/managementaudit"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // memory is a Recorder in memory.
@@ -77,16 +78,12 @@ func TestEngineerIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := run(session, "create", "secret", "generic", "session", "--from-literal=key="+secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(session, "create", "secret", "generic", "session", "--from-literal=key="+secret))
 	if err := run(nobody, "get", "namespaces"); err == nil {
 		t.Fatal("a user without rights can read namespaces")
 	}
 	// The command fails, because the pod has no node, and is recorded.
-	if err := run(engineer, "run", "idle", "--image=registry.example.com/idle"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(engineer, "run", "idle", "--image=registry.example.com/idle"))
 	if err := run(engineer, "exec", "idle", "--", "cat", secret); err == nil {
 		t.Fatal("a command ran in a pod without a node")
 	}
@@ -94,17 +91,12 @@ func TestEngineerIsSeen(t *testing.T) {
 		{"create", "configmap", "routine"},
 		{"create", "clusterrole", "backdoor", "--verb=*", "--resource=secrets"},
 	} {
-		if err := run(hypershift, arguments...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, run(hypershift, arguments...))
 	}
 
 	dir, records := t.TempDir(), &memory{}
-	follower, err := managementaudit.New(managementaudit.Options{Cluster: "mgmt-1", LogDir: cluster.AuditLogs, PositionFile: filepath.Join(dir, "position"),
-		QueueDir: filepath.Join(dir, "queue"), Recorder: records, Metrics: prometheus.NewRegistry(), Log: slog.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	follower := must.Get(managementaudit.New(managementaudit.Options{Cluster: "mgmt-1", LogDir: cluster.AuditLogs, PositionFile: filepath.Join(dir, "position"),
+		QueueDir: filepath.Join(dir, "queue"), Recorder: records, Metrics: prometheus.NewRegistry(), Log: slog.Default()}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {

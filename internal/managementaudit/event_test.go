@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // line returns an event as the API server of the pinned release writes it, with a change.
@@ -74,10 +75,7 @@ func TestEvents(t *testing.T) {
 			record(func(r *audit.Record) { r.Object = audit.Object{Kind: "managementCluster", ID: "mgmt-1"} })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := parse(line("id", c.change))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(parse(line("id", c.change)))(t)
 			if e.recorded() != (c.want != nil) {
 				t.Fatalf("it has a record: %v", e.recorded())
 			}

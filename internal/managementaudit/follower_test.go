@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/rotatedlog"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // region has an API server's log and the storage of the audit.
@@ -36,14 +37,9 @@ func newRegion(t *testing.T) *region {
 	r := &region{t: t, logs: filepath.Join(dir, "logs"), queue: filepath.Join(dir, "queue"), sink: filepath.Join(dir, "sink"),
 		witness: filepath.Join(dir, "witness"), position: filepath.Join(dir, "position")}
 	for _, folder := range []string{r.logs, r.sink, r.witness} {
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(folder, 0o700))
 	}
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(t)
 	r.key = key
 	return r
 }
@@ -51,24 +47,17 @@ func newRegion(t *testing.T) *region {
 // write appends lines to the log.
 func (r *region) write(lines ...[]byte) {
 	r.t.Helper()
-	file, err := os.OpenFile(filepath.Join(r.logs, LogName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	file := must.Get(os.OpenFile(filepath.Join(r.logs, LogName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(r.t)
 	defer file.Close()
 	for _, text := range lines {
-		if _, err := file.Write(slices.Concat(text, []byte("\n"))); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Get(file.Write(slices.Concat(text, []byte("\n"))))(r.t)
 	}
 }
 
 // rotate renames the log, as an API server does.
 func (r *region) rotate(n int) {
 	r.t.Helper()
-	if err := os.Rename(filepath.Join(r.logs, LogName), filepath.Join(r.logs, fmt.Sprintf("audit-2026-03-01T08-00-%02d.000.log", n))); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.Rename(filepath.Join(r.logs, LogName), filepath.Join(r.logs, fmt.Sprintf("audit-2026-03-01T08-00-%02d.000.log", n))))
 }
 
 // process is a running follower with its writer.
@@ -80,16 +69,10 @@ type process struct {
 // start starts a follower. fail, if not nil, is asked before each record.
 func (r *region) start(fail func(audit.Record) error) *process {
 	r.t.Helper()
-	recorder, err := writer.Open(writer.Config{Dir: r.queue, Service: Service, Key: r.key, Log: sink.FileAt(r.sink), Witness: sink.FileWitnessAt(r.witness),
-		MaxBytes: writer.DefaultBytes, Logger: slog.Default(), Metrics: prometheus.NewRegistry()})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	f, err := New(Options{Cluster: "mgmt-1", LogDir: r.logs, PositionFile: r.position, QueueDir: r.queue, Recorder: failing{recorder, fail},
-		Metrics: prometheus.NewRegistry(), Log: slog.Default()})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	recorder := must.Get(writer.Open(writer.Config{Dir: r.queue, Service: Service, Key: r.key, Log: sink.FileAt(r.sink), Witness: sink.FileWitnessAt(r.witness),
+		MaxBytes: writer.DefaultBytes, Logger: slog.Default(), Metrics: prometheus.NewRegistry()}))(r.t)
+	f := must.Get(New(Options{Cluster: "mgmt-1", LogDir: r.logs, PositionFile: r.position, QueueDir: r.queue, Recorder: failing{recorder, fail},
+		Metrics: prometheus.NewRegistry(), Log: slog.Default()}))(r.t)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	var following, group sync.WaitGroup
@@ -120,40 +103,20 @@ func (f failing) Append(ctx context.Context, r audit.Record) error {
 // records verifies the chains and returns the requests of the records, and the codes of gaps.
 func (r *region) records() []string {
 	r.t.Helper()
-	log, err := sink.OpenFile(r.sink)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	witness, err := sink.OpenFileWitness(r.witness)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	log := must.Get(sink.OpenFile(r.sink))(r.t)
+	witness := must.Get(sink.OpenFileWitness(r.witness))(r.t)
 	keys := filepath.Join(r.t.TempDir(), "keys")
-	public, err := r.key.PublicPEM()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := errors.Join(os.Mkdir(keys, 0o700), os.WriteFile(filepath.Join(keys, Service+".pem"), public, 0o600)); err != nil {
-		r.t.Fatal(err)
-	}
-	known, err := audit.LoadKeys(keys)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	public := must.Get(r.key.PublicPEM())(r.t)
+	must.Do(r.t, errors.Join(os.Mkdir(keys, 0o700), os.WriteFile(filepath.Join(keys, Service+".pem"), public, 0o600)))
+	known := must.Get(audit.LoadKeys(keys))(r.t)
 	report, err := verify.Verify(r.t.Context(), verify.Input{Log: log, Witness: witness, Keys: known, Queues: []string{r.queue}})
 	if err != nil || len(report.Findings) > 0 {
 		r.t.Fatalf("%v, findings %+v", err, report)
 	}
-	snapshot, err := writer.ReadQueue(r.queue)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	snapshot := must.Get(writer.ReadQueue(r.queue))(r.t)
 	var requests []string
 	for text := range strings.Lines(string(snapshot.Content)) {
-		parsed, err := audit.ParseLine([]byte(strings.TrimSuffix(text, "\n")))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		parsed := must.Get(audit.ParseLine([]byte(strings.TrimSuffix(text, "\n"))))(r.t)
 		if parsed.Record != nil && parsed.Record.Request != "" {
 			requests = append(requests, parsed.Record.Request)
 		} else if parsed.Record != nil {
@@ -195,9 +158,7 @@ func TestFollowerContinues(t *testing.T) {
 	r.rotate(3)
 	whole := line("f", nil)
 	r.write(whole[:100])
-	if err := os.Truncate(filepath.Join(r.logs, LogName), 100); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(filepath.Join(r.logs, LogName), 100))
 	p = r.start(nil)
 	defer p.stop()
 	r.await("a", "b", "c", "d", "e")
@@ -214,9 +175,7 @@ func TestKilledFollowerRepeatsNothing(t *testing.T) {
 	r.await("a", "b", "c")
 	p.stop()
 	for _, kept := range []string{"", `{"inode":`} {
-		if err := os.WriteFile(r.position, []byte(kept), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(r.position, []byte(kept), 0o600))
 		p = r.start(nil)
 		defer p.stop()
 		r.write(line("d"+kept, nil))
@@ -273,9 +232,7 @@ func TestMissingEventsAreRecorded(t *testing.T) {
 	})
 
 	p.stop()
-	if err := os.Remove(filepath.Join(r.logs, LogName)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(r.logs, LogName)))
 	r.write(line("b", nil), line("c", nil)) // possibly with the inode of the removed file
 	p = r.start(nil)
 	defer p.stop()

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRulesOfClusterService checks that each rule is for an existing method, and that its conditions are for existing fields.
@@ -109,10 +110,7 @@ func TestHandler(t *testing.T) {
 	handler := authorizer.Handler(region.Identity(mesh.MaestroServer), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, mesh.ClientName(r.Context()))
 	}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &httptest.Server{Listener: tls.NewListener(listener, region.Identity(mesh.MaestroServer).ServerTLS(authorizer.Clients()...)), Config: &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}}
 	server.Start()
 	defer server.Close()
@@ -152,10 +150,7 @@ func TestHandlersKnowTheirCaller(t *testing.T) {
 	if err != nil || cluster.GetUid() != string(mesh.Backend) {
 		t.Errorf("a unary call has the caller %q, %v", cluster.GetUid(), err)
 	}
-	stream, err := client.Watch(t.Context(), &csv1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(client.Watch(t.Context(), &csv1.WatchRequest{}))(t)
 	event, err := stream.Recv()
 	if err != nil || event.GetCluster().GetUid() != string(mesh.Backend) {
 		t.Errorf("a stream has the caller %q, %v", event.GetCluster().GetUid(), err)

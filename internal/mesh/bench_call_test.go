@@ -9,6 +9,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // BenchmarkCall measures a unary call over mutual TLS on loopback, with and without authorization.
@@ -24,9 +25,7 @@ func BenchmarkCall(b *testing.B) {
 			csv1.RegisterClusterServiceServer(server, echo{})
 			client := csv1.NewClusterServiceClient(region.Dial(mesh.Backend, mesh.ClusterService, region.Serve(server)))
 			for b.Loop() {
-				if _, err := client.GetCluster(b.Context(), &csv1.GetClusterRequest{}); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(client.GetCluster(b.Context(), &csv1.GetClusterRequest{}))(b)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // connectionOf returns the state of a verified connection of a workload.
@@ -33,9 +34,7 @@ func BenchmarkUnary(b *testing.B) {
 			info := &grpc.UnaryServerInfo{FullMethod: method}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := authorizer.unary(ctx, customer, info, func(context.Context, any) (any, error) { return customer, nil }); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(authorizer.unary(ctx, customer, info, func(context.Context, any) (any, error) { return customer, nil }))(b)
 			}
 		})
 	}

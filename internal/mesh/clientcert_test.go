@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -58,10 +59,7 @@ func FuzzClientCannotForge(f *testing.F) {
 	} {
 		f.Add(sent)
 	}
-	sidecar, err := NewSidecar(serverID, gatewayID)
-	if err != nil {
-		f.Fatal(err)
-	}
+	sidecar := must.Get(NewSidecar(serverID, gatewayID))(f)
 	f.Fuzz(func(t *testing.T, sent string) {
 		for _, own := range []string{fromFrontend, strings.Replace(fromFrontend, `Subject=""`, `Subject="CN=a\"b\\,O=\"c"`, 1)} {
 			id, err := sidecar.caller(netip.MustParseAddr("127.0.0.6"), []string{sent + "," + own})
@@ -108,10 +106,7 @@ func TestCallerOfSidecar(t *testing.T) {
 		"another account of the gateway":    {"127.0.0.6", from("spiffe://local/ns/ingress/sa/default"), ID{}},
 		"gateway of another trust domain":   {"127.0.0.6", from(strings.Replace(gatewayID, "local", "other", 1)), ID{}},
 	} {
-		sidecar, err := NewSidecar(serverID, gatewayID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sidecar := must.Get(NewSidecar(serverID, gatewayID))(t)
 		address, _ := netip.ParseAddr(c.address)
 		id, err := sidecar.caller(address, c.headers)
 		if id != c.want || (err == nil) != (c.want != ID{}) || err != nil && apierror.KindOf(err) != apierror.Unauthenticated {
@@ -122,10 +117,7 @@ func TestCallerOfSidecar(t *testing.T) {
 
 // TestSidecarWithoutGateway checks that the name of the front door alone has no rights.
 func TestSidecarWithoutGateway(t *testing.T) {
-	sidecar, err := NewSidecar(serverID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sidecar := must.Get(NewSidecar(serverID))(t)
 	for _, uri := range []string{gatewayID, "spiffe://local/ns/arm-frontdoor/sa/arm-frontdoor", ""} {
 		if id, err := sidecar.caller(netip.MustParseAddr("127.0.0.6"), []string{"By=" + serverID + ";URI=" + uri}); err == nil {
 			t.Errorf("%q is %+v", uri, id)
@@ -135,10 +127,7 @@ func TestSidecarWithoutGateway(t *testing.T) {
 
 // TestSidecarDoesNotVerifyServers documents that the process connects without TLS: its sidecar encrypts and verifies.
 func TestSidecarDoesNotVerifyServers(t *testing.T) {
-	sidecar, err := NewSidecar(serverID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sidecar := must.Get(NewSidecar(serverID))(t)
 	if protocol := sidecar.ClientCredentials(MaestroServer).Info().SecurityProtocol; protocol != "insecure" {
 		t.Errorf("gRPC uses %s", protocol)
 	}

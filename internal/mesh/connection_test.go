@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // renewed is a workload whose certificates last a day.
@@ -34,22 +35,15 @@ type renewed struct {
 
 func (r *renewed) issue() {
 	r.t.Helper()
-	if err := r.authority.IssueFor(24*time.Hour, r.dir, r.peer, "localhost"); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.authority.IssueFor(24*time.Hour, r.dir, r.peer, "localhost"))
 }
 
 func newRenewed(t *testing.T, signer *Authority, peer Peer) (*renewed, *Identity) {
 	t.Helper()
 	r := &renewed{t, signer, t.TempDir(), peer}
-	if err := authority.WriteFile(filepath.Join(r.dir, CAFile), signer.CertificatePEM(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, authority.WriteFile(filepath.Join(r.dir, CAFile), signer.CertificatePEM(), 0o644))
 	r.issue()
-	identity, err := LoadIdentity(r.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(LoadIdentity(r.dir))(t)
 	return r, identity
 }
 
@@ -57,10 +51,7 @@ func newRenewed(t *testing.T, signer *Authority, peer Peer) (*renewed, *Identity
 // call fails. When the client stops to renew, it cannot call after the end of its last certificate, nor receive on its stream.
 func TestConnectionsDoNotOutliveCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		signer, err := OpenAuthority(t.TempDir(), "local")
-		if err != nil {
-			t.Fatal(err)
-		}
+		signer := must.Get(OpenAuthority(t.TempDir(), "local"))(t)
 		own, identity := newRenewed(t, signer, ClusterService)
 		caller, callerIdentity := newRenewed(t, signer, Frontend)
 		rules := []Rule{}
@@ -74,14 +65,11 @@ func TestConnectionsDoNotOutliveCertificates(t *testing.T) {
 		var connects atomic.Int64
 		go func() { _ = server.Serve(listener) }()
 		defer server.Stop()
-		connection, err := grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(credentials.NewTLS(callerIdentity.ClientTLS(ClusterService))),
+		connection := must.Get(grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(credentials.NewTLS(callerIdentity.ClientTLS(ClusterService))),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				connects.Add(1)
 				return listener.DialContext(ctx)
-			}))
-		if err != nil {
-			t.Fatal(err)
-		}
+			})))(t)
 		defer func() { _ = connection.Close() }()
 		client := grpc_health_v1.NewHealthClient(connection)
 		watching, stop := context.WithCancel(t.Context())

@@ -5,38 +5,27 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRotatedCertificateIsReloaded checks that the next handshake uses a new certificate, regardless of its modification times, and that
 // an incomplete rotation keeps the old one in use.
 func TestRotatedCertificateIsReloaded(t *testing.T) {
 	dir := t.TempDir()
-	authority, err := OpenAuthority(t.TempDir(), "local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(OpenAuthority(t.TempDir(), "local"))(t)
 	// ca.crt has the latest modification time, which does not change.
 	bundled := time.Now().Add(time.Hour)
 	issue := func() {
 		t.Helper()
-		if err := authority.Issue(dir, Frontend); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(filepath.Join(dir, CAFile), bundled, bundled); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, authority.Issue(dir, Frontend))
+		must.Do(t, os.Chtimes(filepath.Join(dir, CAFile), bundled, bundled))
 	}
 	issue()
-	identity, err := LoadIdentity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(LoadIdentity(dir))(t)
 	serial := func() string {
 		t.Helper()
-		certificate, err := identity.ClientTLS(ClusterService).GetClientCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificate := must.Get(identity.ClientTLS(ClusterService).GetClientCertificate(nil))(t)
 		return certificate.Leaf.SerialNumber.String()
 	}
 	first := serial()
@@ -48,9 +37,7 @@ func TestRotatedCertificateIsReloaded(t *testing.T) {
 	if second == first {
 		t.Error("the rotation was not detected")
 	}
-	if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte("half a key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, KeyFile), []byte("half a key"), 0o600))
 	if serial() != second {
 		t.Error("an incomplete rotation replaced the identity")
 	}

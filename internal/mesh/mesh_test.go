@@ -9,27 +9,21 @@ import (
 	"net/url"
 	"path/filepath"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func issue(t *testing.T, authority *Authority, peer Peer) *Identity {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), string(peer))
-	if err := authority.Issue(dir, peer, "127.0.0.1"); err != nil {
-		t.Fatal(err)
-	}
-	identity, err := LoadIdentity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, authority.Issue(dir, peer, "127.0.0.1"))
+	identity := must.Get(LoadIdentity(dir))(t)
 	return identity
 }
 
 func open(t *testing.T, trustDomain string) *Authority {
 	t.Helper()
-	authority, err := OpenAuthority(t.TempDir(), trustDomain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(OpenAuthority(t.TempDir(), trustDomain))(t)
 	return authority
 }
 
@@ -58,10 +52,7 @@ func TestOnlyAllowedPeersConnect(t *testing.T) {
 				_, _ = io.WriteString(w, string(id.Peer))
 			}))
 			s.Config.ErrorLog = nil
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			s.Listener = tls.NewListener(listener, server.ServerTLS(Frontend, Backend))
 			s.Start()
 			defer s.Close()
@@ -88,14 +79,8 @@ func TestOnlyAllowedPeersConnect(t *testing.T) {
 
 func TestReopenedAuthorityHasSameCertificate(t *testing.T) {
 	dir := t.TempDir()
-	first, err := OpenAuthority(dir, "local")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := OpenAuthority(dir, "local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(OpenAuthority(dir, "local"))(t)
+	second := must.Get(OpenAuthority(dir, "local"))(t)
 	if string(first.CertificatePEM()) != string(second.CertificatePEM()) {
 		t.Error("opening the authority again created a new one")
 	}
@@ -111,10 +96,7 @@ func TestParseID(t *testing.T) {
 		"spiffe://local/frontend":                false,
 	}
 	for text, valid := range cases {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(text))(t)
 		id, err := ParseID(u)
 		if (err == nil) != valid {
 			t.Errorf("ParseID(%s): %v", text, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestProgramHasOneTransport loads the transport of the frontend with different flags. A program with none or with two does not start.
@@ -39,9 +40,7 @@ func TestProgramHasOneTransport(t *testing.T) {
 			flags := flag.NewFlagSet("frontend", flag.ContinueOnError)
 			flags.SetOutput(io.Discard)
 			options.AddFlags(flags)
-			if err := flags.Parse(c.flags); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flags.Parse(c.flags))
 			transport, err := options.Load(mesh.Frontend)
 			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) || c.want == "" && (err != nil || transport.ID() != (mesh.ID{TrustDomain: "test", Peer: mesh.Frontend})) {
 				t.Errorf("got %v, want an error with %q", err, c.want)

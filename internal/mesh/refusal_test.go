@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRefusalsArePassedOn checks what an Authorizer passes to the audit, in both modes: refused requests with the pattern of their route,
@@ -47,10 +48,7 @@ func testRefusals(t *testing.T, mode meshtest.Mode) {
 		got = append(got, r)
 	})
 	transport := region.Transport(mode, mesh.MaestroServer)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &httptest.Server{Listener: authorizer.Listener(transport, listener), Config: &http.Server{
 		Handler: authorizer.Handler(transport, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), ErrorLog: log.New(io.Discard, "", 0)}}
 	server.Start()
@@ -59,10 +57,7 @@ func testRefusals(t *testing.T, mode meshtest.Mode) {
 		t.Helper()
 		transport := &http.Transport{TLSClientConfig: config}
 		defer transport.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), method, base+path, nil))(t)
 		if response, err := transport.RoundTrip(request); err == nil {
 			_ = response.Body.Close()
 		}

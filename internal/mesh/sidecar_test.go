@@ -19,15 +19,13 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // serveHTTP serves a handler that writes the name of the caller, with the transport of a mode, and returns the address.
 func serveHTTP(t *testing.T, authorizer *mesh.Authorizer, transport mesh.Transport) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	handler := authorizer.Handler(transport, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, mesh.ClientName(r.Context()))
 	}))
@@ -49,10 +47,7 @@ func listRules() []mesh.Rule {
 func get(t *testing.T, transport *http.Transport, base string, headers ...string) (int, string) {
 	t.Helper()
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+consumers, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, base+consumers, nil))(t)
 	for _, header := range headers {
 		request.Header.Add(mesh.ClientCertHeader, header)
 	}
@@ -61,10 +56,7 @@ func get(t *testing.T, transport *http.Transport, base string, headers ...string
 		return 0, err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(body)
 }
 
@@ -167,13 +159,10 @@ func TestRequestsWithoutHeaderAreRefused(t *testing.T) {
 	if code, body := get(t, &http.Transport{DialContext: dialer.DialContext}, "http://"+address); code != http.StatusUnauthorized {
 		t.Errorf("HTTP: status %d, %s", code, body)
 	}
-	connection, err := grpc.NewClient("passthrough:///"+serveEchoWith(region, region.Transport(meshtest.Sidecars, mesh.ClusterService)), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	connection := must.Get(grpc.NewClient("passthrough:///"+serveEchoWith(region, region.Transport(meshtest.Sidecars, mesh.ClusterService)), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+		})))(t)
 	defer func() { _ = connection.Close() }()
 	client := csv1.NewClusterServiceClient(connection)
 	if _, err := client.GetCluster(t.Context(), &csv1.GetClusterRequest{}); status.Code(err) != codes.Unauthenticated {
@@ -194,10 +183,7 @@ func TestPublicServer(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			region := meshtest.New(t)
 			transport := region.Transport(mode, mesh.Admin)
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			handler := transport.PublicHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 			server := &httptest.Server{Listener: transport.PublicListener(listener), Config: &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}}
 			server.Start()
@@ -235,24 +221,15 @@ func TestProgramsBehindSidecars(t *testing.T) {
 		t.Errorf("HTTP: status %d, %s", code, body)
 	}
 	api := region.Sidecar(mesh.ClusterService, serveEchoWith(region, region.Transport(meshtest.Sidecars, mesh.ClusterService)))
-	connection, err := grpc.NewClient("passthrough:///"+region.ClientSidecar(mesh.Backend, mesh.ClusterService, api),
-		grpc.WithTransportCredentials(region.Transport(meshtest.Sidecars, mesh.Backend).ClientCredentials(mesh.ClusterService)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient("passthrough:///"+region.ClientSidecar(mesh.Backend, mesh.ClusterService, api),
+		grpc.WithTransportCredentials(region.Transport(meshtest.Sidecars, mesh.Backend).ClientCredentials(mesh.ClusterService))))(t)
 	defer func() { _ = connection.Close() }()
-	stream, err := csv1.NewClusterServiceClient(connection).Watch(t.Context(), &csv1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(csv1.NewClusterServiceClient(connection).Watch(t.Context(), &csv1.WatchRequest{}))(t)
 	if event, err := stream.Recv(); err != nil || event.GetCluster().GetUid() != string(mesh.Backend) {
 		t.Errorf("a stream has the caller %q, %v", event.GetCluster().GetUid(), err)
 	}
 	// A client that pretends to be another one has the identity of its own sidecar.
-	pretender, err := grpc.NewClient("passthrough:///"+region.ClientSidecar(mesh.Hcpctl, mesh.ClusterService, api), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pretender := must.Get(grpc.NewClient("passthrough:///"+region.ClientSidecar(mesh.Hcpctl, mesh.ClusterService, api), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer func() { _ = pretender.Close() }()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), mesh.ClientCertHeader, forged(mesh.ClusterService, mesh.Backend)[0])
 	if _, err := csv1.NewClusterServiceClient(pretender).GetCluster(ctx, &csv1.GetClusterRequest{}); status.Code(err) != codes.PermissionDenied {

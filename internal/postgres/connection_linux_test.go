@@ -4,24 +4,17 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestDialSetsTimeouts reads the options of the socket: their effect needs a second machine that vanishes.
 func TestDialSetsTimeouts(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
-	conn, err := dial(t.Context(), "tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(dial(t.Context(), "tcp", listener.Addr().String()))(t)
 	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(conn.(*net.TCPConn).SyscallConn())(t)
 	for name, option := range map[string]struct{ level, name, want int }{
 		"keep-alive":   {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
 		"idle":         {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 10},

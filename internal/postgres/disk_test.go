@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -21,15 +22,10 @@ import (
 // store nothing.
 func TestPingReportsFullDisk(t *testing.T) {
 	smalldisk.Run(t, 256<<20, func(t *testing.T, dir string) {
-		server, err := postgresserver.Start(t.Context(), postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(postgresserver.Start(t.Context(), postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true}))(t)
 		t.Cleanup(server.Kill)
 		pool := open(t, server.AdministratorURL("postgres"))
-		if _, err := pool.Exec(t.Context(), "CREATE TABLE rows (content text)"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.Exec(t.Context(), "CREATE TABLE rows (content text)"))(t)
 		const insert = "INSERT INTO rows SELECT repeat('x', 1000) FROM generate_series(1, 100)"
 		filler := smalldisk.Fill(t, dir)
 		if err := postgres.Ping(t.Context(), pool); err != nil {
@@ -49,9 +45,7 @@ func TestPingReportsFullDisk(t *testing.T) {
 		if err := postgres.Ping(t.Context(), batched); !errors.Is(err, disk.ErrFull) {
 			t.Errorf("after a failed batch: %v", err)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		if _, err := pool.Exec(t.Context(), insert); err != nil {
 			t.Errorf("an insertion with free space: %v", err)
 		}

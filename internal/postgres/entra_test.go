@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // tokenEndpoint is Entra ID's token endpoint without a network, so that it works on virtual time. It is safe for concurrent use.
@@ -73,10 +74,7 @@ func TestTokenIsCachedUntilItEnds(t *testing.T) {
 	workloadIdentity(t)
 	synctest.Test(t, func(t *testing.T) {
 		endpoint := &tokenEndpoint{}
-		password, err := postgres.EntraPassword(postgres.PublicAudience, "fleet", endpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		password := must.Get(postgres.EntraPassword(postgres.PublicAudience, "fleet", endpoint))(t)
 		for _, step := range []struct {
 			after time.Duration
 			want  string
@@ -106,9 +104,7 @@ func TestTokenIsUsedWhileTheEndpointIsAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := password(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(password(t.Context()))(t)
 		endpoint.set(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") })
 		time.Sleep(50 * time.Minute)
 		if got, err := password(t.Context()); got != "token-1" {
@@ -147,10 +143,7 @@ func TestTokenErrors(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			workloadIdentity(t)
-			password, err := postgres.EntraPassword(postgres.PublicAudience, "fleet", &tokenEndpoint{refuse: c.refuse})
-			if err != nil {
-				t.Fatal(err)
-			}
+			password := must.Get(postgres.EntraPassword(postgres.PublicAudience, "fleet", &tokenEndpoint{refuse: c.refuse}))(t)
 			got, err := password(t.Context())
 			const prefix = "getting an Entra token of the identity 6c5efc0d-69ff-fbe8-501a-e15520f7789a for the PostgreSQL role fleet from " +
 				"https://login.example.com/ab3adb16-64d8-5cda-a4d8-4b9044b1013e/oauth2/v2.0/token: "
@@ -177,13 +170,8 @@ func TestTokenErrors(t *testing.T) {
 	})
 	t.Run("no file with the token of the workload", func(t *testing.T) {
 		file := workloadIdentity(t)
-		password, err := postgres.EntraPassword(postgres.PublicAudience, "fleet", &tokenEndpoint{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		password := must.Get(postgres.EntraPassword(postgres.PublicAudience, "fleet", &tokenEndpoint{}))(t)
+		must.Do(t, os.Remove(file))
 		if _, err := password(t.Context()); err == nil || !strings.Contains(err.Error(), file) {
 			t.Error(err)
 		}
@@ -198,10 +186,7 @@ func TestHungTokenEndpoint(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}}
-		password, err := postgres.EntraPassword(postgres.PublicAudience, "fleet", endpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		password := must.Get(postgres.EntraPassword(postgres.PublicAudience, "fleet", endpoint))(t)
 		start := time.Now()
 		if _, err := password(t.Context()); err == nil || !strings.HasSuffix(err.Error(), ": no response within 10s") || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)

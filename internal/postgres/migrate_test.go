@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -26,10 +27,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func open(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := postgres.Open(t.Context(), postgres.Options{URL: url, Application: "test", MaxConnections: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(postgres.Open(t.Context(), postgres.Options{URL: url, Application: "test", MaxConnections: 4}))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -49,14 +47,8 @@ func migrations(names ...string) fstest.MapFS {
 
 func applied(t *testing.T, pool *pgxpool.Pool) string {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), "SELECT name FROM applied")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(pool.Query(t.Context(), "SELECT name FROM applied"))(t)
+	names := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	return strings.Join(names, " ")
 }
 
@@ -68,9 +60,7 @@ func TestMigrateAppliesEachMigrationOnce(t *testing.T) {
 		migrations("0001_a.sql", "0002_b.sql", "0004_d.sql"),
 		migrations("0001_a.sql"), // an older release
 	} {
-		if err := postgres.Migrate(t.Context(), pool, files, quiet); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, postgres.Migrate(t.Context(), pool, files, quiet))
 	}
 	if got := applied(t, pool); got != "0001_a.sql 0002_b.sql 0004_d.sql" {
 		t.Errorf("applied %s", got)
@@ -108,9 +98,7 @@ func TestMigrateRejects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := open(t, databases.Database(t))
-			if err := postgres.Migrate(t.Context(), pool, migrations(first...), quiet); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, postgres.Migrate(t.Context(), pool, migrations(first...), quiet))
 			err := postgres.Migrate(t.Context(), pool, test.files, quiet)
 			if err == nil || !strings.Contains(err.Error(), test.want) || postgres.IsUnavailable(err) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
@@ -136,9 +124,7 @@ func TestMigrateReportsAnUnreachableServer(t *testing.T) {
 
 func TestConstraintNamesTheViolatedIndex(t *testing.T) {
 	pool := open(t, databases.Database(t))
-	if _, err := pool.Exec(t.Context(), "CREATE TABLE t (n int); CREATE UNIQUE INDEX t_n ON t (n); INSERT INTO t VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Exec(t.Context(), "CREATE TABLE t (n int); CREATE UNIQUE INDEX t_n ON t (n); INSERT INTO t VALUES (1)"))(t)
 	_, err := pool.Exec(t.Context(), "INSERT INTO t VALUES (1)")
 	if postgres.Code(err) != postgres.UniqueViolation || postgres.Constraint(err) != "t_n" || postgres.IsUnavailable(err) {
 		t.Errorf("got %v", err)

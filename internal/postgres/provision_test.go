@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // administered is a server with an administrator who has the rights of an Entra administrator in Azure: it can create roles and databases,
@@ -31,18 +32,12 @@ const rolePassword = "passwordofrole"
 
 // TestProvision shares a server, because its start takes longer than the tests. Each of them begins without the roles and databases.
 func TestProvision(t *testing.T) {
-	dir, err := os.MkdirTemp("", "hcpmesh-provision-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "hcpmesh-provision-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil { // for the user of the server
 		t.Fatal(err)
 	}
-	server, err := postgresserver.Start(t.Context(), postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(postgresserver.Start(t.Context(), postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true}))(t)
 	t.Cleanup(server.Kill)
 	s := &administered{Server: server, superuser: open(t, server.AdministratorURL("postgres"))}
 	s.exec(t, "CREATE ROLE azure_pg_admin; CREATE ROLE administrator LOGIN CREATEROLE CREATEDB PASSWORD '"+rolePassword+"' IN ROLE azure_pg_admin; CREATE ROLE other LOGIN PASSWORD '"+rolePassword+"'")
@@ -99,13 +94,9 @@ func (s *administered) check(t *testing.T, flags ...func(*postgrescommand.Provis
 		return open(t, s.URL("fleet", postgresserver.Role{Name: name, Password: rolePassword}))
 	}
 	file := filepath.Join(t.TempDir(), "url")
-	if err := os.WriteFile(file, []byte(s.URL("fleet", postgresserver.Role{Name: "fleet_owner", Password: rolePassword})), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(s.URL("fleet", postgresserver.Role{Name: "fleet_owner", Password: rolePassword})), 0o600))
 	o := postgrescommand.MigrateOptions{Database: postgres.Settings{URLFile: file, Authentication: postgres.WithPassword}, GrantTo: "fleet"}
-	if err := postgrescommand.Migrate(t.Context(), "test", &o, migrations("0001_a.sql"), quiet); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, postgrescommand.Migrate(t.Context(), "test", &o, migrations("0001_a.sql"), quiet))
 	service := role("fleet")
 	if got := applied(t, service); got != "0001_a.sql" {
 		t.Errorf("the table contains %s", got)
@@ -134,9 +125,7 @@ func (s *administered) check(t *testing.T, flags ...func(*postgrescommand.Provis
 }
 
 func testProvisionCreates(t *testing.T, s *administered) {
-	if err := s.provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.provision(t.Context()))
 	var encoding, collation, class string
 	if err := s.superuser.QueryRow(t.Context(), "SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database WHERE datname = 'fleet'").Scan(&encoding, &collation, &class); err != nil ||
 		encoding+collation+class != "UTF8CC" {
@@ -150,20 +139,14 @@ func testProvisionCreates(t *testing.T, s *administered) {
 
 // testProvisionRepairs makes the schema public that of Azure, and changes what an administrator could have changed.
 func testProvisionRepairs(t *testing.T, s *administered) {
-	if err := s.provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.provision(t.Context()))
 	inside := open(t, s.AdministratorURL("fleet"))
-	if _, err := inside.Exec(t.Context(), "ALTER SCHEMA public OWNER TO azure_pg_admin; REVOKE ALL ON SCHEMA public FROM pg_database_owner"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(inside.Exec(t.Context(), "ALTER SCHEMA public OWNER TO azure_pg_admin; REVOKE ALL ON SCHEMA public FROM pg_database_owner"))(t)
 	inside.Close()
 	s.exec(t, "ALTER ROLE fleet_owner CREATEDB CREATEROLE; ALTER ROLE fleet NOLOGIN")
 	s.exec(t, "GRANT ALL ON DATABASE fleet TO PUBLIC; REVOKE CONNECT ON DATABASE fleet FROM fleet")
 	s.log.Reset()
-	if err := s.provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.provision(t.Context()))
 	for _, want := range []string{"database role restricted", "schema public granted to the owner"} {
 		if !strings.Contains(s.log.String(), want) {
 			t.Errorf("the log has no %q: %s", want, &s.log)
@@ -196,9 +179,7 @@ func testProvisionContinues(t *testing.T, s *administered) {
 					t.Fatalf("%s: %v", statement, err)
 				}
 			}
-			if err := s.provision(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.provision(t.Context()))
 			s.check(t)
 		})
 	}
@@ -242,16 +223,12 @@ func testProvisionMaps(t *testing.T, s *administered) {
 	if err := s.provision(t.Context(), identities); postgres.Code(err) != "22023" || !strings.Contains(err.Error(), "provisioning the role fleet_owner: the server accepts no identities of Entra ID") {
 		t.Errorf("without the module: %v", err)
 	}
-	if err := s.provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.provision(t.Context()))
 	catalogue := open(t, s.AdministratorURL("postgres"))
 	for role, object := range map[string]string{"fleet_owner": ownerObject, "fleet": runtimeObject} {
 		statement := fmt.Sprintf(`SET allow_system_table_mods = on; INSERT INTO pg_shseclabel SELECT oid, 'pg_authid'::regclass, 'pgaadauth', 'aadauth,oid=%s,type=service'
 			FROM pg_authid WHERE rolname = '%s'`, object, role)
-		if _, err := catalogue.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(catalogue.Exec(t.Context(), statement))(t)
 	}
 	s.check(t, identities)
 	s.exec(t, "ALTER ROLE administrator RESET ALL")
@@ -311,9 +288,7 @@ func TestProvisionOptions(t *testing.T) {
 			var o postgrescommand.ProvisionOptions
 			flags := flag.NewFlagSet("test", flag.ContinueOnError)
 			o.AddFlags(flags)
-			if err := flags.Parse(append(append([]string{administrator, "--database-authentication=entra"}, names...), c.flags...)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flags.Parse(append(append([]string{administrator, "--database-authentication=entra"}, names...), c.flags...)))
 			err := o.Validate()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)

@@ -12,22 +12,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrescommand"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
 func TestSettings(t *testing.T) {
 	dir := t.TempDir()
-	authority, err := mesh.OpenAuthority(dir, "local")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := authority.Issue(dir, mesh.ClusterService); err != nil {
-		t.Fatal(err)
-	}
-	identity, err := mesh.LoadIdentity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(dir, "local"))(t)
+	must.Do(t, authority.Issue(dir, mesh.ClusterService))
+	identity := must.Get(mesh.LoadIdentity(dir))(t)
 	workloadIdentity(t)
 	const here = "postgres://user:hunter2@127.0.0.1/fleet"
 	for reason, c := range map[string]struct {
@@ -57,9 +50,7 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "url")
-			if err := os.WriteFile(file, []byte(c.url+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(c.url+"\n"), 0o600))
 			s := postgres.Settings{URLFile: file, Authentication: c.authentication, Audience: postgres.PublicAudience}
 			err := s.Validate()
 			if err == nil {
@@ -107,9 +98,7 @@ func TestCombinationsOfFlags(t *testing.T) {
 			var s postgres.Settings
 			flags := flag.NewFlagSet("test", flag.ContinueOnError)
 			s.AddFlags(flags)
-			if err := flags.Parse(c.flags); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flags.Parse(c.flags))
 			err := s.Validate()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
@@ -144,9 +133,7 @@ func TestEntraNeedsAWorkloadIdentity(t *testing.T) {
 func workloadIdentity(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("assertion"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("assertion"), 0o600))
 	for name, value := range map[string]string{"AZURE_CLIENT_ID": "6c5efc0d-69ff-fbe8-501a-e15520f7789a", "AZURE_TENANT_ID": "ab3adb16-64d8-5cda-a4d8-4b9044b1013e",
 		"AZURE_FEDERATED_TOKEN_FILE": file, "AZURE_AUTHORITY_HOST": "https://login.example.com/"} {
 		t.Setenv(name, value)
@@ -165,12 +152,8 @@ func TestRuntimeRoleWaitsForTheMigration(t *testing.T) {
 	if err := postgres.Migrate(t.Context(), service, first, quiet); postgres.Code(err) != "42501" || postgres.IsUnavailable(err) {
 		t.Errorf("the service migrates: %v", err)
 	}
-	if err := postgres.Migrate(t.Context(), owner, first, quiet); err != nil {
-		t.Fatal(err)
-	}
-	if err := postgres.Grant(t.Context(), owner, postgrestest.Runtime); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, postgres.Migrate(t.Context(), owner, first, quiet))
+	must.Do(t, postgres.Grant(t.Context(), owner, postgrestest.Runtime))
 	if err := postgres.CheckMigrated(t.Context(), service, first); err != nil {
 		t.Errorf("a migrated database: %v", err)
 	}
@@ -178,9 +161,7 @@ func TestRuntimeRoleWaitsForTheMigration(t *testing.T) {
 	if outdated == nil || *outdated != (postgres.OutdatedError{Version: 1, Needed: 2}) {
 		t.Errorf("a newer program: %v", outdated)
 	}
-	if err := postgres.Migrate(t.Context(), owner, both, quiet); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, postgres.Migrate(t.Context(), owner, both, quiet))
 	if err := postgres.CheckMigrated(t.Context(), service, first); err != nil {
 		t.Errorf("an older program: %v", err)
 	}
@@ -193,9 +174,7 @@ func TestRuntimeRoleWaitsForTheMigration(t *testing.T) {
 func TestCommandMigratesConcurrently(t *testing.T) {
 	url := databases.Database(t)
 	file := filepath.Join(t.TempDir(), "url")
-	if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(url), 0o600))
 	o := postgrescommand.MigrateOptions{Database: postgres.Settings{URLFile: file, Authentication: postgres.WithPassword}, GrantTo: postgrestest.Runtime}
 	var replicas sync.WaitGroup
 	for range 3 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // databases are those of a region.
@@ -45,13 +46,9 @@ func TestAccess(t *testing.T) {
 			s.t = t
 			s.issueClients()
 			for _, database := range databases {
-				if err := s.run(t.Context(), "DROP DATABASE IF EXISTS "+database.Name+" WITH (FORCE);"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.run(t.Context(), "DROP DATABASE IF EXISTS "+database.Name+" WITH (FORCE);"))
 			}
-			if err := s.Provision(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Provision(t.Context()))
 			test(t, s)
 		})
 	}
@@ -62,11 +59,8 @@ func newSecured(t *testing.T) *secured {
 	s := &secured{t: t, dir: t.TempDir()}
 	s.issue("local", mesh.PostgreSQL)
 	identity := filepath.Join(s.dir, "local", string(mesh.PostgreSQL))
-	server, err := Start(t.Context(), Options{DataDir: dataDir(t), Throwaway: true, Databases: databases, TLS: &TLS{
-		CertificateFile: filepath.Join(identity, mesh.CertificateFile), KeyFile: filepath.Join(identity, mesh.KeyFile), CAFile: filepath.Join(identity, mesh.CAFile)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(Start(t.Context(), Options{DataDir: dataDir(t), Throwaway: true, Databases: databases, TLS: &TLS{
+		CertificateFile: filepath.Join(identity, mesh.CertificateFile), KeyFile: filepath.Join(identity, mesh.KeyFile), CAFile: filepath.Join(identity, mesh.CAFile)}}))(t)
 	t.Cleanup(server.Kill)
 	s.Server = server
 	return s
@@ -83,33 +77,22 @@ func (s *secured) issueClients() {
 // issue writes identities of peers in a trust domain.
 func (s *secured) issue(trust string, peers ...mesh.Peer) {
 	s.t.Helper()
-	authority, err := mesh.OpenAuthority(filepath.Join(s.dir, trust, "ca"), "local")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(s.dir, trust, "ca"), "local"))(s.t)
 	for _, peer := range peers {
-		if err := authority.Issue(filepath.Join(s.dir, trust, string(peer)), peer, "127.0.0.1"); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, authority.Issue(filepath.Join(s.dir, trust, string(peer)), peer, "127.0.0.1"))
 	}
 }
 
 // open returns a pool for a role of a database with the identity of a workload of a trust domain.
 func (s *secured) open(database, role, trust string, peer mesh.Peer) *pgxpool.Pool {
 	s.t.Helper()
-	identity, err := mesh.LoadIdentity(filepath.Join(s.dir, trust, string(peer)))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(filepath.Join(s.dir, trust, string(peer))))(s.t)
 	return s.openURL(s.URL(database, Role{Name: role}), postgres.Authentication{TLS: identity.ClientTLS(mesh.PostgreSQL)})
 }
 
 func (s *secured) openURL(url string, authentication postgres.Authentication) *pgxpool.Pool {
 	s.t.Helper()
-	pool, err := postgres.Open(s.t.Context(), postgres.Options{URL: url, Application: "test", MaxConnections: 2, Authentication: authentication})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pool := must.Get(postgres.Open(s.t.Context(), postgres.Options{URL: url, Application: "test", MaxConnections: 2, Authentication: authentication}))(s.t)
 	s.t.Cleanup(pool.Close)
 	return pool
 }
@@ -118,12 +101,8 @@ func (s *secured) openURL(url string, authentication postgres.Authentication) *p
 func (s *secured) migrate(database, owner, service string, peer mesh.Peer) {
 	s.t.Helper()
 	pool := s.open(database, owner, "local", peer)
-	if _, err := pool.Exec(s.t.Context(), `CREATE TABLE IF NOT EXISTS goose_db_version (id int); CREATE TABLE fleet (name text); CREATE SEQUENCE numbers`); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := postgres.Grant(s.t.Context(), pool, service); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(pool.Exec(s.t.Context(), `CREATE TABLE IF NOT EXISTS goose_db_version (id int); CREATE TABLE fleet (name text); CREATE SEQUENCE numbers`))(s.t)
+	must.Do(s.t, postgres.Grant(s.t.Context(), pool, service))
 }
 
 const (
@@ -221,20 +200,14 @@ func testRuntimeRoleCannotChangeTables(t *testing.T, s *secured) {
 // can be.
 func testProvisionGivesTablesToTheOwner(t *testing.T, s *secured) {
 	administrator := s.openURL(s.AdministratorURL("clusterservice"), postgres.Authentication{})
-	if _, err := administrator.Exec(t.Context(), `CREATE TABLE fleet (id serial, name text); CREATE SEQUENCE numbers; CREATE TABLE goose_db_version (id int);
-		ALTER DATABASE clusterservice OWNER TO `+superuser); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(administrator.Exec(t.Context(), `CREATE TABLE fleet (id serial, name text); CREATE SEQUENCE numbers; CREATE TABLE goose_db_version (id int);
+		ALTER DATABASE clusterservice OWNER TO `+superuser))(t)
+	must.Do(t, s.Provision(t.Context()))
 	owner := s.open("clusterservice", "clusterservice_owner", "local", mesh.ClusterServiceMigration)
 	if _, err := owner.Exec(t.Context(), "ALTER TABLE fleet ADD COLUMN more text; ALTER SEQUENCE numbers RESTART; CREATE TABLE other (name text)"); err != nil {
 		t.Error(err)
 	}
-	if err := postgres.Grant(t.Context(), owner, "clusterservice"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, postgres.Grant(t.Context(), owner, "clusterservice"))
 	service := s.open("clusterservice", "clusterservice", "local", mesh.ClusterService)
 	if _, err := service.Exec(t.Context(), "INSERT INTO fleet (name) VALUES ('a')"); err != nil {
 		t.Error(err)
@@ -246,9 +219,7 @@ func testTokenIsThePasswordOfEachSession(t *testing.T, s *secured) {
 	administrator := s.openURL(s.AdministratorURL(maintenance), postgres.Authentication{})
 	set := func(password string) {
 		t.Helper()
-		if _, err := administrator.Exec(t.Context(), "ALTER ROLE "+superuser+" PASSWORD '"+password+"'"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(administrator.Exec(t.Context(), "ALTER ROLE "+superuser+" PASSWORD '"+password+"'"))(t)
 	}
 	token := "first"
 	set(token)
@@ -261,9 +232,7 @@ func testTokenIsThePasswordOfEachSession(t *testing.T, s *secured) {
 		}
 		return session.Close(t.Context())
 	}
-	if err := pool.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pool.Ping(t.Context()))
 	defer set(s.password)
 	set("second")
 	if err := connect(); postgres.Code(err) != "28P01" {

@@ -14,18 +14,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // renew replaces the certificate of Cluster Service with one that is valid for a lifetime.
 func (s *secured) renew(lifetime time.Duration) {
 	s.t.Helper()
-	authority, err := mesh.OpenAuthority(filepath.Join(s.dir, "local", "ca"), "local")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := authority.IssueFor(lifetime, filepath.Join(s.dir, "local", string(mesh.ClusterService)), mesh.ClusterService); err != nil {
-		s.t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(s.dir, "local", "ca"), "local"))(s.t)
+	must.Do(s.t, authority.IssueFor(lifetime, filepath.Join(s.dir, "local", string(mesh.ClusterService)), mesh.ClusterService))
 }
 
 // service returns a pool of Cluster Service.
@@ -37,9 +33,7 @@ func (s *secured) service() *pgxpool.Pool {
 // session returns the ID of the session with which a pool executes a query.
 func session(t *testing.T, pool *pgxpool.Pool) (id int) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&id))
 	return id
 }
 
@@ -75,15 +69,9 @@ func testLongSessionIsReplaced(t *testing.T, s *secured) {
 	s.renew(time.Hour)
 	pool := s.service()
 	s.renew(12 * time.Hour)
-	identity, err := mesh.LoadIdentity(filepath.Join(s.dir, "local", string(mesh.ClusterService)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(mesh.LoadIdentity(filepath.Join(s.dir, "local", string(mesh.ClusterService))))(t)
 	own := identity.Certificate().Leaf
-	connection, err := postgres.Connect(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(postgres.Connect(t.Context(), pool))(t)
 	defer connection.Close(context.WithoutCancel(t.Context()))
 	ctx, cancel := postgres.UntilCertificateEnds(t.Context(), connection)
 	defer cancel()
@@ -104,10 +92,7 @@ func testLongSessionIsReplaced(t *testing.T, s *secured) {
 		t.Errorf("the wait ended with %v, because of %v", err, context.Cause(ctx))
 	}
 
-	administrator, err := pgx.Connect(t.Context(), s.AdministratorURL(maintenance))
-	if err != nil {
-		t.Fatal(err)
-	}
+	administrator := must.Get(pgx.Connect(t.Context(), s.AdministratorURL(maintenance)))(t)
 	defer administrator.Close(context.WithoutCancel(t.Context()))
 	ctx, cancel = postgres.UntilCertificateEnds(t.Context(), administrator)
 	defer cancel()
@@ -122,10 +107,7 @@ func testOldSessionsAreEnded(t *testing.T, s *secured) {
 	s.renew(time.Hour)
 	stolen, other := s.service(), s.open("maestro", "maestro", "local", mesh.MaestroServer)
 	opened := time.Now() // no session can be older
-	thief, err := postgres.Connect(t.Context(), stolen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	thief := must.Get(postgres.Connect(t.Context(), stolen))(t)
 	defer thief.Close(context.WithoutCancel(t.Context()))
 	bystander := session(t, other)
 	eventually.Soon(t, "the session of the former certificate has ended", func() error {

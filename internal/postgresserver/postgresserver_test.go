@@ -12,19 +12,15 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // dataDir returns a folder that the unprivileged user can enter. It cannot enter t.TempDir if the tests run as root.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hcpmesh-postgres-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "hcpmesh-postgres-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	return filepath.Join(dir, "server")
 }
 
@@ -32,25 +28,14 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 	ctx := t.Context()
 	dir := dataDir(t)
 	databases := []Database{{Name: "fleet", Owner: Role{Name: "owner"}, Runtime: Role{Name: "service"}}}
-	port, err := spawn.ReservePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(spawn.ReservePort())(t)
 	defer port.Release()
-	first, err := Start(ctx, Options{DataDir: dir, Port: port.Number, Throwaway: true, Databases: databases})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(Start(ctx, Options{DataDir: dir, Port: port.Number, Throwaway: true, Databases: databases}))(t)
+	must.Do(t, first.Provision(ctx))
 	before := first.AdministratorURL("fleet")
 	first.Kill()
 
-	second, err := Start(ctx, Options{DataDir: dir, Port: port.Number, Throwaway: true, Databases: databases})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(Start(ctx, Options{DataDir: dir, Port: port.Number, Throwaway: true, Databases: databases}))(t)
 	defer second.Kill()
 	if second.AdministratorURL("fleet") != before {
 		t.Error("the URL changed with a restart")
@@ -63,10 +48,7 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 // TestStoppedServerDoesNotRespond stops the server with SIGSTOP: the kernel still accepts connections for it.
 func TestStoppedServerDoesNotRespond(t *testing.T) {
 	ctx := t.Context()
-	server, err := Start(ctx, Options{DataDir: dataDir(t), Throwaway: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(Start(ctx, Options{DataDir: dataDir(t), Throwaway: true}))(t)
 	defer server.Kill()
 	probes := map[string]func(context.Context) error{"Ready": server.Ready, "Live": server.Live}
 	for name, probe := range probes {
@@ -74,9 +56,7 @@ func TestStoppedServerDoesNotRespond(t *testing.T) {
 			t.Errorf("%s of a running server: %v", name, err)
 		}
 	}
-	if err := syscall.Kill(server.Pid(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(server.Pid(), syscall.SIGSTOP))
 	for name, probe := range probes {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		if err := probe(short); err == nil {
@@ -84,9 +64,7 @@ func TestStoppedServerDoesNotRespond(t *testing.T) {
 		}
 		cancel()
 	}
-	if err := syscall.Kill(server.Pid(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(server.Pid(), syscall.SIGCONT))
 	for name, probe := range probes {
 		if err := probe(ctx); err != nil {
 			t.Errorf("%s after the server continued: %v", name, err)
@@ -95,10 +73,7 @@ func TestStoppedServerDoesNotRespond(t *testing.T) {
 }
 
 func TestPortInUseIsNamedInTheError(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 	server, err := Start(context.Background(), Options{DataDir: dataDir(t), Port: port, Throwaway: true})

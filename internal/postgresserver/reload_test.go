@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // testReplacedFilesAreReloaded replaces the authority of a server and of its clients step by step. Sessions stay open, and a client of
@@ -17,39 +18,24 @@ func testReplacedFilesAreReloaded(t *testing.T, s *secured) {
 	server := filepath.Join(s.dir, "local", string(mesh.PostgreSQL))
 	read := func(path ...string) []byte {
 		t.Helper()
-		content, err := os.ReadFile(filepath.Join(path...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(filepath.Join(path...)))(t)
 		return content
 	}
 	local, foreign := read(s.dir, "local", "ca", authority.CertificateFile), read(s.dir, "foreign", "ca", authority.CertificateFile)
 	// reload issues the server's certificate with the authority of a trust domain, and makes the server trust authorities.
 	reload := func(issuer string, trusted ...[]byte) {
 		t.Helper()
-		signer, err := mesh.OpenAuthority(filepath.Join(s.dir, issuer, "ca"), "local")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := signer.Issue(server, mesh.PostgreSQL, "127.0.0.1"); err != nil {
-			t.Fatal(err)
-		}
-		if err := authority.WriteFile(filepath.Join(server, mesh.CAFile), slices.Concat(trusted...), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		signer := must.Get(mesh.OpenAuthority(filepath.Join(s.dir, issuer, "ca"), "local"))(t)
+		must.Do(t, signer.Issue(server, mesh.PostgreSQL, "127.0.0.1"))
+		must.Do(t, authority.WriteFile(filepath.Join(server, mesh.CAFile), slices.Concat(trusted...), 0o644))
+		must.Do(t, s.Reload(t.Context()))
 	}
 	defer reload("local", local)
 	connects := func(trust string) error {
 		pool := s.open("clusterservice", "clusterservice", trust, mesh.ClusterService)
 		return pool.Ping(t.Context())
 	}
-	open, err := s.open("clusterservice", "clusterservice", "local", mesh.ClusterService).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(s.open("clusterservice", "clusterservice", "local", mesh.ClusterService).Acquire(t.Context()))(t)
 	defer open.Release()
 
 	reload("local", local, foreign)
@@ -72,9 +58,7 @@ func testReplacedFilesAreReloaded(t *testing.T, s *secured) {
 	}
 	// A certificate that does not belong to its key is refused, and the previous one stays in use.
 	other := read(s.dir, "foreign", string(mesh.Frontend), mesh.CertificateFile)
-	if err := os.WriteFile(filepath.Join(server, mesh.CertificateFile), other, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(server, mesh.CertificateFile), other, 0o644))
 	if s.Reload(t.Context()) == nil {
 		t.Error("files that do not belong together are accepted")
 	}

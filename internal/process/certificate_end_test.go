@@ -19,6 +19,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // pipes is a listener whose connections are in memory, so that the fake clock advances while all of them are idle.
@@ -75,17 +76,11 @@ type exchange struct {
 
 func newExchange(t *testing.T, http2 bool, handler http.HandlerFunc) *exchange {
 	t.Helper()
-	signer, err := authority.Open(t.TempDir(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(t.TempDir(), "test"))(t)
 	e := &exchange{t: t, authority: signer, dir: t.TempDir(), listener: &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}}
 	own := certificate(t, signer, 30*24*time.Hour, filepath.Join(t.TempDir(), "server"))
 	e.renew(24 * time.Hour)
-	pair, err := certfile.LoadPair(filepath.Join(e.dir, "client.crt"), filepath.Join(e.dir, "client.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(certfile.LoadPair(filepath.Join(e.dir, "client.crt"), filepath.Join(e.dir, "client.key")))(t)
 	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAnyClientCert}}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -111,13 +106,8 @@ func (e *exchange) renew(lifetime time.Duration) {
 
 func certificate(t *testing.T, signer *authority.Authority, lifetime time.Duration, path string) tls.Certificate {
 	t.Helper()
-	if err := signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "test"}}, "127.0.0.1"); err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(path+".crt", path+".key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "test"}}, "127.0.0.1"))
+	pair := must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(t)
 	return pair
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func dialPipe(listener *pipes) net.Conn {
@@ -19,9 +21,7 @@ func dialPipe(listener *pipes) net.Conn {
 // TestConnectionLimitFollowsDescriptors lowers the number of files that this process may open.
 func TestConnectionLimitFollowsDescriptors(t *testing.T) {
 	var before syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
 	defer func() {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 			t.Error(err)
@@ -29,9 +29,7 @@ func TestConnectionLimitFollowsDescriptors(t *testing.T) {
 	}()
 	lower := before
 	lower.Cur = 1024
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lower); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lower))
 	for _, tc := range []struct{ most, descriptors, want int }{{100, 1, 100}, {8192, 1, 768}, {20_000, 2, 384}, {1, 4096, 1}} {
 		if got := ConnectionLimit(tc.most, tc.descriptors); got != tc.want {
 			t.Errorf("at most %d connections of %d descriptors: %d, want %d", tc.most, tc.descriptors, got, tc.want)

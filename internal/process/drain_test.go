@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // serveUntilDrained is the program of the tests. It prints the address at which it serves the health endpoints and a page.
@@ -33,18 +34,10 @@ func serveUntilDrained(ctx context.Context, p *Process) error {
 func startDraining(t *testing.T, period string) (command *exec.Cmd, address string) {
 	t.Helper()
 	command = child(t, "drain", period)
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must.Get(command.StdoutPipe())(t)
+	must.Do(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
-	address, err = bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	address = must.Get(bufio.NewReader(stdout).ReadString('\n'))(t)
 	return command, strings.TrimSpace(address)
 }
 
@@ -54,10 +47,7 @@ func TestDrainingProcessServesAndIsNotReady(t *testing.T) {
 	defer client.CloseIdleConnections()
 	// get returns a response whose body was read, so that its connection is used again.
 	get := func(path string) (*http.Response, Readiness) {
-		response, err := client.Get("http://" + address + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(client.Get("http://" + address + path))(t)
 		defer response.Body.Close()
 		var readiness Readiness
 		_ = json.NewDecoder(response.Body).Decode(&readiness)
@@ -69,9 +59,7 @@ func TestDrainingProcessServesAndIsNotReady(t *testing.T) {
 	if response, _ := get("/page"); response.Close {
 		t.Error("a connection is closed before the signal")
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Signal(syscall.SIGTERM))
 	eventually.Soon(t, "the process is not ready", func() error {
 		response, readiness := get("/readyz")
 		if response.StatusCode != http.StatusServiceUnavailable || readiness.NotReady[drainReason] == "" {
@@ -86,9 +74,7 @@ func TestDrainingProcessServesAndIsNotReady(t *testing.T) {
 	if response, _ := get("/page"); response.StatusCode != http.StatusOK || !response.Close {
 		t.Errorf("a request while draining: %s, connection closed: %t", response.Status, response.Close)
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Signal(syscall.SIGTERM))
 	if err := command.Wait(); err != nil {
 		t.Errorf("terminated with %v after the second signal", err)
 	}
@@ -96,9 +82,7 @@ func TestDrainingProcessServesAndIsNotReady(t *testing.T) {
 
 func TestProcessEndsAfterDraining(t *testing.T) {
 	command, _ := startDraining(t, "10ms")
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Signal(syscall.SIGTERM))
 	if err := command.Wait(); err != nil {
 		t.Errorf("terminated with %v", err)
 	}

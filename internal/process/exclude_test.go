@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestExcludedDependenciesAreNotChecked asks with parameters as the probes of charts do.
@@ -31,9 +33,7 @@ func TestExcludedDependenciesAreNotChecked(t *testing.T) {
 		recorder := httptest.NewRecorder()
 		p.OpsHandler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/readyz"+query, nil))
 		var got Readiness
-		if err := json.NewDecoder(recorder.Body).Decode(&got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.NewDecoder(recorder.Body).Decode(&got))
 		status := http.StatusServiceUnavailable
 		if want.Ready {
 			status = http.StatusOK

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // connect returns a connection that sends a text and then nothing.
@@ -78,10 +80,7 @@ func TestServersCloseConnections(t *testing.T) {
 				serveHTTP(t, traffic, tt.handler, func(t *testing.T, listener *pipes) {
 					began := time.Now()
 					connection := listener.connect(tt.sent)
-					response, err := io.ReadAll(connection)
-					if err != nil {
-						t.Fatal(err)
-					}
+					response := must.Get(io.ReadAll(connection))(t)
 					if took := time.Since(began); took != tt.after {
 						t.Errorf("the server closed the connection after %s, want %s", took, tt.after)
 					}
@@ -175,9 +174,7 @@ func TestBodiesAreLimited(t *testing.T) {
 		serveHTTP(t, traffic, handler, func(t *testing.T, listener *pipes) {
 			connection := listener.connect(fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", maxBody+1, strings.Repeat("a", maxBody+1)))
 			defer func() { _ = connection.Close() }()
-			if _, err := http.ReadResponse(bufio.NewReader(connection), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(http.ReadResponse(bufio.NewReader(connection), nil))(t)
 		})
 		if large := new(http.MaxBytesError); errors.As(failure, &large) == accepted {
 			t.Errorf("traffic %d: reading the body returned %v", traffic, failure)

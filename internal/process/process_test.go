@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // childVariable is the environment variable that makes the test binary run one of the programs below.
@@ -88,17 +89,10 @@ func awaitRunning(t *testing.T, stdout io.Reader) {
 
 func TestSIGTERMEndsAProcessWithoutError(t *testing.T) {
 	command := child(t, "serve")
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must.Get(command.StdoutPipe())(t)
+	must.Do(t, command.Start())
 	awaitRunning(t, stdout)
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Signal(syscall.SIGTERM))
 	if err := command.Wait(); err != nil {
 		t.Errorf("terminated with %v after SIGTERM", err)
 	}
@@ -142,21 +136,12 @@ func TestInvalidFlagsAreNamed(t *testing.T) {
 
 func TestChildTerminatesWithItsKilledParent(t *testing.T) {
 	command := child(t, "parent")
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must.Get(command.StdoutPipe())(t)
+	must.Do(t, command.Start())
 	awaitRunning(t, stdout)
-	if err := command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Kill())
 	// The grandchild has the other end of the pipe: end of file means that it has terminated.
-	if _, err := io.ReadAll(stdout); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadAll(stdout))(t)
 	_ = command.Wait()
 }
 
@@ -165,15 +150,10 @@ func TestReadiness(t *testing.T) {
 	server := httptest.NewServer(p.OpsHandler())
 	defer server.Close()
 	readyz := func() (int, Readiness) {
-		response, err := http.Get(server.URL + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Get(server.URL + "/readyz"))(t)
 		defer response.Body.Close()
 		var body Readiness
-		if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.NewDecoder(response.Body).Decode(&body))
 		return response.StatusCode, body
 	}
 
@@ -247,9 +227,7 @@ func TestVersionDescribesTheProgram(t *testing.T) {
 		recorder := httptest.NewRecorder()
 		New("frontend", slog.Default()).OpsHandler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/version", nil))
 		var got Version
-		if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(recorder.Body.Bytes(), &got))
 		// Under synctest the clock always starts at the same time.
 		want := Version{Process: "frontend", Go: runtime.Version(), StartTime: time.Now().UTC()}
 		got.Revision, got.Time, got.Module, got.Modified = "", "", "", false

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestProfilesAreOnTheirSocketOnly asks the ops address and the socket of a running process.
@@ -25,10 +27,7 @@ func TestProfilesAreOnTheirSocketOnly(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "p.sock")
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stale := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}))(t)
 	stale.SetUnlinkOnClose(false) // as that of a killed process
 	_ = stale.Close()
 	options := Options{LogLevel: "error", ProfilingSocket: socket}
@@ -40,10 +39,7 @@ func TestProfilesAreOnTheirSocketOnly(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}}
 		for path, want := range map[string]int{"/debug/pprof/heap": http.StatusOK, "/debug/pprof/cmdline": http.StatusNotFound, "/metrics": http.StatusNotFound} {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://process"+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://process"+path, nil))(t)
 			response, err := transport.RoundTrip(request)
 			if err != nil {
 				t.Error(err)
@@ -67,9 +63,7 @@ func TestProfilesAreOnTheirSocketOnly(t *testing.T) {
 		t.Errorf("the socket is left: %v", err)
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("data"), 0o600))
 	err = runUntilSignal("test", Options{LogLevel: "error", ProfilingSocket: file}, func(context.Context, *Process) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "is not a socket") {
 		t.Errorf("a file in place of the socket: %v", err)

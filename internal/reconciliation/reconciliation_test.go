@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // sides are the resources of both sides, in order.
@@ -273,10 +274,7 @@ const alone = "RECONCILIATION_TEST_ALONE"
 // other tests.
 func TestCompareKeepsOnlyPagesInMemory(t *testing.T) {
 	if os.Getenv(alone) == "" {
-		program, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		program := must.Get(os.Executable())(t)
 		command := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$")
 		command.Env = append(os.Environ(), alone+"=1")
 		if output, err := command.CombinedOutput(); err != nil {

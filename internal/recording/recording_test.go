@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var (
@@ -67,14 +68,9 @@ func record(t testing.TB, keys *seal.PublicKeys) (*recording.Writer, []byte) {
 // read returns the header and the events of a log.
 func read(t testing.TB, log []byte, keys *seal.PrivateKeys) (recording.Header, []recording.Event, *recording.Reader) {
 	t.Helper()
-	r, err := recording.NewReader(bytes.NewReader(log), keys, signers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(recording.NewReader(bytes.NewReader(log), keys, signers))(t)
 	var text bytes.Buffer
-	if err := r.WriteAsciicast(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.WriteAsciicast(&text))
 	header, events := parse(t, text.Bytes())
 	return header, events, r
 }
@@ -82,10 +78,7 @@ func read(t testing.TB, log []byte, keys *seal.PrivateKeys) (recording.Header, [
 func parse(t testing.TB, text []byte) (recording.Header, []recording.Event) {
 	t.Helper()
 	lines := slices.Collect(bytes.Lines(text))
-	header, err := recording.ParseHeader(lines[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must.Get(recording.ParseHeader(lines[0]))(t)
 	var events []recording.Event
 	for _, line := range lines[1:] {
 		e, err := recording.ParseEvent(line)
@@ -134,9 +127,7 @@ func stored(t testing.TB, log []byte) []byte {
 		var line struct {
 			Content []byte `json:"c"`
 		}
-		if err := json.Unmarshal(content, &line); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(content, &line))
 		all = append(append(all, '\n'), line.Content...)
 	}
 	return all
@@ -170,13 +161,8 @@ func TestEveryPrefixCanBeRead(t *testing.T) {
 	w, log := record(t, public)
 	log = append(log, w.End(recording.End{Time: at(60), Reason: "."})...)
 	var whole bytes.Buffer
-	r, err := recording.NewReader(bytes.NewReader(log), private, signers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteAsciicast(&whole); err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(recording.NewReader(bytes.NewReader(log), private, signers))(t)
+	must.Do(t, r.WriteAsciicast(&whole))
 	first := bytes.IndexByte(log, '\n') + 1
 	second := first + bytes.IndexByte(log[first:], '\n') + 1
 	third := second + bytes.IndexByte(log[second:], '\n') + 1
@@ -293,13 +279,8 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"format":"hcpmesh.recording.v1","facts":{"id":"0a1b2c3d-0001-4002-8003-0123456789ab"},"key":""}` + "\n"))
 	f.Add([]byte("{}\n{}\n"))
 	var whole bytes.Buffer
-	r, err := recording.NewReader(bytes.NewReader(log), private, signers)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := r.WriteAsciicast(&whole); err != nil {
-		f.Fatal(err)
-	}
+	r := must.Get(recording.NewReader(bytes.NewReader(log), private, signers))(f)
+	must.Do(f, r.WriteAsciicast(&whole))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for i, line := range slices.Collect(bytes.Lines(content)) {
 			_, _ = recording.ParseLine(line, i == 0)

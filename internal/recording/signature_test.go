@@ -16,15 +16,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/recording"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // forge returns a whole recording of an attacker who has the public key of the readers, and a signing key that is not the gateway's.
 func forge(t testing.TB, public *seal.PublicKeys) []byte {
 	t.Helper()
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(t)
 	w, log, err := recording.NewWriter(public, key, facts, []string{"forged"})
 	if err != nil {
 		t.Fatal(err)
@@ -38,14 +36,9 @@ func changeFirst(t testing.TB, log []byte, change func(members map[string]json.R
 	t.Helper()
 	first, rest, _ := bytes.Cut(log, []byte("\n"))
 	members := map[string]json.RawMessage{}
-	if err := json.Unmarshal(first, &members); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(first, &members))
 	change(members)
-	changed, err := json.Marshal(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changed := must.Get(json.Marshal(members))(t)
 	return slices.Concat(changed, []byte("\n"), rest)
 }
 
@@ -58,16 +51,12 @@ func TestForgedRecordingIsRefused(t *testing.T) {
 	genuine = append(genuine, w.End(recording.End{Time: at(60), Reason: "."})...)
 	read(t, genuine, private)
 	var first map[string]json.RawMessage
-	if err := json.Unmarshal(genuine[:bytes.IndexByte(genuine, '\n')], &first); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(genuine[:bytes.IndexByte(genuine, '\n')], &first))
 	with := func(log []byte, name string, value json.RawMessage) []byte {
 		return changeFirst(t, log, func(members map[string]json.RawMessage) { members[name] = value })
 	}
 	var signature map[string]json.RawMessage
-	if err := json.Unmarshal(first["signature"], &signature); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(first["signature"], &signature))
 	cases := map[string][]byte{
 		"an attacker's signature":       forged,
 		"no signature":                  changeFirst(t, forged, func(members map[string]json.RawMessage) { delete(members, "signature") }),
@@ -83,9 +72,7 @@ func TestForgedRecordingIsRefused(t *testing.T) {
 		"the signature of a checkpoint": with(forged, "signature", signatureFor(t, "hcpmesh audit checkpoint", forged)),
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(first["facts"], &members); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(first["facts"], &members))
 	for name, value := range members {
 		changed := strings.Replace(string(value), `"`, `"0`, 1)
 		switch {
@@ -100,10 +87,7 @@ func TestForgedRecordingIsRefused(t *testing.T) {
 		}
 		edited := maps.Clone(members)
 		edited[name] = json.RawMessage(changed)
-		content, err := json.Marshal(edited)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(json.Marshal(edited))(t)
 		cases["another "+name] = with(genuine, "facts", content)
 	}
 	for name, log := range cases {
@@ -119,14 +103,9 @@ func TestForgedRecordingIsRefused(t *testing.T) {
 		t.Errorf("without keys: %v", err)
 	}
 
-	r, err := recording.NewUnverifiedReader(bytes.NewReader(cases["no signature"]), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(recording.NewUnverifiedReader(bytes.NewReader(cases["no signature"]), private))(t)
 	var text bytes.Buffer
-	if err := r.WriteAsciicast(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.WriteAsciicast(&text))
 	if header, events := parse(t, text.Bytes()); header.Title != "NOT VERIFIED: exec default/a -c main -- forged" || len(events) != 2 {
 		t.Errorf("%+v, %v", header, events)
 	}
@@ -146,17 +125,9 @@ func signatureFor(t testing.TB, domain string, log []byte) json.RawMessage {
 		Facts json.RawMessage
 		Key   []byte
 	}
-	if err := json.Unmarshal(log[:bytes.IndexByte(log, '\n')], &first); err != nil {
-		t.Fatal(err)
-	}
-	signature, err := signing.Sign(domain, fmt.Appendf(nil, "access-recording/%x\n%s", sha256.Sum256(first.Facts), first.Key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := json.Marshal(signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(log[:bytes.IndexByte(log, '\n')], &first))
+	signature := must.Get(signing.Sign(domain, fmt.Appendf(nil, "access-recording/%x\n%s", sha256.Sum256(first.Facts), first.Key)))(t)
+	encoded := must.Get(json.Marshal(signature))(t)
 	return encoded
 }
 

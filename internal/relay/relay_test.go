@@ -7,24 +7,16 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/relay"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // pair returns the two ends of a TCP connection.
 func pair(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
-	dialed, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dialed := must.Get(net.Dial("tcp", listener.Addr().String()))(t)
+	accepted := must.Get(listener.Accept())(t)
 	t.Cleanup(func() {
 		_ = dialed.Close()
 		_ = accepted.Close()
@@ -48,21 +40,13 @@ func start(ctx context.Context, t *testing.T) (client, server *net.TCPConn, ende
 // TestCopyPassesOnTheEndOfOneDirection ends the request of a client. The server reads it to its end and can still respond.
 func TestCopyPassesOnTheEndOfOneDirection(t *testing.T) {
 	client, server, ended := start(t.Context(), t)
-	if _, err := client.Write([]byte("request")); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Write([]byte("request")))(t)
+	must.Do(t, client.CloseWrite())
 	if got, err := io.ReadAll(server); err != nil || string(got) != "request" {
 		t.Fatalf("the server read %q, %v", got, err)
 	}
-	if _, err := server.Write([]byte("response")); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.Write([]byte("response")))(t)
+	must.Do(t, server.Close())
 	if got, err := io.ReadAll(client); err != nil || string(got) != "response" {
 		t.Errorf("the client read %q, %v", got, err)
 	}

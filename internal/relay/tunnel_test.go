@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/relay"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // startTunnel runs a tunnel between two connections and returns their other ends.
@@ -52,12 +53,8 @@ func TestTunnelCountsBothDirections(t *testing.T) {
 			if err := <-sent; err != nil {
 				t.Fatal(err)
 			}
-			if _, err := server.Write([]byte("response")); err != nil {
-				t.Fatal(err)
-			}
-			if err := server.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(server.Write([]byte("response")))(t)
+			must.Do(t, server.Close())
 			if got, err := io.ReadAll(client); err != nil || string(got) != "response" {
 				t.Errorf("the client read %q, %v", got, err)
 			}
@@ -122,12 +119,8 @@ func TestTunnelIsNotIdleWhileOneDirectionIsActive(t *testing.T) {
 		go func() { ended <- relay.NewTunnels(relay.Limits{Idle: idle}).Run(ctx, fromClient, toServer) }()
 		buffer := make([]byte, 1)
 		for range 10 {
-			if _, err := client.Write([]byte("x")); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadFull(server, buffer); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(client.Write([]byte("x")))(t)
+			must.Get(io.ReadFull(server, buffer))(t)
 			time.Sleep(idle / 2)
 		}
 		cancel()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const maxLine = 64
@@ -30,23 +32,17 @@ func (p *program) write(text string) {
 	if err == nil {
 		_, err = file.WriteString(text)
 	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, errors.Join(err, file.Close()))
 }
 
 func (p *program) rotate(n int) {
 	p.t.Helper()
-	if err := os.Rename(p.path("audit.log"), p.path(fmt.Sprintf("audit-2026-03-01T08-00-%02d.log", n))); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, os.Rename(p.path("audit.log"), p.path(fmt.Sprintf("audit-2026-03-01T08-00-%02d.log", n))))
 }
 
 func (p *program) remove(n int) {
 	p.t.Helper()
-	if err := os.Remove(p.path(fmt.Sprintf("audit-2026-03-01T08-00-%02d.log", n))); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, os.Remove(p.path(fmt.Sprintf("audit-2026-03-01T08-00-%02d.log", n))))
 }
 
 func (p *program) reader(at Position) *Reader {
@@ -110,19 +106,12 @@ func TestReaderContinuesAtItsPosition(t *testing.T) {
 		t.Fatal(string(line), err)
 	}
 	path := p.path("position")
-	if err := r.Position().Save(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Position().Save(path))
 	expect(t, r, "b")
 	p.rotate(1)
 	p.write("c\n")
-	at, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Seek(at); err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(Load(path))(t)
+	must.Do(t, r.Seek(at))
 	expect(t, r, "b", "c")
 	expect(t, p.reader(at), "b", "c")
 }
@@ -134,9 +123,7 @@ func TestReaderReadsARemovedFileToItsEnd(t *testing.T) {
 	p.write("a\n")
 	expect(t, r, "a")
 	p.write("b\n")
-	if err := os.RemoveAll(p.dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(p.dir))
 	expect(t, r, "b")
 }
 
@@ -148,9 +135,7 @@ func TestFinishedReaderIgnoresAnotherFolder(t *testing.T) {
 	expect(t, open, "a")
 	at := open.Position()
 	p.write("b\n")
-	if err := errors.Join(os.RemoveAll(p.dir), os.Mkdir(p.dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.RemoveAll(p.dir), os.Mkdir(p.dir, 0o700)))
 	p.write("other\n")
 	closed := p.reader(at)
 	for _, r := range []*Reader{open, unopened, closed} {
@@ -184,9 +169,7 @@ func TestReaderReportsAnotherFileWithTheInode(t *testing.T) {
 	p.write("a\nb\n")
 	r := p.reader(Position{})
 	expect(t, r, "a", "b")
-	if err := os.Truncate(p.path("audit.log"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(p.path("audit.log"), 0))
 	p.write("other\n")
 	expect(t, p.reader(r.Position()), "[removed]", "other")
 }
@@ -202,17 +185,13 @@ func TestReaderContinuesAfterAnotherKindOfFile(t *testing.T) {
 		r := p.reader(Position{})
 		expect(t, r, "one")
 		aside := p.path("aside")
-		if err := errors.Join(os.Rename(p.path("audit.log"), aside), create(p.path("audit.log"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Rename(p.path("audit.log"), aside), create(p.path("audit.log"))))
 		for range 2 {
 			if line, err := r.Next(); err == nil || !strings.Contains(err.Error(), "audit.log is not a regular file") {
 				t.Errorf("%s: %q, %v", kind, line, err)
 			}
 		}
-		if err := errors.Join(os.Remove(p.path("audit.log")), os.Rename(aside, p.path("audit.log"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Remove(p.path("audit.log")), os.Rename(aside, p.path("audit.log"))))
 		p.write("two\n")
 		expect(t, r, "two")
 	}
@@ -243,9 +222,7 @@ func TestLoadReportsInvalidPositions(t *testing.T) {
 	if at, err := Load(path); err != nil || at != (Position{}) {
 		t.Errorf("without a file: %+v, %v", at, err)
 	}
-	if err := os.WriteFile(path, []byte(`{"inode":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(`{"inode":`), 0o600))
 	if _, err := Load(path); err == nil {
 		t.Error("half of a position was accepted")
 	}

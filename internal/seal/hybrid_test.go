@@ -8,28 +8,19 @@ import (
 
 	"github.com/tink-crypto/tink-go/v2/hybrid"
 	"github.com/tink-crypto/tink-go/v2/keyset"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestPairSealsForItsOwnerOnly(t *testing.T) {
 	folder := t.TempDir()
 	private, public := filepath.Join(folder, "private.json"), filepath.Join(folder, "public.json")
 	for range 2 { // the second time keeps the keys
-		if err := CreatePair(private, public); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, CreatePair(private, public))
 	}
-	sealer, err := ReadPublic(public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opener, err := LoadPrivate(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := sealer.Seal("purpose", []byte("content"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealer := must.Get(ReadPublic(public))(t)
+	opener := must.Get(LoadPrivate(private))(t)
+	sealed := must.Get(sealer.Seal("purpose", []byte("content")))(t)
 	if got, err := opener.Open("purpose", sealed); err != nil || string(got) != "content" {
 		t.Errorf("opened %q, %v", got, err)
 	}
@@ -57,24 +48,13 @@ func TestPairRotation(t *testing.T) {
 	load := func() (*PublicKeys, *PrivateKeys) {
 		private := write(t, manager)
 		public := filepath.Join(t.TempDir(), "public.json")
-		if err := CreatePair(private, public); err != nil {
-			t.Fatal(err)
-		}
-		sealer, err := ReadPublic(public)
-		if err != nil {
-			t.Fatal(err)
-		}
-		opener, err := LoadPrivate(private)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, CreatePair(private, public))
+		sealer := must.Get(ReadPublic(public))(t)
+		opener := must.Get(LoadPrivate(private))(t)
 		return sealer, opener
 	}
 	before, _ := load()
-	sealed, err := before.Seal("purpose", []byte("content"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := must.Get(before.Seal("purpose", []byte("content")))(t)
 	promote(t, manager, add(t, manager, template))
 	after, both := load()
 	if before.ID() == after.ID() {
@@ -83,9 +63,7 @@ func TestPairRotation(t *testing.T) {
 	if got, err := both.Open("purpose", sealed); err != nil || string(got) != "content" {
 		t.Errorf("opened %q, %v with both keys", got, err)
 	}
-	if err := manager.Delete(first); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, manager.Delete(first))
 	if _, second := load(); second != nil {
 		if got, err := second.Open("purpose", sealed); err != ErrInvalid {
 			t.Errorf("opened %q, %v with a key that was removed", got, err)
@@ -96,13 +74,9 @@ func TestPairRotation(t *testing.T) {
 func TestReadPublicRefusesOtherFiles(t *testing.T) {
 	folder := t.TempDir()
 	private, public := filepath.Join(folder, "private.json"), filepath.Join(folder, "public.json")
-	if err := CreatePair(private, public); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, CreatePair(private, public))
 	symmetric := filepath.Join(folder, "symmetric.json")
-	if err := Create(symmetric); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Create(symmetric))
 	for _, path := range []string{private, symmetric} {
 		if _, err := ReadPublic(path); err == nil || !strings.Contains(err.Error(), path+" is not a public Tink keyset") {
 			t.Errorf("%s: %v", filepath.Base(path), err)

@@ -14,62 +14,43 @@ import (
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/mac"
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // keys returns the keyset of a manager, as written to a file and loaded.
 func keys(t testing.TB, manager *keyset.Manager) *Keys {
 	t.Helper()
-	k, err := Load(write(t, manager))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(Load(write(t, manager)))(t)
 	return k
 }
 
 // write writes the keyset of a manager to a file.
 func write(t testing.TB, manager *keyset.Manager) string {
 	t.Helper()
-	handle, err := manager.Handle()
-	if err != nil {
-		t.Fatal(err)
-	}
+	handle := must.Get(manager.Handle())(t)
 	var text bytes.Buffer
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)))
 	path := filepath.Join(t.TempDir(), "keyset.json")
-	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, text.Bytes(), 0o600))
 	return path
 }
 
 // add adds a key to a keyset, and returns its ID.
 func add(t testing.TB, manager *keyset.Manager, template *tinkpb.KeyTemplate) uint32 {
 	t.Helper()
-	id, err := manager.Add(template)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(manager.Add(template))(t)
 	return id
 }
 
 func promote(t testing.TB, manager *keyset.Manager, id uint32) {
 	t.Helper()
-	if err := manager.SetPrimary(id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, manager.SetPrimary(id))
 }
 
 func TestSealAndOpen(t *testing.T) {
-	k, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(New())(t)
+	other := must.Get(New())(t)
 	sealed := k.Seal("purpose", []byte("content"))
 	if got, err := k.Open("purpose", sealed); err != nil || string(got) != "content" {
 		t.Errorf("opened %q, %v", got, err)
@@ -122,9 +103,7 @@ func TestRotation(t *testing.T) {
 	if got, err := before.Open("purpose", sealedAfter); err == nil {
 		t.Errorf("opened %q without its key", got)
 	}
-	if err := manager.Delete(first); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, manager.Delete(first))
 	if got, err := keys(t, manager).Open("purpose", sealedBefore); err == nil {
 		t.Errorf("opened %q with a key that was removed", got)
 	}
@@ -134,9 +113,7 @@ func TestLoadRejectsOtherFiles(t *testing.T) {
 	former := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	for name, content := range map[string]string{"empty": "", "lines of base64, as before keysets": former + "\n", "no key": `{"primaryKeyId":1,"key":[]}`, "other JSON": `["` + former + `"]`} {
 		path := filepath.Join(t.TempDir(), "keys")
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		_, err := Load(path)
 		if err == nil || !strings.Contains(err.Error(), "is not a Tink keyset") || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want an error with the file and what it must be", name, err)
@@ -185,10 +162,7 @@ func TestFileIsCreatedOnce(t *testing.T) {
 
 // FuzzOpen opens arbitrary data. Only what was sealed for the purpose may open.
 func FuzzOpen(f *testing.F) {
-	k, err := New()
-	if err != nil {
-		f.Fatal(err)
-	}
+	k := must.Get(New())(f)
 	sealed := k.Seal("purpose", []byte("content"))
 	f.Add("purpose", sealed)
 	f.Add("other", sealed)

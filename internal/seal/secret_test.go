@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // shardKeys returns new keys.
@@ -29,13 +30,8 @@ func secret() map[string]any {
 func TestSealAndOpenSecret(t *testing.T) {
 	public, private := shardKeys(t)
 	object := secret()
-	if err := seal.SealSecret(object, "mgmt-1", public); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.SealSecret(object, "mgmt-1", public))
+	text := must.Get(json.Marshal(object))(t)
 	if strings.Contains(string(text), secret()["data"].(map[string]any)["a"].(string)) || !strings.Contains(string(text), `"`+seal.SecretAnnotation+`":"`+public.ID()+`"`) {
 		t.Errorf("the sealed Secret is %s", text)
 	}
@@ -61,9 +57,7 @@ func TestOpenSecretRefusesOtherPlaces(t *testing.T) {
 		"a value in clear":           {"mgmt-1", private, func(_, data map[string]any) { data["a"] = base64.StdEncoding.EncodeToString([]byte("clear")) }},
 	} {
 		object := secret()
-		if err := seal.SealSecret(object, "mgmt-1", public); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, seal.SealSecret(object, "mgmt-1", public))
 		c.change(object, object["data"].(map[string]any))
 		before, _ := json.Marshal(object)
 		err := seal.OpenSecret(object, c.cluster, c.keys)
@@ -104,29 +98,20 @@ func BenchmarkSealSecret(b *testing.B) {
 	public, private := shardKeys(b)
 	b.Run("seal", func(b *testing.B) {
 		for b.Loop() {
-			if err := seal.SealSecret(secret(), "mgmt-1", public); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, seal.SealSecret(secret(), "mgmt-1", public))
 		}
 	})
 	object := secret()
-	if err := seal.SealSecret(object, "mgmt-1", public); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, seal.SealSecret(object, "mgmt-1", public))
 	data := object["data"]
 	b.Run("open", func(b *testing.B) {
 		for b.Loop() {
 			object["data"] = data
 			object["metadata"].(map[string]any)["annotations"] = map[string]any{seal.SecretAnnotation: "1"}
-			if err := seal.OpenSecret(object, "mgmt-1", private); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, seal.OpenSecret(object, "mgmt-1", private))
 		}
 	})
-	shared, err := seal.New()
-	if err != nil {
-		b.Fatal(err)
-	}
+	shared := must.Get(seal.New())(b)
 	b.Run("shared-key", func(b *testing.B) {
 		for b.Loop() {
 			shared.Seal("secret", []byte("canary"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // role is the environment variable that selects what the test binary does as a child process.
@@ -57,20 +58,13 @@ func TestChildTerminatesWithItsParent(t *testing.T) {
 		t.Skip("needs Linux's parent-death signal")
 	}
 	parent := self("parent")
-	output, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(parent.StdoutPipe())(t)
+	must.Do(t, parent.Start())
 	lines := bufio.NewReader(output)
 	if line, err := lines.ReadString('\n'); err != nil || line != "child\n" {
 		t.Fatalf("the child wrote %q, %v", line, err)
 	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Process.Kill())
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
 		t.Errorf("the child wrote %q, %v", rest, err)
 	}
@@ -79,16 +73,11 @@ func TestChildTerminatesWithItsParent(t *testing.T) {
 
 func TestErrReturnsHowTheChildTerminated(t *testing.T) {
 	var failed *exec.ExitError
-	process, err := spawn.Start(exec.Command("false"), syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	process := must.Get(spawn.Start(exec.Command("false"), syscall.SIGKILL))(t)
 	if err := process.Err(); !errors.As(err, &failed) || failed.ExitCode() != 1 {
 		t.Errorf("terminated with %v", err)
 	}
-	if process, err = spawn.Start(exec.Command("cat", "/dev/zero"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	process = must.Get(spawn.Start(exec.Command("cat", "/dev/zero"), syscall.SIGKILL))(t)
 	process.Kill()
 	if err := process.Err(); err == nil {
 		t.Error("a killed process terminated without an error")
@@ -112,15 +101,10 @@ func TestRun(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	child := self("child")
-	output, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(child.StdoutPipe())(t)
 	result := make(chan error)
 	go func() { result <- spawn.Run(ctx, child) }()
-	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bufio.NewReader(output).ReadString('\n'))(t)
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled command returned %v", err)

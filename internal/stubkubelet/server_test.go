@@ -33,6 +33,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/stubkubelet/stubkubelettest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -131,19 +132,14 @@ func TestFollowedLogEndsWithPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	pod := w.pod(t, "", nil)
-	stream, err := w.Client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true, TailLines: new(int64(1))}).Stream(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(w.Client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true, TailLines: new(int64(1))}).Stream(t.Context()))(t)
 	defer func() { _ = stream.Close() }()
 	first := make([]byte, 8)
 	if _, err := io.ReadFull(stream, first); err != nil || string(first) != "hcpmesh:" {
 		t.Fatalf("the log begins with %q, %v", first, err)
 	}
 	// Without a kubelet, a pod would stay until it is deleted by force.
-	if err := w.Client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 	if _, err := io.ReadAll(stream); err != nil {
 		t.Errorf("the end of the log: %v", err)
 	}
@@ -225,14 +221,8 @@ func TestTerminal(t *testing.T) {
 	pod := w.pod(t, "", nil)
 	request := w.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod.Name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: []string{"sh"}, Stdin: true, Stdout: true, TTY: true}, scheme.ParameterCodec)
-	spdy, err := remotecommand.NewSPDYExecutor(w.Config, http.MethodPost, request.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := remotecommand.NewWebSocketExecutor(w.Config, http.MethodGet, request.URL().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	spdy := must.Get(remotecommand.NewSPDYExecutor(w.Config, http.MethodPost, request.URL()))(t)
+	socket := must.Get(remotecommand.NewWebSocketExecutor(w.Config, http.MethodGet, request.URL().String()))(t)
 	for protocol, executor := range map[string]remotecommand.Executor{"SPDY": spdy, "WebSocket": socket} {
 		out := newTypist("$ ", "stty size\rexit 3\r")
 		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: out, Stdout: out, Tty: true, TerminalSizeQueue: &sizes{{Width: 91, Height: 17}}})
@@ -261,9 +251,7 @@ func TestCopy(t *testing.T) {
 	local := filepath.Join(t.TempDir(), "folder")
 	want := map[string]string{"a.txt": "first\n", "below/b.bin": strings.Repeat("\x00\xff", 300_000), "empty": ""}
 	for name, text := range want {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(local, name)), 0o700), os.WriteFile(filepath.Join(local, name), []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(local, name)), 0o700), os.WriteFile(filepath.Join(local, name), []byte(text), 0o600)))
 	}
 	w.expect(t, result{}, "", "cp", local, pod.Name+":/tmp")
 	w.expect(t, result{out: "first\n"}, "", "exec", pod.Name, "--", "cat", "/tmp/folder/a.txt")
@@ -278,9 +266,7 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	large := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(large, make([]byte, stubkubelet.MaxFileBytes+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(large, make([]byte, stubkubelet.MaxFileBytes+1), 0o600))
 	w.expect(t, result{code: 2, err: "no space left on device"}, "", "cp", large, pod.Name+":/tmp/large")
 	// Another pod, and another container, have their own files.
 	other := w.pod(t, "-other", nil)
@@ -300,10 +286,7 @@ func TestAttachShowsLogUntilPodEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	request := w.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod.Name).SubResource("attach").
 		VersionedParams(&corev1.PodAttachOptions{Stdout: true}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(w.Config, http.MethodGet, request.URL().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	executor := must.Get(remotecommand.NewWebSocketExecutor(w.Config, http.MethodGet, request.URL().String()))(t)
 	go func() {
 		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: writer})
 		_ = writer.Close()
@@ -313,9 +296,7 @@ func TestAttachShowsLogUntilPodEnds(t *testing.T) {
 	if _, err := io.ReadFull(reader, shown); err != nil || string(shown) != log {
 		t.Fatalf("attached: %q, %v", shown, err)
 	}
-	if err := w.Client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 	if err := <-ended; err == nil {
 		t.Error("the attachment ended without an error although the pod was deleted")
 	}
@@ -328,15 +309,10 @@ func TestPortForward(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(w.kube.Programs, "kubectl"), "--kubeconfig", w.kube.Kubeconfig(), "port-forward", pod.Name, ":8080", ":9999")
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(command.StdoutPipe())(t)
 	var complaints bytes.Buffer
 	command.Stderr = &complaints
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	ports := map[int]string{}
 	for len(ports) < 2 {
 		var local string
@@ -352,10 +328,7 @@ func TestPortForward(t *testing.T) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, output) }()
 
-	response, err := http.Get("http://" + ports[8080] + "/path")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get("http://" + ports[8080] + "/path"))(t)
 	body, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if want := "hcpmesh: port 8080 of the simulated pod default/" + pod.Name + "\nGET /path\n"; err != nil || string(body) != want {
@@ -363,26 +336,16 @@ func TestPortForward(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 
-	echo, err := net.Dial("tcp", ports[8080])
-	if err != nil {
-		t.Fatal(err)
-	}
+	echo := must.Get(net.Dial("tcp", ports[8080]))(t)
 	back := make([]byte, 6)
-	if _, err := echo.Write([]byte("hello\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(echo.Write([]byte("hello\n")))(t)
 	if _, err := io.ReadFull(echo, back); err != nil || string(back) != "hello\n" {
 		t.Errorf("echo: %q, %v", back, err)
 	}
 	_ = echo.Close()
 
-	refused, err := net.Dial("tcp", ports[9999])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := refused.Write([]byte("hello\n")); err != nil {
-		t.Fatal(err)
-	}
+	refused := must.Get(net.Dial("tcp", ports[9999]))(t)
+	must.Get(refused.Write([]byte("hello\n")))(t)
 	if n, err := refused.Read(back); err == nil {
 		t.Errorf("a port that is not declared responds with %q", back[:n])
 	}
@@ -399,24 +362,13 @@ func TestOnlyTheAPIServerConnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	pod := w.pod(t, "", nil)
-	own, err := authority.Open(filepath.Dir(w.kube.Kubeconfig()), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := authority.Open(t.TempDir(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(authority.Open(filepath.Dir(w.kube.Kubeconfig()), "test"))(t)
+	other := must.Get(authority.Open(t.TempDir(), "test"))(t)
 	issue := func(signer *authority.Authority, name string, usage x509.ExtKeyUsage) []tls.Certificate {
 		dir := t.TempDir()
 		certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-		if err := signer.Issue(certificate, key, x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{usage}}); err != nil {
-			t.Fatal(err)
-		}
-		pair, err := tls.LoadX509KeyPair(certificate, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, signer.Issue(certificate, key, x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{usage}}))
+		pair := must.Get(tls.LoadX509KeyPair(certificate, key))(t)
 		return []tls.Certificate{pair}
 	}
 	roots := x509.NewCertPool()
@@ -424,10 +376,7 @@ func TestOnlyTheAPIServerConnects(t *testing.T) {
 	get := func(certificates []tls.Certificate) (int, error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}}
 		defer transport.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s:%d/containerLogs/default/%s/app", stubkubelet.Address, w.Server.Port(), pod.Name), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s:%d/containerLogs/default/%s/app", stubkubelet.Address, w.Server.Port(), pod.Name), nil))(t)
 		response, err := transport.RoundTrip(request)
 		if err != nil {
 			return 0, err
@@ -465,9 +414,7 @@ func TestClustersAreSeparate(t *testing.T) {
 	// that of the first cluster, but its serving certificate is of the first one's authority.
 	second := kubeapitest.Start(t)
 	other := stubkubelettest.Run(t, second, nil)
-	if err := w.Server.Serve("second", other.Config, other.Config.CAData); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Server.Serve("second", other.Config, other.Config.CAData))
 	pod := w.pod(t, "", nil)
 	other.Node(t, w.node)
 	node, err := other.Client.CoreV1().Nodes().Get(t.Context(), w.node, metav1.GetOptions{})
@@ -475,43 +422,24 @@ func TestClustersAreSeparate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Server.Announce(&node.Status)
-	if _, err := other.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(other.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}))(t)
 	// Same namespace, name and node: the certificate alone selects the cluster.
 	image := func(p *corev1.Pod) { p.Spec.Containers[0].Image = "example.com/second:1" }
 	other.Pod(t, "default", pod.Name, w.node, image)
 	direct := func(kube *kubeapitest.Cluster) string {
-		own, err := authority.Open(filepath.Dir(kube.Kubeconfig()), "test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := must.Get(authority.Open(filepath.Dir(kube.Kubeconfig()), "test"))(t)
 		dir := t.TempDir()
 		certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-		if err := own.Issue(certificate, key, x509.Certificate{Subject: pkix.Name{CommonName: stubkubelet.ClientName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-			t.Fatal(err)
-		}
-		pair, err := tls.LoadX509KeyPair(certificate, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, own.Issue(certificate, key, x509.Certificate{Subject: pkix.Name{CommonName: stubkubelet.ClientName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))
+		pair := must.Get(tls.LoadX509KeyPair(certificate, key))(t)
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(w.Config.CAData)
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
 		defer transport.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s:%d/containerLogs/default/%s/app", stubkubelet.Address, w.Server.Port(), pod.Name), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := transport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s:%d/containerLogs/default/%s/app", stubkubelet.Address, w.Server.Port(), pod.Name), nil))(t)
+		response := must.Get(transport.RoundTrip(request))(t)
 		defer func() { _ = response.Body.Close() }()
-		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(io.ReadAll(response.Body))(t)
 		return string(text)
 	}
 	if first := direct(w.kube); !strings.Contains(first, "image example.com/app:1\n") {
@@ -532,13 +460,8 @@ func TestStreamsEnd(t *testing.T) {
 	w := newWorld(t, nil)
 	follow := func(pod *corev1.Pod) <-chan error {
 		t.Helper()
-		stream, err := w.Client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(stream, make([]byte, 8)); err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(w.Client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(t.Context()))(t)
+		must.Get(io.ReadFull(stream, make([]byte, 8)))(t)
 		ended := make(chan error, 1)
 		go func() {
 			_, err := io.Copy(io.Discard, stream)
@@ -555,22 +478,16 @@ func TestStreamsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
-	if node, err = w.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	node = must.Get(w.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}))(t)
 	<-open
 	w.expect(t, result{code: 1, err: "does not respond (simulated)"}, "", "exec", pod.Name, "--", "true")
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
-	if _, err = w.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}))(t)
 	w.expect(t, result{code: 1, err: "no such file"}, "", "exec", pod.Name, "--", "cat", "/tmp/file")
 	open = follow(pod)
 	w.Server.Forget("test")
 	<-open
-	if err := w.Server.Serve("test", w.Config, w.Config.CAData); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Server.Serve("test", w.Config, w.Config.CAData))
 	open = follow(pod)
 	w.Server.Close()
 	<-open
@@ -583,10 +500,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	logs := w.Client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true})
 	var open []io.Closer
 	for range stubkubelet.MaxStreamsOfNode {
-		stream, err := logs.Stream(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(logs.Stream(t.Context()))(t)
 		open = append(open, stream)
 	}
 	if _, err := logs.Stream(t.Context()); !apierrors.IsTooManyRequests(err) {
@@ -612,13 +526,8 @@ func TestIdleStreamEnds(t *testing.T) {
 	w := newWorld(t, func(o *stubkubelet.Options) { o.Clock = clock })
 	pod := w.pod(t, "", nil)
 	command := w.command(t, "exec", pod.Name, "--", "sh", "-c", "echo started; sleep 1000")
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(command.StdoutPipe())(t)
+	must.Do(t, command.Start())
 	lines := bufio.NewReader(out)
 	if line, err := lines.ReadString('\n'); err != nil || line != "started\n" {
 		t.Fatalf("the command wrote %q, %v", line, err)

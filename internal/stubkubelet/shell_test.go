@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // newProcess returns a process with files that no client uses, and its output and error output.
@@ -64,9 +66,7 @@ func TestFilesAreBounded(t *testing.T) {
 	if err := first.write("/tmp/a", make([]byte, MaxFileBytes+1), 0o644, time.Time{}); err != errNoSpace {
 		t.Errorf("a file that is too large: %v", err)
 	}
-	if err := first.write("/tmp/a", make([]byte, MaxFileBytes/2), 0o644, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.write("/tmp/a", make([]byte, MaxFileBytes/2), 0o644, time.Time{}))
 	if err := second.write("/tmp/a", make([]byte, MaxFileBytes*3/4), 0o644, time.Time{}); err != errNoSpace {
 		t.Errorf("more than all containers may have: %v", err)
 	}
@@ -77,9 +77,7 @@ func TestFilesAreBounded(t *testing.T) {
 	if err := first.write("/tmp/a", nil, 0o644, time.Time{}); err == nil {
 		t.Error("a container that has ended accepts files")
 	}
-	if err := second.remove("/tmp/a", false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, second.remove("/tmp/a", false))
 	second.close()
 	if total.used != 0 {
 		t.Errorf("%d bytes are still counted", total.used)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
@@ -56,35 +57,22 @@ func TestSpansAreSent(t *testing.T) {
 	kept := &collect{spans: map[string]string{}}
 	server := httptest.NewServer(kept)
 	defer server.Close()
-	traces, err := tracing.New(t.Context(), "test", tracing.Options{Collector: server.URL, Ratio: 1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	traces := must.Get(tracing.New(t.Context(), "test", tracing.Options{Collector: server.URL, Ratio: 1}, nil))(t)
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	called := grpc.NewServer(traces.ServerOption())
 	grpc_health_v1.RegisterHealthServer(called, health.NewServer())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = called.Serve(listener) })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), traces.DialOption())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), traces.DialOption()))(t)
 	ctx, span := traces.Start(t.Context(), "request", trace.WithAttributes(tracing.Method(http.MethodPut)))
-	if _, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
 	reference := tracing.Reference(ctx)
 	span.End()
 	_ = connection.Close()
 	called.GracefulStop()
 	wg.Wait()
-	if err := traces.Shutdown(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, traces.Shutdown(context.Background()))
 
 	id := span.SpanContext().TraceID()
 	if link, ok := tracing.Link(reference); !ok || link.SpanContext.TraceID() != id {
@@ -103,10 +91,7 @@ func TestSpansAreSent(t *testing.T) {
 
 // TestOff checks that without a collector the context of a caller is propagated and no trace is created.
 func TestOff(t *testing.T) {
-	traces, err := tracing.New(t.Context(), "test", tracing.Options{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	traces := must.Get(tracing.New(t.Context(), "test", tracing.Options{}, nil))(t)
 	if ctx, _ := traces.Start(t.Context(), "request"); tracing.Reference(ctx) != "" {
 		t.Error("a trace was created")
 	}
@@ -141,9 +126,7 @@ func TestOptions(t *testing.T) {
 			var options tracing.Options
 			flags := flag.NewFlagSet("test", flag.ContinueOnError)
 			options.AddFlags(flags)
-			if err := flags.Parse(tc.arguments); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flags.Parse(tc.arguments))
 			if err := options.Validate(); (err != nil) != tc.wrong {
 				t.Errorf("got %v", err)
 			}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestCRDsAreInstalledAfterRefusals starts an agent while the API server has not read the roles yet, and so forbids everything.
@@ -31,9 +33,7 @@ func TestCRDsAreInstalledAfterRefusals(t *testing.T) {
 	defer server.Close()
 	folder := t.TempDir()
 	definition := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n"
-	if err := os.WriteFile(filepath.Join(folder, "things.yaml"), []byte(definition), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "things.yaml"), []byte(definition), 0o600))
 	if err := installCRDs(t.Context(), &rest.Config{Host: server.URL}, folder, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}

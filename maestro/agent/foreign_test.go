@@ -19,31 +19,23 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestForeignFields lets other clients change an applied object, and reads it as the status controller does: with and without a watch.
 func TestForeignFields(t *testing.T) {
-	client, err := dynamic.NewForConfig(managementCluster(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(managementCluster(t)))(t)
 	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	deployments := client.Resource(gvr).Namespace("default")
 	apply := func(manager, content string) {
 		t.Helper()
 		object := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(content), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := deployments.Apply(t.Context(), "foreign", object, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(content), &object.Object))
+		must.Get(deployments.Apply(t.Context(), "foreign", object, metav1.ApplyOptions{FieldManager: manager, Force: true}))(t)
 	}
 	patch := func(manager, content string) {
 		t.Helper()
-		if _, err := deployments.Patch(t.Context(), "foreign", types.MergePatchType, []byte(content), metav1.PatchOptions{FieldManager: manager}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(deployments.Patch(t.Context(), "foreign", types.MergePatchType, []byte(content), metav1.PatchOptions{FieldManager: manager}))(t)
 	}
 	const head = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"foreign","namespace":"default"},"spec":`
 	const spec = `{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
@@ -113,10 +105,7 @@ func TestPausedUntilIsReportedFirst(t *testing.T) {
 		for _, field := range fields {
 			set.Insert(fieldpath.MakePathOrDie("spec", field))
 		}
-		raw, err := set.ToJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(set.ToJSON())(t)
 		object.SetManagedFields(append(object.GetManagedFields(), metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: raw}}))
 	}
 	var many []string

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // management is the API server of all tests.
@@ -22,10 +23,7 @@ func TestMain(m *testing.M) {
 // managementCluster returns the configuration of an administrator's client.
 func managementCluster(t testing.TB) *rest.Config {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig()))(t)
 	config.QPS, config.Burst = -1, 0
 	return config
 }

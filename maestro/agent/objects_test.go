@@ -14,14 +14,12 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestObjectsOfDeletedWorksAreReadFromWatches reads an object that exists and that the watch of its kind does not have.
 func TestObjectsOfDeletedWorksAreReadFromWatches(t *testing.T) {
-	client, err := dynamic.NewForConfig(managementCluster(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(managementCluster(t)))(t)
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -41,10 +39,7 @@ func TestObjectsOfDeletedWorksAreReadFromWatches(t *testing.T) {
 	stop()
 	reader.wait()
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "unseen-"}}}
-	created, err := client.Resource(gvr).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(client.Resource(gvr).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{}))(t)
 
 	works := newWorks("consumer", func(string) {})
 	now := metav1.Now()

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -25,10 +26,7 @@ func TestClusterReadyAsksTheAPIServer(t *testing.T) {
 	}))
 	defer server.Close()
 	proxy := netfault.StartProxy(t, server.Listener.Addr().String())
-	a, err := New(Options{Consumer: "mgmt-1", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{}, Cluster: &rest.Config{Host: "http://" + proxy.Address}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Consumer: "mgmt-1", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{}, Cluster: &rest.Config{Host: "http://" + proxy.Address}}))(t)
 	if err := a.ClusterReady(t.Context()); err == nil {
 		t.Error("ready before the controllers run")
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // reviewCounter counts the requests for reviews of rights.
@@ -34,19 +35,13 @@ func (c *reviewCounter) RoundTrip(request *http.Request) (*http.Response, error)
 // TestAgentReportsMissingRights takes the rights from a running agent and gives them back.
 func TestAgentReportsMissingRights(t *testing.T) {
 	config := managementCluster(t)
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kubernetes.NewForConfig(config))(t)
 	roles := client.RbacV1()
 	user := rest.CopyConfig(config)
 	var reviews reviewCounter
 	user.Wrap(func(next http.RoundTripper) http.RoundTripper { reviews.RoundTripper = next; return &reviews })
 	user.Impersonate = rest.ImpersonationConfig{UserName: "agent", Groups: []string{"system:authenticated"}}
-	a, err := New(Options{Consumer: "mgmt-1", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{}, Cluster: user})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Consumer: "mgmt-1", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{}, Cluster: user}))(t)
 	a.clusterReady.Store(true)
 	now := time.Now()
 	a.rights.now = func() time.Time { return now }
@@ -65,14 +60,10 @@ func TestAgentReportsMissingRights(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{"", "work.open-cluster-management.io"}, Resources: []string{"secrets", "appliedmanifestworks"}, Verbs: []string{"create", "patch", "delete"}}}}
-	if _, err := roles.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(roles.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}))(t)
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "agent"}}}
-	if _, err := roles.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(roles.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 	expect("with the role", "")
 	now = now.Add(rightsInterval)
 	reviews.count.Store(0)
@@ -80,16 +71,10 @@ func TestAgentReportsMissingRights(t *testing.T) {
 		t.Errorf("with all rights: %v after %d reviews, want 1", err, reviews.count.Load())
 	}
 	role.Rules[1].Resources = []string{"appliedmanifestworks"}
-	if _, err := roles.ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(roles.ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}))(t)
 	expect("a part of the role is removed", "forbidden: the agent may not create/patch/delete secrets;")
-	if err := roles.ClusterRoleBindings().Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, roles.ClusterRoleBindings().Delete(t.Context(), "agent", metav1.DeleteOptions{}))
 	expect("the binding is removed", "appliedmanifestworks.work.open-cluster-management.io")
 	// The next run of the test has the same API server.
-	if err := roles.ClusterRoles().Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, roles.ClusterRoles().Delete(t.Context(), "agent", metav1.DeleteOptions{}))
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	workv1 "open-cluster-management.io/api/work/v1"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func newWork(name string, generation int64, manifest string) *workv1.ManifestWork {
@@ -31,14 +33,9 @@ func deletion(name string, generation int64) *workv1.ManifestWork {
 
 func (w *works) finalize(t *testing.T, name string) {
 	t.Helper()
-	work, err := w.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	work := must.Get(w.Get(t.Context(), name, metav1.GetOptions{}))(t)
 	patch := fmt.Sprintf(`{"metadata":{"uid":"%s","resourceVersion":"%s","finalizers":[]}}`, work.UID, work.ResourceVersion)
-	if _, err := w.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 }
 
 func generation(w *works, name string) int64 {
@@ -114,10 +111,7 @@ func TestWorksRejectStalePatches(t *testing.T) {
 	w.receive(newWork("w", 1, "a"))
 	old, _ := w.Get(t.Context(), "w", metav1.GetOptions{})
 	w.receive(newWork("w", 2, "b"))
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": old.UID, "resourceVersion": old.ResourceVersion}, "status": map[string]any{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	patch := must.Get(json.Marshal(map[string]any{"metadata": map[string]any{"uid": old.UID, "resourceVersion": old.ResourceVersion}, "status": map[string]any{}}))(t)
 	if _, err := w.Patch(t.Context(), "w", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); !apierrors.IsConflict(err) {
 		t.Errorf("a patch of an older work: %v", err)
 	}
@@ -139,10 +133,7 @@ func testWatchMissesNoChange(t *testing.T) {
 	}
 	w.receive(deletion("before", 1))
 	w.finalize(t, "before")
-	watcher, err := w.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watcher := must.Get(w.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion}))(t)
 	defer watcher.Stop()
 	var got []string
 	for len(got) < 3 {

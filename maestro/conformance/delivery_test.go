@@ -11,6 +11,7 @@ import (
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
@@ -138,12 +139,9 @@ func (r *region) insert(s *maestrotest.Server, b bundle) {
 	r.t.Helper()
 	spec := fmt.Sprintf(`{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","namespace":"default"},"data":{"key":"%s"}}]}`,
 		b.configMapName(), b.Manifests[0].(map[string]any)["data"].(map[string]any)["key"])
-	_, err := s.Server.Store().Pool().Exec(r.t.Context(), `
+	must.Get(s.Server.Store().Pool().Exec(r.t.Context(), `
 		with r as (insert into resources (id, source, consumer, version, spec, content_hash) values ($1, 'cluster-service', $2, 1, $3, '') returning id, consumer)
-		insert into deliveries (resource_id, consumer) select id, consumer from r`, b.ID, b.Consumer, []byte(spec))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+		insert into deliveries (resource_id, consumer) select id, consumer from r`, b.ID, b.Consumer, []byte(spec)))(r.t)
 }
 
 // The published server: a deletion whose confirmation is lost stays unfinished forever.
@@ -198,13 +196,8 @@ func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
 	agent := r.agentWire(consumer)
 	// It never reads. Neither its queue nor flow control may affect other subscribers.
 	slow := r.source(s, "cluster-service")
-	stream, err := slow.client.Subscribe(t.Context(), &pbv1.SubscriptionRequest{Source: "cluster-service"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stream.Header(); err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(slow.client.Subscribe(t.Context(), &pbv1.SubscriptionRequest{Source: "cluster-service"}))(t)
+	must.Get(stream.Header())(t)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()
 	var works []bundle

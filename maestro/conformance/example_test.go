@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protocol"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // applyAndWait is a complete source in one function, as an example for the protocol documentation. It subscribes, publishes a bundle
@@ -85,11 +86,8 @@ func TestExample(t *testing.T) {
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	r.startAgent(consumer)
-	conn, err := grpc.NewClient("passthrough:///"+s.GRPC,
-		grpc.WithTransportCredentials(credentials.NewTLS(r.Identity("cluster-service").ClientTLS(mesh.MaestroServer))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient("passthrough:///"+s.GRPC,
+		grpc.WithTransportCredentials(credentials.NewTLS(r.Identity("cluster-service").ClientTLS(mesh.MaestroServer)))))(t)
 	defer conn.Close()
 	name := unique("cm")
 	bundle := fmt.Sprintf(`{
@@ -100,9 +98,7 @@ func TestExample(t *testing.T) {
 			"feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "key", "path": ".data.key"}]}]
 		}]
 	}`, name)
-	if err := applyAndWait(t.Context(), pbv1.NewCloudEventServiceClient(conn), "cluster-service", consumer, bundle); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, applyAndWait(t.Context(), pbv1.NewCloudEventServiceClient(conn), "cluster-service", consumer, bundle))
 	if _, err := r.configMap(name); err != nil {
 		t.Error(err)
 	}

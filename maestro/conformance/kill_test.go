@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
@@ -47,9 +48,7 @@ func (r *region) buildServer() *program {
 	r.t.Helper()
 	binary := r.build("maestro-server")
 	url := filepath.Join(r.Dir, "database-url")
-	if err := os.WriteFile(url, []byte(r.Database+"\n"), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.WriteFile(url, []byte(r.Database+"\n"), 0o600))
 	return &program{t: r.t, binary: binary, args: append(audittest.Flags(audittest.Options(r.t)),
 		"--listen-grpc", "127.0.0.1:0", "--listen-rest", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
 		"--identity-dir", filepath.Join(r.Dir, "maestro-server"), "--database-url-file", url,
@@ -61,13 +60,8 @@ func (r *region) buildServer() *program {
 func (p *program) start() *maestrotest.Server {
 	p.t.Helper()
 	command := exec.Command(p.binary, p.args...)
-	stderr, err := command.StderrPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if p.process, err = spawn.Start(command, syscall.SIGKILL); err != nil {
-		p.t.Fatal(err)
-	}
+	stderr := must.Get(command.StderrPipe())(p.t)
+	p.process = must.Get(spawn.Start(command, syscall.SIGKILL))(p.t)
 	addresses := make(chan string, 2) // gRPC, then REST
 	go func() {
 		lines := bufio.NewScanner(stderr)
@@ -181,16 +175,11 @@ func TestServerIsKilled(t *testing.T) {
 	last.resync(nil)
 	for _, b := range works {
 		last.untilApplied(b.ID, 2)
-		object, err := r.configMap(b.configMapName())
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := must.Get(r.configMap(b.configMapName()))(t)
 		if value := object.Object["data"].(map[string]any)["key"]; value != "two" {
 			t.Errorf("applied with %v", value)
 		}
-		if err := untilAccepted("delete", b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, untilAccepted("delete", b))
 	}
 	p.kill()
 	last = r.source(p.start(), "cluster-service")
@@ -217,16 +206,11 @@ func TestAgentIsKilled(t *testing.T) {
 	cluster(t)
 	kubeconfig := management.Cluster(t).Kubeconfig()
 	binary, keys := r.build("maestro-agent"), filepath.Join(t.TempDir(), "private.json")
-	if err := seal.CreatePair(keys, filepath.Join(t.TempDir(), "public.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.CreatePair(keys, filepath.Join(t.TempDir(), "public.json")))
 	start := func() *spawn.Process {
 		command := exec.Command(binary, "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
 			"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, consumer), "--secrets-key-file", keys)
-		process, err := spawn.Start(command, syscall.SIGKILL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		process := must.Get(spawn.Start(command, syscall.SIGKILL))(t)
 		return process
 	}
 	cs := r.source(s, "cluster-service")

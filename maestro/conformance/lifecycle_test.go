@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -64,9 +65,7 @@ func TestLifecycle(t *testing.T) {
 	// A change of the object by another client is reported at once, because the object is watched.
 	start = time.Now()
 	patch := []byte(`{"data":{"key":"theirs"}}`)
-	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), b.configMapName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), b.configMapName(), types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "theirs" })
 	t.Logf("change of another client fed back after %s", time.Since(start))
 
@@ -95,9 +94,7 @@ func TestDeletionWaitsForTheObjects(t *testing.T) {
 	objects := r.dynamic().Resource(configMaps).Namespace("default")
 	finalizers := func(patch string) {
 		t.Helper()
-		if _, err := objects.Patch(t.Context(), b.configMapName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(objects.Patch(t.Context(), b.configMapName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 	}
 	finalizers(`{"metadata":{"finalizers":["test.hcpmesh.io/hold"]}}`)
 	cs.must("delete", b)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -135,10 +136,7 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 func TestServerSurvivesDatabaseOutages(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	database, err := url.Parse(r.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	database := must.Get(url.Parse(r.Database))(t)
 	proxy := netfault.StartProxy(t, database.Host)
 	database.Host = proxy.Address
 	r.Database = database.String()

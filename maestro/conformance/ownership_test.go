@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestObjectIsAppliedWithItsOwner: the first version of an object has its owner reference, so that no second write of the agent can
@@ -18,10 +19,7 @@ func TestObjectIsAppliedWithItsOwner(t *testing.T) {
 	r := newRegion(t)
 	_, consumer, cs := r.withAgent()
 	b := newBundle(consumer, "one")
-	events, err := r.dynamic().Resource(configMaps).Namespace("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + b.configMapName()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(r.dynamic().Resource(configMaps).Namespace("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + b.configMapName()}))(t)
 	defer events.Stop()
 	cs.must("create", b)
 	cs.untilApplied(b.ID, 1)

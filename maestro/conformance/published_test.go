@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
@@ -38,13 +39,9 @@ topics:
   sourceEvents: sources/maestro/consumers/%[3]s/sourceevents
   agentEvents: sources/maestro/consumers/%[3]s/agentevents
 `, r.BrokerAddress, filepath.Join(r.Dir, consumer), consumer)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.WriteFile(config, []byte(text), 0o600))
 	// Like the program of the work agent. Our agent adds the same feature gates, which is not an error.
-	if err := features.SpokeMutableFeatureGate.Add(ocmfeature.DefaultSpokeWorkFeatureGates); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, features.SpokeMutableFeatureGate.Add(ocmfeature.DefaultSpokeWorkFeatureGates))
 	common := options.NewAgentOptions()
 	common.AgentID, common.SpokeClusterName = consumer, consumer
 	o := spoke.NewWorkloadAgentOptions()

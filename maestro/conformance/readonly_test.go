@@ -10,6 +10,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestObjectThatIsOnlyRead follows an object of another client that a work only reads: it does not exist, is created, is replaced by
@@ -27,10 +28,7 @@ func TestObjectThatIsOnlyRead(t *testing.T) {
 	objects := r.dynamic().Resource(configMaps).Namespace("default")
 	create := func() types.UID {
 		t.Helper()
-		created, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: b.Manifests[1].(map[string]any)}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := must.Get(objects.Create(t.Context(), &unstructured.Unstructured{Object: b.Manifests[1].(map[string]any)}, metav1.CreateOptions{}))(t)
 		return created.GetUID()
 	}
 	// available returns the status of the object's condition Available.

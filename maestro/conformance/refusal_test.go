@@ -22,6 +22,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 )
 
@@ -47,7 +48,7 @@ func (r *region) machines() (plural, kind string) {
 	kind = "M" + strings.ReplaceAll(unique("achine"), "-", "")
 	plural = strings.ToLower(kind) + "s"
 	one := 1.0
-	_, err := envtest.InstallCRDs(cluster(r.t), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{{
+	must.Get(envtest.InstallCRDs(cluster(r.t), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + ".test.hcpmesh.io"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "test.hcpmesh.io", Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
@@ -55,10 +56,7 @@ func (r *region) machines() (plural, kind string) {
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 						"size": {Type: "string"}, "count": {Type: "integer", Minimum: &one}}}}}}}}},
-	}}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}}}))(r.t)
 	return plural, kind
 }
 
@@ -66,14 +64,9 @@ func (r *region) machines() (plural, kind string) {
 func (r *region) restrictSize(kind, plural, pattern, refused string) {
 	r.t.Helper()
 	patch := []byte(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/pattern","value":"` + pattern + `"}]`)
-	if _, err := r.dynamic().Resource(definitions).Patch(r.t.Context(), plural+".test.hcpmesh.io", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.dynamic().Resource(definitions).Patch(r.t.Context(), plural+".test.hcpmesh.io", types.JSONPatchType, patch, metav1.PatchOptions{}))(r.t)
 	name := unique("probe")
-	body, err := json.Marshal(map[string]any{"apiVersion": "test.hcpmesh.io/v1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": map[string]any{"size": refused}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(map[string]any{"apiVersion": "test.hcpmesh.io/v1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": map[string]any{"size": refused}}))(r.t)
 	eventually.Soon(r.t, "the pattern is in effect", func() error {
 		if err := r.dryRun(schema.GroupVersionResource{Group: "test.hcpmesh.io", Version: "v1", Resource: plural}, name, body); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("the size %s: %w", refused, err)
@@ -193,9 +186,7 @@ func TestRefusedSecretIsReportedWithoutValues(t *testing.T) {
 	b, secret := newSecret(consumer, workv1.UpdateStrategyTypeServerSideApply)
 	label := unique("denied")
 	secret["metadata"].(map[string]any)["labels"] = map[string]any{"test": label}
-	if err := seal.SealSecret(secret, consumer, sealer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.SealSecret(secret, consumer, sealer))
 	r.deny(label)
 	cs.must("create", b)
 	c := cs.untilRefused(b.ID, 1)
@@ -208,10 +199,7 @@ func TestRefusedSecretIsReportedWithoutValues(t *testing.T) {
 // deny creates a policy that denies Secrets with a label and quotes their values, and waits until it is in effect.
 func (r *region) deny(label string) {
 	r.t.Helper()
-	client, err := kubernetes.NewForConfig(cluster(r.t))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	client := must.Get(kubernetes.NewForConfig(cluster(r.t)))(r.t)
 	matches := &admissionv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"test": label}},
 		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
@@ -220,18 +208,11 @@ func (r *region) deny(label string) {
 		MatchConstraints: matches, Validations: []admissionv1.Validation{{Expression: "false", MessageExpression: "'value ' + string(object.data.key)"}}}}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: label}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: label, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(r.t.Context(), policy, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(r.t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(r.t.Context(), policy, metav1.CreateOptions{}))(r.t)
+	must.Get(client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(r.t.Context(), binding, metav1.CreateOptions{}))(r.t)
 	_, denied := newSecret("", workv1.UpdateStrategyTypeServerSideApply)
 	denied["metadata"].(map[string]any)["labels"] = map[string]any{"test": label}
-	body, err := json.Marshal(denied)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(denied))(r.t)
 	name := denied["metadata"].(map[string]any)["name"].(string)
 	eventually.Soon(r.t, "the policy is in effect", func() error {
 		err := r.dryRun(secrets, name, body)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
@@ -47,10 +48,7 @@ func TestMain(m *testing.M) {
 // root returns the root folder of the repository.
 func root(t testing.TB) string {
 	t.Helper()
-	dir, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.Abs("../.."))(t)
 	return dir
 }
 
@@ -116,9 +114,6 @@ func (r *region) newConsumer(s *maestrotest.Server) string {
 
 func (r *region) dynamic() dynamic.Interface {
 	r.t.Helper()
-	client, err := dynamic.NewForConfig(cluster(r.t))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(cluster(r.t)))(r.t)
 	return client
 }

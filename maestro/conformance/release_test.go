@@ -11,15 +11,14 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // addFinalizer adds a finalizer without a controller to a ConfigMap of the default namespace.
 func (r *region) addFinalizer(name, finalizer string) {
 	r.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, finalizer)
-	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.dynamic().Resource(configMaps).Namespace("default").Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(r.t)
 }
 
 // terminating waits until a ConfigMap is being deleted.
@@ -56,15 +55,11 @@ func TestFinalizersAreReleased(t *testing.T) {
 	other := unique("other") + ".hcpmesh.io/hook"
 	beside := unique("beside")
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": beside}}}
-	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.dynamic().Resource(configMaps).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{}))(t)
 	for _, name := range []string{b.configMapName(), kept.configMapName(), beside} {
 		r.addFinalizer(name, gone)
 	}
-	if err := r.dynamic().Resource(configMaps).Namespace("default").Delete(t.Context(), beside, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.dynamic().Resource(configMaps).Namespace("default").Delete(t.Context(), beside, metav1.DeleteOptions{}))
 	cs.must("delete", b)
 	r.terminating(b.configMapName())
 
@@ -120,9 +115,7 @@ func TestFeedbackDuringDeletion(t *testing.T) {
 	cs.until(b.ID, "being deleted", func(st statusEvent) bool { return st.is("Deleting") })
 	r.terminating(b.configMapName())
 	patch := []byte(`{"data":{"key":"still waiting"}}`)
-	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), b.configMapName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), b.configMapName(), types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "still waiting" })
 	cs.must("delete", releasing(b, "gone.hcpmesh.io/hook", ""))
 	cs.untilDeleted(b.ID)

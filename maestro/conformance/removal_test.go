@@ -19,6 +19,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // removals returns the conditions about the removal of the object with a name.
@@ -54,18 +55,13 @@ func (s *source) firstReport(id string, condition func(statusEvent) bool) time.T
 
 func (r *region) uid(gvr schema.GroupVersionResource, namespace, name string) types.UID {
 	r.t.Helper()
-	object, err := r.dynamic().Resource(gvr).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	object := must.Get(r.dynamic().Resource(gvr).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{}))(r.t)
 	return object.GetUID()
 }
 
 func (r *region) remove(gvr schema.GroupVersionResource, namespace, name string) time.Time {
 	r.t.Helper()
-	if err := r.dynamic().Resource(gvr).Namespace(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.dynamic().Resource(gvr).Namespace(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}))
 	return time.Now()
 }
 
@@ -122,9 +118,7 @@ func TestRemovalWithFinalizerIsReported(t *testing.T) {
 		return removed != nil && removed.Reason == maestroapi.RemovedBeingDeleted && again.Status == metav1.ConditionFalse
 	})
 	patch := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	cs.untilAppliedAgain(b.ID, name, old)
 }
 
@@ -146,9 +140,7 @@ func TestRemovedNamespaceIsAppliedAgain(t *testing.T) {
 	cs.untilApplied(first.ID, 1)
 	cs.untilApplied(second.ID, 1)
 	objects := r.dynamic().Resource(configMaps).Namespace(namespace)
-	if _, err := objects.Patch(t.Context(), kept, types.MergePatchType, []byte(`{"metadata":{"finalizers":["gone.hcpmesh.io/hook"]}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(objects.Patch(t.Context(), kept, types.MergePatchType, []byte(`{"metadata":{"finalizers":["gone.hcpmesh.io/hook"]}}`), metav1.PatchOptions{}))(t)
 	oldNamespace, oldObject, oldKept := r.uid(namespaceKind, "", namespace), r.uid(configMaps, namespace, name), r.uid(configMaps, namespace, kept)
 	at := r.remove(namespaceKind, "", namespace)
 	for id, object := range map[string]string{first.ID: namespace, second.ID: kept} {
@@ -160,9 +152,7 @@ func TestRemovedNamespaceIsAppliedAgain(t *testing.T) {
 		applied := meta.FindStatusCondition(st.Conditions, workv1.WorkApplied)
 		return applied != nil && applied.Status == metav1.ConditionFalse
 	})
-	if _, err := objects.Patch(t.Context(), kept, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(objects.Patch(t.Context(), kept, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	var gone time.Time
 	eventually.Soon(t, "the namespace is deleted", func() error {
 		object, err := r.dynamic().Resource(namespaceKind).Get(t.Context(), namespace, metav1.GetOptions{})
@@ -192,14 +182,9 @@ func TestDependentIsAppliedAfterItsOwner(t *testing.T) {
 	ownerName, name := owner.configMapName(), dependent.configMapName()
 	oldOwner, old := r.uid(configMaps, "default", ownerName), r.uid(configMaps, "default", name)
 	objects := r.dynamic().Resource(configMaps).Namespace("default")
-	live, err := objects.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(objects.Get(t.Context(), name, metav1.GetOptions{}))(t)
 	live.SetOwnerReferences(append(live.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: ownerName, UID: oldOwner}))
-	if _, err := objects.Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(objects.Update(t.Context(), live, metav1.UpdateOptions{}))(t)
 	r.addFinalizer(ownerName, "gone.hcpmesh.io/hook")
 	r.remove(configMaps, "default", ownerName)
 	cs.until(owner.ID, "being deleted", func(st statusEvent) bool { removed, _ := st.removal(ownerName); return removed != nil })
@@ -215,9 +200,7 @@ func TestDependentIsAppliedAfterItsOwner(t *testing.T) {
 	if _, err := r.configMap(name); !apierrors.IsNotFound(err) {
 		t.Errorf("the dependent was applied while its owner is being deleted: %v", err)
 	}
-	if _, err := objects.Patch(t.Context(), ownerName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(objects.Patch(t.Context(), ownerName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	cs.untilAppliedAgain(owner.ID, ownerName, oldOwner)
 	cs.untilAppliedAgain(dependent.ID, name, old)
 }
@@ -275,9 +258,7 @@ var controllerManager sync.Once
 func (r *region) runControllerManager() {
 	r.t.Helper()
 	controllerManager.Do(func() {
-		if err := management.Cluster(r.t).RunControllers(context.Background()); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, management.Cluster(r.t).RunControllers(context.Background()))
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/helper"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 )
 
@@ -22,33 +23,19 @@ import (
 func (r *region) restoreApplied(consumer, work, configMap string) (name string) {
 	r.t.Helper()
 	ctx := r.t.Context()
-	works, err := workclientset.NewForConfig(cluster(r.t))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	kube, err := kubernetes.NewForConfig(cluster(r.t))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	works := must.Get(workclientset.NewForConfig(cluster(r.t)))(r.t)
+	kube := must.Get(kubernetes.NewForConfig(cluster(r.t)))(r.t)
 	hash := helper.HubHash("maestro")
 	name = hash + "-" + work
-	applied, err := works.WorkV1().AppliedManifestWorks().Create(ctx, &workv1.AppliedManifestWork{
+	applied := must.Get(works.WorkV1().AppliedManifestWorks().Create(ctx, &workv1.AppliedManifestWork{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{workv1.AppliedManifestWorkFinalizer}},
 		Spec:       workv1.AppliedManifestWorkSpec{HubHash: hash, AgentID: consumer, ManifestWorkName: work},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	object, err := kube.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMap,
-		OwnerReferences: []metav1.OwnerReference{*helper.NewAppliedManifestWorkOwner(applied)}}}, metav1.CreateOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(r.t)
+	object := must.Get(kube.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMap,
+		OwnerReferences: []metav1.OwnerReference{*helper.NewAppliedManifestWorkOwner(applied)}}}, metav1.CreateOptions{}))(r.t)
 	applied.Status.AppliedResources = []workv1.AppliedManifestResourceMeta{{Version: "v1", UID: string(object.UID),
 		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: configMap, Namespace: "default"}}}
-	if _, err := works.WorkV1().AppliedManifestWorks().UpdateStatus(ctx, applied, metav1.UpdateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(works.WorkV1().AppliedManifestWorks().UpdateStatus(ctx, applied, metav1.UpdateOptions{}))(r.t)
 	return name
 }
 
@@ -78,10 +65,7 @@ func TestRestoredClusterLosesDeletedWorks(t *testing.T) {
 	foreign := r.restoreApplied(consumer, unknown, "foreign-"+unknown)
 	r.StartAgent(consumer, options)
 	r.untilGone(deleted.configMapName())
-	works, err := workclientset.NewForConfig(cluster(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	works := must.Get(workclientset.NewForConfig(cluster(t)))(t)
 	eventually.Soon(t, "its AppliedManifestWork is deleted", func() error {
 		_, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), restored, metav1.GetOptions{})
 		switch {

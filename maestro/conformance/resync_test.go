@@ -14,6 +14,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
@@ -137,9 +138,7 @@ func TestRepeatedResyncRequestIsAcknowledged(t *testing.T) {
 	s, consumer, agent, _ := r.withFakeAgent()
 	comparisons := func() (n int) {
 		// An empty list begins a new epoch.
-		if err := s.Server.Store().Pool().QueryRow(t.Context(), `select agent_epoch from consumers where name = $1`, consumer).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Server.Store().Pool().QueryRow(t.Context(), `select agent_epoch from consumers where name = $1`, consumer).Scan(&n))
 		return n
 	}
 	for i, id := range []string{"first", "first", "second"} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
@@ -46,15 +47,10 @@ func TestSealedSecrets(t *testing.T) {
 
 	for _, strategy := range []workv1.UpdateStrategyType{workv1.UpdateStrategyTypeServerSideApply, workv1.UpdateStrategyTypeUpdate, workv1.UpdateStrategyTypeCreateOnly} {
 		b, secret := newSecret(consumer, strategy)
-		if err := seal.SealSecret(secret, consumer, sealer); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, seal.SealSecret(secret, consumer, sealer))
 		cs.must("create", b)
 		cs.until(b.ID, "applied", func(st statusEvent) bool { return st.applied(1) })
-		got, err := r.dynamic().Resource(secrets).Namespace("default").Get(t.Context(), b.configMapName(), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(r.dynamic().Resource(secrets).Namespace("default").Get(t.Context(), b.configMapName(), metav1.GetOptions{}))(t)
 		data, _ := got.Object["data"].(map[string]any)
 		if value, _ := base64.StdEncoding.DecodeString(data["key"].(string)); string(value) != canary {
 			t.Errorf("%s: the value in the management cluster is not the one that was sealed", strategy)
@@ -75,9 +71,7 @@ func TestSealedSecrets(t *testing.T) {
 		"for another cluster": {func(secret map[string]any) error { return seal.SealSecret(secret, "another", sealer) }, seal.ErrInvalid.Error()},
 	} {
 		b, secret := newSecret(consumer, workv1.UpdateStrategyTypeServerSideApply)
-		if err := c.change(secret); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.change(secret))
 		cs.must("create", b)
 		refused := cs.until(b.ID, "refused", func(st statusEvent) bool { return meta.IsStatusConditionFalse(st.Conditions, workv1.WorkApplied) })
 		if text, _ := json.Marshal(refused); !strings.Contains(string(text), c.why) || !strings.Contains(string(text), "default/"+b.configMapName()) {
@@ -98,10 +92,7 @@ func requireNoCanary(t *testing.T, r *region, s *maestrotest.Server, status stat
 	if code := r.CallAs(mesh.Admin, s, "GET", "/resource-bundles", nil, &bundles); code != 200 {
 		t.Fatalf("listing the bundles: %d", code)
 	}
-	text, err := json.Marshal(status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(status))(t)
 	for where, content := range map[string]string{"the REST API": string(bundles), "the status": string(text)} {
 		for _, form := range []string{canary, base64.StdEncoding.EncodeToString([]byte(canary))} {
 			if strings.Contains(content, form) {

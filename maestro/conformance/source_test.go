@@ -26,6 +26,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
@@ -94,10 +95,7 @@ func (r *region) source(s *maestrotest.Server, name string) *source {
 	if s.Plaintext {
 		transport = insecure.NewCredentials()
 	}
-	conn, err := grpc.NewClient("passthrough:///"+s.GRPC, grpc.WithTransportCredentials(transport))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient("passthrough:///"+s.GRPC, grpc.WithTransportCredentials(transport)))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
 	return &source{
 		t: r.t, name: name, conn: conn, client: pbv1.NewCloudEventServiceClient(conn),
@@ -294,15 +292,12 @@ func (s *source) must(action string, b bundle) int64 {
 // mustAll sends a request for each of the works, n at a time.
 func (s *source) mustAll(action string, works []bundle, n int) {
 	s.t.Helper()
-	err := inParallel(n, works, func(b bundle) error {
+	must.Do(s.t, inParallel(n, works, func(b bundle) error {
 		if _, err := s.publish(action, b); err != nil {
 			return fmt.Errorf("%s of resource %s: %w", action, b.ID, err)
 		}
 		return nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 }
 
 // inParallel calls do for each of the works, n at a time, and returns the first error.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
@@ -191,10 +192,7 @@ func (w state) complete(objects []string) error {
 func (r *region) state(t *testing.T, l *scenario, last statusEvent) state {
 	t.Helper()
 	w := state{Status: l.status(last)}
-	conn, err := pgx.Connect(t.Context(), r.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), r.Database))(t)
 	defer func() { _ = conn.Close(t.Context()) }()
 	row := func(query string) any {
 		var fields map[string]any
@@ -219,24 +217,16 @@ func (r *region) state(t *testing.T, l *scenario, last statusEvent) state {
 		'deleting', deleted_at is not null, 'status_version', status_version, 'spec', convert_from(spec, 'UTF8')), coalesce(status_body, '') from resources where id = $1`)
 	w.Tombstone = row(`select jsonb_build_object('source', source, 'consumer', consumer, 'version', version, 'metadata', metadata, 'status_version', version), status_body
 		from tombstones where resource_id = $1`)
-	if err := conn.QueryRow(t.Context(), `select count(*) from deliveries where resource_id = $1`, l.work.ID).Scan(&w.Deliveries); err != nil {
-		t.Fatal(err)
-	}
-	applied, err := r.dynamic().Resource(schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "appliedmanifestworks"}).
-		List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.QueryRow(t.Context(), `select count(*) from deliveries where resource_id = $1`, l.work.ID).Scan(&w.Deliveries))
+	applied := must.Get(r.dynamic().Resource(schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "appliedmanifestworks"}).
+		List(t.Context(), metav1.ListOptions{}))(t)
 	for _, item := range applied.Items {
 		if strings.Contains(item.GetName(), l.work.ID) {
 			w.Applied = append(w.Applied, l.plain(map[string]any{"spec": item.Object["spec"], "status": item.Object["status"],
 				"finalizers": item.GetFinalizers(), "deleting": item.GetDeletionTimestamp() != nil}))
 		}
 	}
-	objects, err := r.dynamic().Resource(configMaps).Namespace("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(r.dynamic().Resource(configMaps).Namespace("default").List(t.Context(), metav1.ListOptions{}))(t)
 	for _, item := range objects.Items {
 		if !strings.HasPrefix(item.GetName(), l.names[0][:len(l.names[0])-1]) {
 			continue

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
@@ -85,14 +86,8 @@ func start(ctx context.Context, t *testing.T, spec Spec) *Machine {
 	if err := Check(); err != nil {
 		kubeapitest.SkipUnlessCI(t, "machines cannot run here: "+err.Error())
 	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := Start(ctx, program, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
+	m := must.Get(Start(ctx, program, spec))(t)
 	return m
 }
 
@@ -101,16 +96,10 @@ func hostSettings(t *testing.T) map[string]string {
 	t.Helper()
 	settings := map[string]string{}
 	for _, name := range []string{"net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic", "vm/swappiness", "kernel/hostname", "kernel/keys/root_maxkeys"} {
-		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(os.ReadFile(filepath.Join("/proc/sys", name)))(t)
 		settings[name] = string(value)
 	}
-	links, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	links := must.Get(net.Interfaces())(t)
 	for _, link := range links {
 		settings["interface "+link.Name] = link.HardwareAddr.String()
 	}
@@ -121,10 +110,7 @@ func hostSettings(t *testing.T) map[string]string {
 func leftovers(t *testing.T, dir string, launcher int) []string {
 	t.Helper()
 	var left []string
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	processes := must.Get(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, process := range processes {
 		if process == fmt.Sprintf("/proc/%d", os.Getpid()) {
 			continue
@@ -135,15 +121,9 @@ func leftovers(t *testing.T, dir string, launcher int) []string {
 			left = append(left, process+": "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
-	all, err := hierarchies()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(hierarchies())(t)
 	for _, h := range all {
-		groups, err := filepath.Glob(filepath.Join(h.own, fmt.Sprintf("%s%d-*", groupPrefix, launcher)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		groups := must.Get(filepath.Glob(filepath.Join(h.own, fmt.Sprintf("%s%d-*", groupPrefix, launcher))))(t)
 		left = append(left, groups...)
 	}
 	return left
@@ -156,10 +136,7 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 	before := hostSettings(t)
 	m := start(ctx, t, outerSpec(dir))
 
-	listener, err := m.Listen(ctx, outerAddress+":8000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(m.Listen(ctx, outerAddress+":8000"))(t)
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -185,10 +162,7 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 		mkdir /sys/fs/cgroup/memory/probe && echo "own cgroups: $(ls -d /sys/fs/cgroup/memory/*/)"
 		(touch /usr/probe) 2>&1 | grep -o Read-only
 		echo "process $(ls -d /proc/1)"; echo done; exec sleep 100002`}})
-	terminated, err := m.StartMachine(ctx, probe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	terminated := must.Get(m.StartMachine(ctx, probe))(t)
 	want := []string{"seen as 10.77.0.11", "host name inner", "panic is 10", "swappiness is protected", "forwards 1", "unreachable", "no /home", "02:00:0a:4d:00:01", "hardware address 02:00:0a:4d:00:0b", "own cgroups: /sys/fs/cgroup/memory/probe/", "Read-only"}
 	eventually.Before(ctx, t, "the probe's output", func() error {
 		output, err := os.ReadFile(filepath.Join(dir, "probe.log"))
@@ -202,19 +176,13 @@ func TestMachinesAreConnectedAndSeparate(t *testing.T) {
 		}
 		return err
 	})
-	if err := m.KillMachine(ctx, "inner"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.KillMachine(ctx, "inner"))
 	if err := <-terminated; err == nil {
 		t.Error("a killed machine reported no error")
 	}
 	// The port and the cgroups of the killed machine are free again.
-	if _, err := m.StartMachine(ctx, innerSpec(dir, "inner", "10.77.0.11")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.StartMachine(ctx, innerSpec(dir, "second", "10.77.0.12")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.StartMachine(ctx, innerSpec(dir, "inner", "10.77.0.11")))(t)
+	must.Get(m.StartMachine(ctx, innerSpec(dir, "second", "10.77.0.12")))(t)
 	if err := listener.Close(); err != nil {
 		t.Error(err)
 	}
@@ -293,37 +261,21 @@ func TestMachineTerminatesWithItsStarter(t *testing.T) {
 	for _, victim := range []string{"starter", "launcher"} {
 		t.Run(victim, func(t *testing.T) {
 			ctx, dir := newContext(t), t.TempDir()
-			program, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
+			program := must.Get(os.Executable())(t)
 			starter := exec.CommandContext(ctx, program, starterCommand, dir)
 			starter.Stderr = os.Stderr
-			output, err := starter.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := starter.Start(); err != nil {
-				t.Fatal(err)
-			}
+			output := must.Get(starter.StdoutPipe())(t)
+			must.Do(t, starter.Start())
 			var launcher int
-			if _, err := fmt.Fscan(bufio.NewReader(output), &launcher); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Fscan(bufio.NewReader(output), &launcher))(t)
 			killed := starter.Process
 			if victim == "launcher" {
-				if killed, err = os.FindProcess(launcher); err != nil {
-					t.Fatal(err)
-				}
+				killed = must.Get(os.FindProcess(launcher))(t)
 			}
-			if err := killed.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, killed.Kill())
 			_ = starter.Wait()
 			if victim == "launcher" { // its cgroups are removed by the next start
-				if err := start(ctx, t, Spec{Name: "next"}).Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, start(ctx, t, Spec{Name: "next"}).Close())
 			}
 			eventually.Before(ctx, t, "nothing is left", func() error {
 				if left := leftovers(t, dir, launcher); len(left) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/authorities"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // open opens an authority of the region's processes.
@@ -26,10 +27,7 @@ type region struct {
 
 func (r *region) open() *authorities.Store[*mesh.Authority] {
 	r.t.Helper()
-	store, err := authorities.Open(r.dir, open)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	store := must.Get(authorities.Open(r.dir, open))(r.t)
 	file, err := os.ReadFile(filepath.Join(r.dir, "ca.crt"))
 	if err != nil || !bytes.Equal(file, store.Bundle()) {
 		r.t.Fatalf("step %q: ca.crt is not the bundle: %v", store.Step(), err)
@@ -75,9 +73,7 @@ func TestAuthorityIsReplacedInSteps(t *testing.T) {
 	for range 2 {
 		before := store.Bundle()
 		for _, want := range []authorities.Step{authorities.Trusting, authorities.Issuing, authorities.Removing, authorities.None} {
-			if err := store.Advance(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, store.Advance())
 			if store.Step() != want {
 				t.Fatalf("step %q, want %q", store.Step(), want)
 			}
@@ -105,20 +101,14 @@ func TestReplacementContinuesAfterCrash(t *testing.T) {
 				r, store := start(t)
 				before := store.Bundle()
 				for range steps {
-					if err := store.Advance(); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, store.Advance())
 					r.distribute(store)
 				}
 				// A folder in place of the temporary file makes the write fail.
 				obstacle := filepath.Join(r.dir, file) + ".part"
-				if err := os.MkdirAll(obstacle, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.MkdirAll(obstacle, 0o700))
 				failed := store.Advance() != nil
-				if err := os.RemoveAll(obstacle); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.RemoveAll(obstacle))
 				store = r.open()
 				if failed && step == "None" && store.Step() == authorities.None {
 					// It did not begin.
@@ -131,9 +121,7 @@ func TestReplacementContinuesAfterCrash(t *testing.T) {
 					if first && store.Step() == authorities.None && !bytes.Equal(store.Bundle(), before) {
 						break // It was complete.
 					}
-					if err := store.Advance(); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, store.Advance())
 					r.distribute(store)
 				}
 				if bytes.Equal(store.Bundle(), before) || bytes.Contains(store.Bundle(), before) {
@@ -146,9 +134,7 @@ func TestReplacementContinuesAfterCrash(t *testing.T) {
 
 func TestUnknownStepIsAnError(t *testing.T) {
 	r, _ := start(t)
-	if err := os.WriteFile(filepath.Join(r.dir, "rotation.json"), []byte(`{"step":"Later"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(r.dir, "rotation.json"), []byte(`{"step":"Later"}`), 0o600))
 	if _, err := authorities.Open(r.dir, open); err == nil {
 		t.Error("an unknown step is accepted")
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestProcessIsKilledBeforeItsDescendants checks that a held process does not observe the end of a descendant, which it would handle,
@@ -17,13 +19,9 @@ func TestProcessIsKilledBeforeItsDescendants(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "pid")
 		script := "set -m; sleep 1000 & first=$!; for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; echo $! >" + file + ".part; mv " + file + ".part " + file + "; wait $first; exit 3"
 		s := newSupervisor(t, shell("parent", script))
-		if err := s.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Start(ctx))
 		last := awaitNumber(t, file)
-		if _, err := s.Hold(ctx, "parent"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Hold(ctx, "parent"))(t)
 		until(t, "the last child to end", func() bool { return gone(last) })
 		if events := s.Events(); events[len(events)-1].Signal != "SIGKILL" {
 			t.Errorf("the last event is %+v, want the exit by SIGKILL", events[len(events)-1])
@@ -38,15 +36,10 @@ func TestHeldProcessIsNotRestarted(t *testing.T) {
 	ctx := testContext(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	s := newSupervisor(t, shell("other", "exec sleep 1000"), shell("held", "sleep 1000 & echo $! >"+file+".part; mv "+file+".part "+file+"; wait"))
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(ctx))
 	child := awaitNumber(t, file)
 	before := s.Status()
-	release, err := s.Hold(ctx, "held")
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := must.Get(s.Hold(ctx, "held"))(t)
 	until(t, "the child to end", func() bool { return gone(child) })
 	if during := s.Status(); during[1].State != Stopped || during[1].Pid != 0 || during[0].Pid != before[0].Pid {
 		t.Errorf("during the hold: %+v", during)
@@ -59,21 +52,15 @@ func TestHeldProcessIsNotRestarted(t *testing.T) {
 	}
 	release()
 	release()
-	if err := s.AwaitReady(ctx, "held"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.AwaitReady(ctx, "held"))
 	if after := s.Status()[1]; after.Restarts != 1 {
 		t.Errorf("after the release: %+v", after)
 	}
-	if _, err := s.Hold(ctx, "held"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Hold(ctx, "held"))(t)
 	if err := s.Restart(ctx, "held"); err != nil {
 		t.Errorf("Restart ends a hold: %v", err)
 	}
-	if _, err := s.Hold(ctx, "held"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Hold(ctx, "held"))(t)
 	s.Stop()
 }
 
@@ -89,26 +76,17 @@ func TestProcessIsHeldDuringItsPause(t *testing.T) {
 		return nil
 	}
 	s := newSupervisor(t, spec)
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(ctx))
 	broken.Store(true)
-	if err := s.Kill(ctx, "short"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Kill(ctx, "short"))
 	until(t, "a pause", func() bool { return s.Status()[0].State == BackingOff })
-	release, err := s.Hold(ctx, "short")
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := must.Get(s.Hold(ctx, "short"))(t)
 	broken.Store(false)
 	if status := s.Status()[0]; status.State != Stopped {
 		t.Errorf("during the hold: %+v", status)
 	}
 	release()
-	if err := s.AwaitReady(ctx, "short"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.AwaitReady(ctx, "short"))
 }
 
 // TestPortOfHeldProcessRefusesConnections checks what clients of a held process see.
@@ -116,12 +94,8 @@ func TestPortOfHeldProcessRefusesConnections(t *testing.T) {
 	ctx := testContext(t)
 	spec := responder(t)
 	s := newSupervisor(t, spec)
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Hold(ctx, "responder"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(ctx))
+	must.Get(s.Hold(ctx, "responder"))(t)
 	if err := spec.Ready(ctx); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a connection to a held process: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -32,10 +33,7 @@ func respondForever(file string) {
 // responder is a process that serves HTTP.
 func responder(t *testing.T) Spec {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	file := filepath.Join(t.TempDir(), "port")
 	responds := func(ctx context.Context) error {
 		data, err := os.ReadFile(file)
@@ -94,13 +92,9 @@ func TestHungProcessIsRestarted(t *testing.T) {
 	prepare := spec.Prepare
 	spec.Prepare = func(ctx context.Context) error { starts.Add(1); return prepare(ctx) }
 	s := newSupervisor(t, spec)
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(ctx))
 	before := s.Status()[0]
-	if err := s.Signal("responder", syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Signal("responder", syscall.SIGSTOP))
 	hang()
 	until(t, "the hung process to be restarted and ready", func() bool {
 		status := s.Status()[0]
@@ -123,10 +117,7 @@ func TestProcessThatNeverRespondsIsRestarted(t *testing.T) {
 	spec.Live = spec.Ready
 	probes := quickProbes
 	probes.StartTimeout = 50 * time.Millisecond
-	s, err := New([]Spec{spec}, Options{LogDir: t.TempDir(), Probes: probes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New([]Spec{spec}, Options{LogDir: t.TempDir(), Probes: probes}))(t)
 	defer s.Stop()
 	if err := s.Start(testContext(t)); err == nil || !strings.Contains(err.Error(), "hung: no response in the 50ms after its start") {
 		t.Errorf("Start() = %v", err)
@@ -144,9 +135,7 @@ func TestSlowStartIsNotHung(t *testing.T) {
 		return nil
 	}
 	s := newSupervisor(t, spec)
-	if err := s.Start(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(testContext(t)))
 	if status := s.Status()[0]; status.Restarts != 0 || probes.Load() < 50 {
 		t.Errorf("after %d probes: %+v", probes.Load(), status)
 	}
@@ -166,9 +155,7 @@ func TestUnavailableDependencyDoesNotRestart(t *testing.T) {
 		return responds(ctx)
 	}
 	s := newSupervisor(t, spec)
-	if err := s.Start(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(testContext(t)))
 	ready := s.Status()[0]
 	away.Store(true)
 	until(t, "many failed probes", func() bool { return int(probes.Load()) > 5*quickProbes.LiveFailures })
@@ -200,14 +187,10 @@ func TestDescendantsOfHungProcessAreKilled(t *testing.T) {
 		return nil
 	}
 	s := newSupervisor(t, spec)
-	if err := s.Start(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(testContext(t)))
 	child := awaitNumber(t, file)
 	for _, pid := range []int{child, s.Status()[0].Pid} {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Kill(pid, syscall.SIGSTOP))
 	}
 	hung.Store(true)
 	until(t, "the descendant to terminate", func() bool { return gone(child) })
@@ -218,36 +201,19 @@ func TestEventsSurviveTheSupervisor(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "fails-once")
 	logs := filepath.Join(dir, "logs")
-	first, err := New([]Spec{shell("a", fmt.Sprintf("test -e %[1]s || { touch %[1]s; echo out of luck; exit 3; }; exec sleep 1000", file))}, Options{LogDir: logs, Probes: quickProbes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(New([]Spec{shell("a", fmt.Sprintf("test -e %[1]s || { touch %[1]s; echo out of luck; exit 3; }; exec sleep 1000", file))}, Options{LogDir: logs, Probes: quickProbes}))(t)
 	defer first.Stop()
-	if err := first.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Start(ctx))
 	until(t, "the second start", func() bool { s := first.Status()[0]; return s.Restarts == 1 && s.State == Ready })
-	if err := first.Kill(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.AwaitReady(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Restart(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Kill(ctx, "a"))
+	must.Do(t, first.AwaitReady(ctx, "a"))
+	must.Do(t, first.Restart(ctx, "a"))
 	first.Stop()
-	read, err := ReadEvents(logs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(ReadEvents(logs))(t)
 	if diff := cmp.Diff(first.Events(), read); diff != "" {
 		t.Errorf("events of the file (-memory +file):\n%s", diff)
 	}
-	second, err := New([]Spec{shell("a", "")}, Options{LogDir: logs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(New([]Spec{shell("a", "")}, Options{LogDir: logs}))(t)
 	defer second.Stop()
 	got := strings.Join(eventTypes(second, "a"), ", ")
 	// The first process can terminate before or after its probe.
@@ -264,10 +230,7 @@ func TestEventsSurviveTheSupervisor(t *testing.T) {
 
 func TestEventsAreBounded(t *testing.T) {
 	dir := t.TempDir()
-	log, err := openEvents(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(openEvents(dir))(t)
 	message := strings.Repeat("x", 1000)
 	for i := range 3 * maxEventsSize / len(message) {
 		log.record(Event{Process: "a", Type: EventNotReady, Pid: i + 1, Message: message})
@@ -275,19 +238,13 @@ func TestEventsAreBounded(t *testing.T) {
 	log.close()
 	var size int64
 	for _, name := range []string{eventsName, eventsName + ".1"} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(filepath.Join(dir, name)))(t)
 		size += info.Size()
 	}
 	if most := int64(2*maxEventsSize + 4096); size > most {
 		t.Errorf("the files have %d bytes, at most %d are allowed", size, most)
 	}
-	read, err := ReadEvents(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(ReadEvents(dir))(t)
 	if len(read) != maxEvents || len(log.events()) != maxEvents {
 		t.Errorf("%d events of the files and %d in memory, want %d", len(read), len(log.events()), maxEvents)
 	}
@@ -316,18 +273,11 @@ func TestFullDiskIsNamed(t *testing.T) {
 			}
 			return nil
 		}
-		s, err := New([]Spec{writes, reads}, Options{LogDir: filepath.Join(dir, "logs"), Probes: quickProbes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(New([]Spec{writes, reads}, Options{LogDir: filepath.Join(dir, "logs"), Probes: quickProbes}))(t)
 		defer s.Stop()
-		if err := s.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Start(ctx))
 		filler := smalldisk.Fill(t, dir)
-		if err := os.WriteFile(full, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(full, nil, 0o600))
 		named := func(state State, index int) func() bool {
 			return func() bool {
 				status := s.Status()[index]
@@ -341,9 +291,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 				t.Errorf("the event does not name the disk: %+v", e)
 			}
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		for _, name := range s.Names() {
 			if err := s.AwaitReady(ctx, name); err != nil {
 				t.Error(err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestReplacedProgramIsKept checks that a process terminates gracefully before it runs another program, and that its later starts use that
@@ -29,28 +31,17 @@ func TestReplacedProgramIsKept(t *testing.T) {
 	spec := shell("service", script("old"))
 	spec.Ready = exists(filepath.Join(dir, "running"))
 	s := newSupervisor(t, spec)
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "running")); err != nil {
-		t.Fatal(err)
-	}
-	shellPath, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Replace(ctx, "service", Program{Path: shellPath, Args: []string{"-c", script("new")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(ctx))
+	must.Do(t, os.Remove(filepath.Join(dir, "running")))
+	shellPath := must.Get(exec.LookPath("sh"))(t)
+	must.Do(t, s.Replace(ctx, "service", Program{Path: shellPath, Args: []string{"-c", script("new")}}))
 	if err := running("new")(ctx); err != nil {
 		t.Error("Replace returned before the new program was ready")
 	}
 	if status := s.Status()[0]; status.Program != shellPath || status.State != Ready || status.Restarts != 1 {
 		t.Errorf("after Replace: %+v", status)
 	}
-	if err := s.Kill(ctx, "service"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Kill(ctx, "service"))
 	until(t, "the new program to start again", func() bool {
 		data, _ := os.ReadFile(filepath.Join(dir, "order"))
 		return string(data) == "+old\n-old\n+new\n+new\n"

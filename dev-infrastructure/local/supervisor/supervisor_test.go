@@ -19,6 +19,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // Environment variables that make the test binary run as a supervisor that is killed, as a server of it, and as an HTTP server.
@@ -69,10 +70,7 @@ func exists(path string) func(context.Context) error {
 
 func newSupervisor(t *testing.T, specs ...Spec) *Supervisor {
 	t.Helper()
-	s, err := New(specs, Options{LogDir: t.TempDir(), Probes: quickProbes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(specs, Options{LogDir: t.TempDir(), Probes: quickProbes}))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -108,18 +106,13 @@ func TestDependenciesStartFirstAndStopLast(t *testing.T) {
 	middle := shell("middle", script("middle", "touch middle-is-ready;"), "base")
 	middle.Ready = exists(filepath.Join(dir, "middle-is-ready"))
 	s := newSupervisor(t, shell("top", script("top", ""), "middle"), middle, base)
-	if err := s.Start(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(testContext(t)))
 	until(t, "all processes to report their start", func() bool {
 		data, _ := os.ReadFile(filepath.Join(dir, "order"))
 		return bytes.Count(data, []byte("\n")) == 3
 	})
 	s.Stop()
-	data, err := os.ReadFile(filepath.Join(dir, "order"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(dir, "order")))(t)
 	want := []string{"+base", "+middle", "+top", "-top", "-middle", "-base"}
 	if diff := cmp.Diff(want, strings.Fields(string(data))); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
@@ -132,23 +125,15 @@ func TestTerminatedProcessIsRestarted(t *testing.T) {
 	spec := shell("a", "exec sleep 1000")
 	spec.Settle = func(context.Context) error { settled++; return nil }
 	s := newSupervisor(t, spec)
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(ctx))
 	first := s.Status()[0]
-	if err := s.Kill(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.AwaitReady(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Kill(ctx, "a"))
+	must.Do(t, s.AwaitReady(ctx, "a"))
 	second := s.Status()[0]
 	if second.Pid == first.Pid || second.Restarts != 1 {
 		t.Errorf("after a kill: %+v, before: %+v", second, first)
 	}
-	if err := s.Restart(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Restart(ctx, "a"))
 	if third := s.Status()[0]; third.Pid == second.Pid || third.Restarts != 2 {
 		t.Errorf("after a restart: %+v, before: %+v", third, second)
 	}
@@ -162,13 +147,9 @@ func TestProcessGroupTerminatesWithProcess(t *testing.T) {
 	ctx := testContext(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	s := newSupervisor(t, shell("parent", fmt.Sprintf("sleep 1000 & echo $! >%s.part; mv %s.part %s; wait", file, file, file)))
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(ctx))
 	child := awaitNumber(t, file)
-	if err := s.Kill(ctx, "parent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Kill(ctx, "parent"))
 	until(t, "the child to end", func() bool { return gone(child) })
 }
 
@@ -196,14 +177,9 @@ func TestFailedStartReportsReason(t *testing.T) {
 }
 
 func TestPanicIsTheReasonOfAnExit(t *testing.T) {
-	log, err := openLog(t.TempDir(), "panics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(openLog(t.TempDir(), "panics"))(t)
 	defer log.file.Close()
-	if _, err := log.file.WriteString("serving\npanic: failed to open database\n\ngoroutine 1 [running]:\nmain.main()\n\tmain.go:75 +0x1a5\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(log.file.WriteString("serving\npanic: failed to open database\n\ngoroutine 1 [running]:\nmain.main()\n\tmain.go:75 +0x1a5\n"))(t)
 	if line := log.tail(0); line != "panic: failed to open database" {
 		t.Errorf("the reason is %q", line)
 	}
@@ -215,9 +191,7 @@ func TestProcessThatIgnoresSignalIsKilled(t *testing.T) {
 	spec.Grace = 50 * time.Millisecond
 	spec.Ready = exists(filepath.Join(dir, "stubborn"))
 	s := newSupervisor(t, spec)
-	if err := s.Start(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Start(testContext(t)))
 	pid := s.Status()[0].Pid
 	s.Stop()
 	if !gone(pid) {
@@ -249,14 +223,10 @@ func TestKilledSupervisorLeavesNoProcesses(t *testing.T) {
 	dir := t.TempDir()
 	supervising := exec.Command(os.Args[0], "-test.run=^$")
 	supervising.Env = append(os.Environ(), supervisorDirVariable+"="+dir)
-	if err := supervising.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, supervising.Start())
 	port := awaitNumber(t, filepath.Join(dir, "port"))
 	server := awaitNumber(t, filepath.Join(dir, "server-pid"))
-	if err := supervising.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, supervising.Process.Kill())
 	_ = supervising.Wait()
 	until(t, "the server to end", func() bool { return gone(server) })
 	// Its threads may release the port a moment later.
@@ -332,25 +302,13 @@ func gone(pid int) bool {
 
 func TestLogIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	log, err := openLog(dir, "chatty")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(openLog(dir, "chatty"))(t)
 	defer log.file.Close()
-	if _, err := log.file.Write(bytes.Repeat([]byte("0123456789abcde\n"), maxLogSize/16+1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.bound(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(log.file.Write(bytes.Repeat([]byte("0123456789abcde\n"), maxLogSize/16+1)))(t)
+	must.Do(t, log.bound())
 	// A writer with the open file continues at its beginning, because it appends.
-	if _, err := log.file.WriteString("after\n"); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(log.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(log.file.WriteString("after\n"))(t)
+	data := must.Get(os.ReadFile(log.path))(t)
 	if string(data) != "after\n" {
 		t.Errorf("the log has %d bytes, want only the line that was written after the rotation", len(data))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
@@ -111,10 +112,7 @@ func TestFreeSeatGoesToFlowWithFewest(t *testing.T) {
 		c := New(Limits{Seats: 3, SeatsPerFlow: 3, Waiting: 10, WaitingPerFlow: 10, MaxWait: time.Hour})
 		var held []func()
 		for range 3 {
-			release, err := c.Acquire(t.Context(), "flood")
-			if err != nil {
-				t.Fatal(err)
-			}
+			release := must.Get(c.Acquire(t.Context(), "flood"))(t)
 			held = append(held, release)
 		}
 		order := make(chan string, 10)
@@ -228,10 +226,7 @@ func BenchmarkAcquire(b *testing.B) {
 	c := New(Limits{Seats: 512, SeatsPerFlow: 64, Waiting: 512, WaitingPerFlow: 64, MaxWait: time.Second})
 	b.ReportAllocs()
 	for b.Loop() {
-		release, err := c.Acquire(b.Context(), "a")
-		if err != nil {
-			b.Fatal(err)
-		}
+		release := must.Get(c.Acquire(b.Context(), "a"))(b)
 		release()
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/cpuprofile"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -108,21 +109,13 @@ func (b *logBuffer) String() string {
 
 func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	t.Helper()
-	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, Account: databasetest.Account(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cosmos := must.Get(emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, Account: databasetest.Account(t)}))(t)
 	account := httptest.NewServer(cosmos)
 	t.Cleanup(func() { account.Close(); _ = cosmos.Close() })
-	authority, err := mesh.OpenAuthority(filepath.Join(t.TempDir(), "ca"), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(t.TempDir(), "ca"), "test"))(t)
 	issue := func(peer mesh.Peer) string {
 		dir := t.TempDir()
-		if err := authority.Issue(dir, peer); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, authority.Issue(dir, peer))
 		return dir
 	}
 	options := app.Options{Mesh: mesh.Options{IdentityDir: issue(mesh.Frontend)}, ClusterServiceAddress: "127.0.0.1:1", Location: "westus3", ClustersPerSubscription: 100,
@@ -131,10 +124,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	for _, change := range changes {
 		change(&options)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop, audit: &options.Audit}
 	ended := make(chan struct{})
@@ -145,10 +135,7 @@ func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	// The service writes to folders of the test until it ends.
 	t.Cleanup(func() { stop(); <-ended })
 	r.client = func(peer mesh.Peer) *http.Client {
-		identity, err := mesh.LoadIdentity(issue(peer))
-		if err != nil {
-			t.Fatal(err)
-		}
+		identity := must.Get(mesh.LoadIdentity(issue(peer)))(t)
 		// Many HTTP/1.1 connections, as a busy front door has them.
 		transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 64, Protocols: new(http.Protocols)}
 		transport.Protocols.SetHTTP1(true)
@@ -171,21 +158,12 @@ func (r *region) waitReady(t testing.TB, client *http.Client) {
 
 func do(t testing.TB, client *http.Client, method, url, body string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-Ms-Identity-Url", "https://identity.example")
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Do(request))(t)
 	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(content)
 }
 
@@ -243,10 +221,7 @@ func (r *region) createCluster(b *testing.B, arm *http.Client) string {
 	if status, body := do(b, arm, http.MethodPut, r.url+"/subscriptions/"+subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
 		b.Fatal(status, body)
 	}
-	content, err := os.ReadFile("../../testdata/bodies/cluster.json")
-	if err != nil {
-		b.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../testdata/bodies/cluster.json"))(b)
 	group := "/subscriptions/" + subscription + "/resourceGroups/group"
 	body := strings.NewReplacer("{{location}}", "westus3", "{{network}}", group+"/providers/Microsoft.Network",
 		"{{identity}}", group+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities").Replace(string(content))
@@ -304,13 +279,8 @@ func BenchmarkTelemetry(b *testing.B) {
 			arm := r.client(mesh.ARMFrontDoor)
 			r.waitReady(b, arm)
 			cluster := r.createCluster(b, arm)
-			profile, err := os.Create(filepath.Join(b.TempDir(), "cpu.pprof"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := pprof.StartCPUProfile(profile); err != nil {
-				b.Fatal(err)
-			}
+			profile := must.Get(os.Create(filepath.Join(b.TempDir(), "cpu.pprof")))(b)
+			must.Do(b, pprof.StartCPUProfile(profile))
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
@@ -320,15 +290,10 @@ func BenchmarkTelemetry(b *testing.B) {
 				}
 			})
 			pprof.StopCPUProfile()
-			if err := profile.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, profile.Close())
 			share := func(in, out string) float64 {
 				b.Helper()
-				found, err := cpuprofile.Share(b.Context(), profile.Name(), in, out)
-				if err != nil {
-					b.Fatal(err)
-				}
+				found := must.Get(cpuprofile.Share(b.Context(), profile.Name(), in, out))(b)
 				return found
 			}
 			b.ReportMetric(100*share(telemetry, others)/share(serving, others), "%-telemetry")

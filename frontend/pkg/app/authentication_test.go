@@ -28,15 +28,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestServeToken: the service is not ready before it has read the issuer's keys, and /readyz reports the reason. Afterwards
 // it accepts requests with ARM's token only. The requests without one, and the connection of another workload, are in the audit.
 func TestServeToken(t *testing.T) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	var up atomic.Bool
 	issuer := httptest.NewUnstartedServer(nil)
 	issuer.StartTLS()
@@ -53,9 +51,7 @@ func TestServeToken(t *testing.T) {
 		}
 	})
 	authorities := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600))
 	r := serve(t, func(options *app.Options) {
 		options.Authentication = authn.Options{Mode: "token", Issuer: issuer.URL, Audience: "provider", ClientIDs: "arm,other", CAFile: authorities}
 	})
@@ -79,20 +75,11 @@ func TestServeToken(t *testing.T) {
 	now := time.Now()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"iss": issuer.URL, "aud": "provider", "appid": "arm", "oid": "object", "exp": now.Add(time.Hour).Unix()})
 	token.Header["kid"] = "1"
-	text, err := token.SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(token.SignedString(key))(t)
 	for authorization, want := range map[string]int{"": http.StatusUnauthorized, "Bearer " + text[:len(text)-4]: http.StatusUnauthorized, "Bearer " + text: http.StatusOK} {
-		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, r.url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(context.Background(), http.MethodGet, r.url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview", nil))(t)
 		request.Header.Set("Authorization", authorization)
-		response, err := arm.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(arm.Do(request))(t)
 		_ = response.Body.Close()
 		if response.StatusCode != want || (want == http.StatusUnauthorized) != (response.Header.Get("WWW-Authenticate") != "") {
 			t.Errorf("status %s, WWW-Authenticate %q", response.Status, response.Header.Get("WWW-Authenticate"))

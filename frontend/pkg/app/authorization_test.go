@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var placeholder = regexp.MustCompile(`\{[a-zA-Z]+\}`)
@@ -31,10 +32,7 @@ func requests(t *testing.T) []string {
 		}
 	}
 	for _, version := range openapi.Versions() {
-		operations, err := openapi.Operations(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		operations := must.Get(openapi.Operations(version))(t)
 		for _, operation := range operations {
 			paths[operation.Path] = true
 		}

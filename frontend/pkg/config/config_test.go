@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestLoad(t *testing.T) {
@@ -30,9 +31,7 @@ func TestLoad(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "config.yaml")
-			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(tc.content), 0o600))
 			_, err := config.Load(path)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
@@ -47,14 +46,8 @@ func TestLoad(t *testing.T) {
 // TestOfferMatchesCatalogue: Cluster Service can install every version that clusters can have, and every such version has a
 // role set.
 func TestOfferMatchesCatalogue(t *testing.T) {
-	offer, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	catalogue, err := release.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(config.Default())(t)
+	catalogue := must.Get(release.Default())(t)
 	sets := map[string]bool{}
 	for _, set := range offer.OperatorIdentityRoleSets() {
 		sets[set.Name] = true

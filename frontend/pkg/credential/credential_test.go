@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/credential"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // admin returns the required subject of a request.
@@ -27,29 +28,20 @@ func admin() pkix.Name {
 
 func ecdsaKey(t testing.TB, curve elliptic.Curve) crypto.Signer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(curve, rand.Reader))(t)
 	return key
 }
 
 func rsaKey(t testing.TB, bits int) crypto.Signer {
 	t.Helper()
 	t.Setenv("GODEBUG", "rsa1024min=0")
-	key, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, bits))(t)
 	return key
 }
 
 func request(t testing.TB, template *x509.CertificateRequest, key crypto.Signer) []byte {
 	t.Helper()
-	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificateRequest(rand.Reader, template, key))(t)
 	return der
 }
 
@@ -134,15 +126,9 @@ func TestNewRequest(t *testing.T) {
 		t.Error(found)
 	}
 	keyBlock, _ := pem.Decode(key)
-	private, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(x509.ParsePKCS8PrivateKey(keyBlock.Bytes))(t)
 	block, _ := pem.Decode(text)
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(x509.ParseCertificateRequest(block.Bytes))(t)
 	if !private.(*ecdsa.PrivateKey).PublicKey.Equal(parsed.PublicKey) {
 		t.Error("the request has another key")
 	}
@@ -155,9 +141,7 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got map[string]any
-	if err := yaml.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(text), &got))
 	want := map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "customer-break-glass@demo",
 		"clusters": []any{map[string]any{"name": "demo", "cluster": map[string]any{"server": "https://api.demo.example:443", "certificate-authority-data": "Y2E="}}},

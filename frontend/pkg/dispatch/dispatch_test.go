@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // silent is a Cluster Service that never responds.
@@ -38,10 +39,7 @@ func (b broken) DeleteNodePool(ctx context.Context, _ *database.NodePoolDocument
 
 func counted(t *testing.T, metrics *prometheus.Registry, result string) float64 {
 	t.Helper()
-	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(metrics.Gather())(t)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if family.GetName() == "frontend_dispatch_total" && strings.Contains(metric.String(), `"`+result+`"`) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // expectedErrors returns the errors that a case expects, as field and message.
@@ -42,20 +43,11 @@ func expectedErrors(t *testing.T, c httpcase.Case) [][2]string {
 
 // TestEveryRuleHasACase: each rule of the tables names cases, and each named case expects the rule's error.
 func TestEveryRuleHasACase(t *testing.T) {
-	book, err := rulebook.Read("../../docs/validation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cases, err := httpcase.Suite{Dir: "../../testdata"}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := must.Get(rulebook.Read("../../docs/validation.md"))(t)
+	cases := must.Get(httpcase.Suite{Dir: "../../testdata"}.Load())(t)
 	var tests strings.Builder
 	for _, file := range []string{"../validation/nodepool_test.go", "../validation/cluster_test.go", "../validation/issuer_test.go"} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := must.Get(os.ReadFile(file))(t)
 		tests.Write(source)
 	}
 	errors := map[string][][2]string{}

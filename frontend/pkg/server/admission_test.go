@@ -14,16 +14,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/admission"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
 // gauge returns the value of a metric without labels.
 func (h *harness) gauge(t testing.TB, name string) float64 {
 	t.Helper()
-	families, err := h.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(h.metrics.Gather())(t)
 	for _, family := range families {
 		if family.GetName() == name {
 			return family.GetMetric()[0].GetGauge().GetValue()
@@ -46,10 +44,7 @@ func TestFloodingSubscriptionIsRefusedAlone(t *testing.T) {
 	var wg sync.WaitGroup
 	send := func(method string, body io.Reader) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, h.url+target+version, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), method, h.url+target+version, body))(t)
 		request.Header.Set("Content-Type", "application/json")
 		wg.Go(func() {
 			response, err := h.client.Do(request)
@@ -86,9 +81,7 @@ func TestFloodingSubscriptionIsRefusedAlone(t *testing.T) {
 	var refusal struct {
 		Error struct{ Code, Message, Target string }
 	}
-	if err := json.Unmarshal([]byte(body), &refusal); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &refusal))
 	if status != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || refusal.Error.Code != "TooManyRequests" || refusal.Error.Target != target {
 		t.Errorf("the flood got %d %v %s", status, header, body)
 	}

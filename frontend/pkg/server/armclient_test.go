@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 type token struct{}
@@ -59,7 +60,7 @@ func TestPublishedClient(t *testing.T) {
 	defer wg.Wait()
 	defer stop()
 
-	client, err := armresources.NewClient(y.subscription, token{}, &arm.ClientOptions{
+	client := must.Get(armresources.NewClient(y.subscription, token{}, &arm.ClientOptions{
 		ClientOptions: policy.ClientOptions{
 			Transport: api.Client(),
 			Retry:     policy.RetryOptions{MaxRetries: -1},
@@ -68,49 +69,27 @@ func TestPublishedClient(t *testing.T) {
 			}},
 		},
 		DisableRPRegistration: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var resource armresources.GenericResource
-	if err := json.Unmarshal([]byte(y.body("cluster.json", "{}")), &resource); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(y.body("cluster.json", "{}")), &resource))
 	id := y.cluster("cluster")
 	fast := &runtime.PollUntilDoneOptions{Frequency: time.Second}
 
-	create, err := client.BeginCreateOrUpdateByID(ctx, id, v20260901preview.Version, resource, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	created, err := create.PollUntilDone(ctx, fast)
-	if err != nil {
-		t.Fatal(err)
-	}
+	create := must.Get(client.BeginCreateOrUpdateByID(ctx, id, v20260901preview.Version, resource, nil))(t)
+	created := must.Get(create.PollUntilDone(ctx, fast))(t)
 	if state := created.Properties.(map[string]any)["provisioningState"]; state != "Succeeded" || *created.ID != id {
 		t.Errorf("created %s in state %v", *created.ID, state)
 	}
 
 	value := "b"
-	update, err := client.BeginUpdateByID(ctx, id, v20260901preview.Version, armresources.GenericResource{Tags: map[string]*string{"a": &value}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	updated, err := update.PollUntilDone(ctx, fast)
-	if err != nil {
-		t.Fatal(err)
-	}
+	update := must.Get(client.BeginUpdateByID(ctx, id, v20260901preview.Version, armresources.GenericResource{Tags: map[string]*string{"a": &value}}, nil))(t)
+	updated := must.Get(update.PollUntilDone(ctx, fast))(t)
 	if updated.Tags["a"] == nil || *updated.Tags["a"] != value {
 		t.Errorf("updated to the tags %v", updated.Tags)
 	}
 
-	remove, err := client.BeginDeleteByID(ctx, id, v20260901preview.Version, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := remove.PollUntilDone(ctx, fast); err != nil {
-		t.Fatal(err)
-	}
+	remove := must.Get(client.BeginDeleteByID(ctx, id, v20260901preview.Version, nil))(t)
+	must.Get(remove.PollUntilDone(ctx, fast))(t)
 	var gone *azcore.ResponseError
 	if _, err := client.GetByID(ctx, id, v20260901preview.Version, nil); !errors.As(err, &gone) || gone.StatusCode != http.StatusNotFound || gone.ErrorCode != "ResourceNotFound" {
 		t.Errorf("after the deletion: %v", err)

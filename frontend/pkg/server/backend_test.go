@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // finishOperations does the backend's work: it makes every active operation and its resource terminal in one batch, and
@@ -40,9 +41,7 @@ func (h *harness) finishFound(ctx context.Context, found *database.Item[database
 func (y *testSubscription) finishAndRemoveOperations() {
 	y.t.Helper()
 	ctx := context.Background()
-	if err := y.finishOperationsOf(ctx, y.subscription); err != nil {
-		y.t.Fatal(err)
-	}
+	must.Do(y.t, y.finishOperationsOf(ctx, y.subscription))
 	for _, operation := range all(y, y.db.Operations()) {
 		if operation.Value.Status.Terminal() {
 			removed(y, operation)
@@ -57,9 +56,7 @@ func removed[D any](y *testSubscription, item *database.Item[D]) {
 	y.t.Helper()
 	batch := y.db.NewBatch(y.subscription)
 	database.Remove(batch, item)
-	if err := batch.Commit(context.Background()); err != nil {
-		y.t.Fatal(err)
-	}
+	must.Do(y.t, batch.Commit(context.Background()))
 }
 
 func (h *harness) finish(ctx context.Context, key database.Key) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // BenchmarkGet measures a GET of a cluster with the handler and the store, without a network connection to the
@@ -72,10 +73,7 @@ func BenchmarkDecode(b *testing.B) {
 	version := versions.All()[v20260901preview.Version]
 	b.ReportAllocs()
 	for b.Loop() {
-		fields, err := wire.ParseObject(content)
-		if err != nil {
-			b.Fatal(err)
-		}
+		fields := must.Get(wire.ParseObject(content))(b)
 		body := wire.NewBody(fields)
 		version.DecodeCluster(body, &hub.Cluster{}, true)
 		if len(body.Problems()) > 0 {

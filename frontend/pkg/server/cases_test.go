@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // These flags run the cases against a frontend of another process, in place of its front door.
@@ -21,10 +22,7 @@ var (
 // TestCases runs every case of testdata/cases.
 func TestCases(t *testing.T) {
 	suite := httpcase.Suite{Dir: "../../testdata"}
-	cases, err := suite.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := must.Get(suite.Load())(t)
 	target := target(t)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
@@ -45,10 +43,7 @@ func target(t *testing.T) httpcase.Target {
 	transport := &http.Transport{}
 	client := &http.Client{Transport: bearer{transport, *armToken}}
 	if *identityDir != "" {
-		identity, err := mesh.LoadIdentity(*identityDir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		identity := must.Get(mesh.LoadIdentity(*identityDir))(t)
 		transport.TLSClientConfig = identity.ClientTLS(mesh.Frontend)
 	}
 	return httpcase.Target{BaseURL: *baseURL, Client: client, Location: *atLocation, APIVersion: v20260901preview.Version}

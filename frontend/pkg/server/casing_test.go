@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // documentedRoute is a row of docs/routes.md, which lists all routes.
@@ -25,10 +26,7 @@ type documentedRoute struct{ path, method string }
 
 func documentedRoutes(t *testing.T) []documentedRoute {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/routes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../docs/routes.md"))(t)
 	var routes []documentedRoute
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([A-Z]+) \\|").FindAllStringSubmatch(string(content), -1) {
 		routes = append(routes, documentedRoute{row[1], row[2]})
@@ -121,9 +119,7 @@ func (y *testSubscription) casingScene(number int) casingScene {
 		s.operation = lastSegment(y.mustDo(http.StatusCreated, http.MethodPut, cluster+"/nodePools/"+pool, y.body("nodepool.json", "{}"), s.caller()...).Get(armheader.AsyncOperation))
 	}
 	y.mustDo(http.StatusCreated, http.MethodPut, cluster+"/externalAuths/Auth", y.body("external-auth.json", "{}"))
-	if err := y.finishOperationsOf(context.Background(), y.subscription); err != nil {
-		y.t.Fatal(err)
-	}
+	must.Do(y.t, y.finishOperationsOf(context.Background(), y.subscription))
 	return s
 }
 
@@ -195,29 +191,17 @@ func (s casingScene) send(m message) string {
 	}
 	var body io.Reader
 	if m.body != nil {
-		content, err := json.Marshal(m.body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		content := must.Get(json.Marshal(m.body))(s.t)
 		body = strings.NewReader(string(content))
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), m.method, target, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(s.t.Context(), m.method, target, body))(s.t)
 	r.Header[armheader.IdentityURL] = []string{"https://identity.example"}
 	for _, pair := range m.headers {
 		r.Header[pair[0]] = []string{pair[1]}
 	}
-	response, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(s.client.Do(r))(s.t)
 	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	content := must.Get(io.ReadAll(response.Body))(s.t)
 	lines := []string{response.Status}
 	for name, values := range response.Header {
 		if !slices.Contains([]string{"Date", "Content-Length", "Etag", "Traceparent"}, name) {
@@ -313,17 +297,11 @@ func TestChildrenHaveTheIDOfTheStoredCluster(t *testing.T) {
 		if target := decode[errorAnswer](t, body).Error.Target; status != http.StatusPreconditionFailed || target != id {
 			t.Errorf("the error of a PUT does not have the target %s: %d %s", id, status, body)
 		}
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		put(http.StatusOK, other+"/"+child.kind+"/"+strings.ToUpper(child.name))
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		operation(y.mustDo(http.StatusAccepted, http.MethodPatch, other+"/"+child.kind+"/"+strings.ToUpper(child.name), "{}"))
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		status, _, body = y.do(http.MethodGet, other+"/"+child.kind, "")
 		listed := decode[struct{ Value []struct{ ID string } }](t, body).Value
 		if status != http.StatusOK || !slices.ContainsFunc(listed, func(v struct{ ID string }) bool { return v.ID == id }) {
@@ -331,13 +309,9 @@ func TestChildrenHaveTheIDOfTheStoredCluster(t *testing.T) {
 		}
 	}
 	operation(y.mustDo(http.StatusAccepted, http.MethodPost, other+"/REQUESTADMINCREDENTIAL", y.body("credential-request.json", "{}")))
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	operation(y.mustDo(http.StatusAccepted, http.MethodPost, other+"/revokeCredentials", ""))
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	operation(y.mustDo(http.StatusAccepted, http.MethodDelete, other+"/NODEPOOLS/P1", ""))
 	stored := y.documents()
 	for _, operation := range stored.operations {

@@ -11,15 +11,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // storedCluster returns a cluster's document.
 func (y *testSubscription) storedCluster(name string) database.ClusterDocument {
 	y.t.Helper()
-	item, err := y.db.Clusters().Get(context.Background(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster(name)})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	item := must.Get(y.db.Clusters().Get(context.Background(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster(name)}))(y.t)
 	return item.Value
 }
 
@@ -37,9 +35,7 @@ func TestFullVersionIsPinnedUntilTheNextUpdate(t *testing.T) {
 		{`{"properties":{"nodeDrainTimeoutMinutes":5}}`, "4.21.4"},
 		{`{"tags":{"` + experiment.ExactVersion + `":null}}`, ""},
 	} {
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), step.patch)
 		cluster := y.storedCluster("cluster").Cluster
 		if id, pin := cluster.Properties.Version.ID, cluster.Experiments[experiment.ExactVersion]; id != "4.21" || pin != step.pin {
@@ -61,9 +57,7 @@ func TestUpgradeDoesNotStrandNodePools(t *testing.T) {
 	h.clusterService.versionsUnavailable = true
 	y := h.newSubscription(t)
 	finish := func() {
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 	}
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", `{"properties":{"version":{"id":"4.22"}}}`))
 	finish()

@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestConditionalReads reads each kind of resource that has an ETag with conditions.
@@ -18,9 +19,7 @@ func TestConditionalReads(t *testing.T) {
 	cluster := y.cluster("cluster")
 	y.mustDo(http.StatusCreated, http.MethodPut, cluster+"/nodePools/pool", y.body("nodepool.json", "{}"))
 	y.mustDo(http.StatusCreated, http.MethodPut, cluster+"/externalAuths/auth", y.body("external-auth.json", "{}"))
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	catalogue := "/subscriptions/" + y.subscription + "/providers/Microsoft.RedHatOpenShift/locations/" + location
 	_, _, list := y.do(http.MethodGet, catalogue+"/hcpOpenShiftVersions", "")
 	for name, target := range map[string]string{
@@ -120,9 +119,7 @@ func TestHeadKeepsThePrivateKey(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version=2025-12-23-preview", "")
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	result := "/subscriptions/" + y.subscription + "/providers/Microsoft.RedHatOpenShift/locations/" + location + "/hcpOperationResults/" + lastSegment(header.Get("Location"))
 	y.mustDo(http.StatusNoContent, http.MethodHead, result+"?api-version=2025-12-23-preview", "")
 	y.mustDo(http.StatusOK, http.MethodGet, result+"?api-version=2025-12-23-preview", "")
@@ -138,20 +135,13 @@ func TestDeletionOfAChildOfADeletedCluster(t *testing.T) {
 	y.createCluster("cluster")
 	pool := y.cluster("cluster") + "/nodePools/pool"
 	y.mustDo(http.StatusCreated, http.MethodPut, pool, y.body("nodepool.json", "{}"))
-	if err := y.finishOperations(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(ctx))
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
-	item, err := y.db.NodePools().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: pool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(y.db.NodePools().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: pool}))(t)
 	item.Value.ProvisioningState, item.Value.ActiveOperationID = hub.Deleting, "" // as the backend marks it
 	batch := y.db.NewBatch(y.subscription)
 	database.Replace(batch, item)
-	if err := batch.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(ctx))
 	first := y.mustDo(http.StatusAccepted, http.MethodDelete, pool, "").Get(armheader.AsyncOperation)
 	second := y.mustDo(http.StatusAccepted, http.MethodDelete, pool, "").Get(armheader.AsyncOperation)
 	if first == "" || first != second {

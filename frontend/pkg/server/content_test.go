@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
@@ -60,9 +61,7 @@ func TestContentOfAnyBytes(t *testing.T) {
 			if changed := before != after; changed != (tc.status == http.StatusAccepted) {
 				t.Errorf("status %d, and the cluster changed: %v", status, changed)
 			}
-			if err := y.finishOperations(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, y.finishOperations(context.Background()))
 		})
 	}
 }
@@ -91,10 +90,7 @@ func TestTooLargeContentGetsResponse(t *testing.T) {
 		"asking first":  {header: fmt.Sprintf("Content-Length: %d\r\nExpect: 100-continue", size), waits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.url, "http://")))(t)
 			defer func() { _ = connection.Close() }()
 			send := func(text string) {
 				if _, err := connection.Write([]byte(text)); err != nil {
@@ -105,14 +101,8 @@ func TestTooLargeContentGetsResponse(t *testing.T) {
 			if !framing.waits {
 				send(framing.before + strings.Repeat(" ", size) + framing.after)
 			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := http.ReadResponse(bufio.NewReader(connection), request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPut, h.url, nil))(t)
+			response := must.Get(http.ReadResponse(bufio.NewReader(connection), request))(t)
 			defer func() { _ = response.Body.Close() }()
 			if response.StatusCode != http.StatusBadRequest || response.Header.Get("X-Ms-Error-Code") != "InvalidResource" {
 				t.Errorf("got %s %v", response.Status, response.Header)
@@ -127,22 +117,11 @@ func TestTruncatedContentIsAnInvalidResource(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "")
 	h := newHarness(t)
 	y := h.newSubscription(t)
-	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.url, "http://")))(t)
 	defer func() { _ = connection.Close() }()
-	_, err = connection.Write([]byte("PUT " + y.cluster("cluster") + "?api-version=2026-09-01-preview HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connection.Write([]byte("PUT " + y.cluster("cluster") + "?api-version=2026-09-01-preview HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}")))(t)
+	must.Do(t, connection.(*net.TCPConn).CloseWrite())
+	response := must.Get(http.ReadResponse(bufio.NewReader(connection), nil))(t)
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusBadRequest || response.Header.Get("X-Ms-Error-Code") != "InvalidResource" {
 		t.Errorf("got %s %v", response.Status, response.Header)
@@ -172,10 +151,7 @@ func TestLargePages(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.fill(1)
 	ctx := context.Background()
-	first, err := y.db.Clusters().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(y.db.Clusters().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")}))(t)
 	const count, most = 30, 8 << 20
 	for i := range count {
 		document := first.Value
@@ -185,9 +161,7 @@ func TestLargePages(t *testing.T) {
 		document.Cluster.Tags = map[string]string{"large": strings.Repeat("x", 512<<10)}
 		batch := y.db.NewBatch(y.subscription)
 		database.Create(batch, y.db.Clusters(), database.Key{SubscriptionID: y.subscription, ResourceID: document.Cluster.ID}, document)
-		if err := batch.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(ctx))
 	}
 	seen := map[string]int{}
 	pages := 0
@@ -229,18 +203,14 @@ func TestReadAndWriteBack(t *testing.T) {
 			for target, body := range children {
 				y.mustDo(http.StatusCreated, http.MethodPut, target, y.body(body, "{}"))
 			}
-			if err := y.finishOperations(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, y.finishOperations(context.Background()))
 			for _, target := range []string{y.cluster("cluster"), y.cluster("cluster") + "/nodePools/pool", y.cluster("cluster") + "/externalAuths/auth"} {
 				status, _, before := y.do(http.MethodGet, at(target), "")
 				if status == http.StatusBadRequest {
 					continue // the version does not have the type
 				}
 				y.mustDo(http.StatusOK, http.MethodPut, at(target), before)
-				if err := y.finishOperations(context.Background()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, y.finishOperations(context.Background()))
 				_, _, after := y.do(http.MethodGet, at(target), "")
 				if diff := cmp.Diff(withoutStamps(t, before), withoutStamps(t, after)); diff != "" {
 					t.Errorf("%s changed (-before +after):\n%s", target, diff)
@@ -259,9 +229,7 @@ func TestReadAndWriteBack(t *testing.T) {
 func withoutStamps(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var resource map[string]any
-	if err := json.Unmarshal([]byte(text), &resource); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &resource))
 	delete(resource, "systemData")
 	return resource
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // crashingFrontend is a frontend that crashes at its external writes: commits of batches and calls of Cluster Service.
@@ -41,10 +42,7 @@ func (l *crashingFrontend) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	options := l.cosmos
 	options.Transport = l.injector.Transport(databasetest.WriteContainer)
-	db, err := database.Open(ctx, options)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	db := must.Get(database.Open(ctx, options))(l.t)
 	config := l.config
 	config.Database, config.Metrics = db, prometheus.NewRegistry()
 	rpc := clusterservice.NewClient(l.clusterService.serve(l.t, grpc.WithUnaryInterceptor(l.injector.UnaryClientInterceptor())))
@@ -148,9 +146,7 @@ func (l *crashingFrontend) runBackend() {
 			l.t.Fatalf("telling Cluster Service of %s: %v", uid, err)
 		}
 	})
-	if err := l.finishOperations(l.t.Context()); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, l.finishOperations(l.t.Context()))
 }
 
 // state describes the stored documents and Cluster Service's state, without UIDs and times, which differ between runs.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // serviceKeys is an api-version at which the service generates the keys of credentials.
@@ -25,10 +26,7 @@ const serviceKeys = "2025-12-23-preview"
 // signingRequest returns the body of a request for a credential.
 func signingRequest(t testing.TB) string {
 	t.Helper()
-	content, err := os.ReadFile("../../testdata/bodies/credential-request.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../testdata/bodies/credential-request.json"))(t)
 	return string(content)
 }
 
@@ -55,9 +53,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 	if len(stored) != 1 || len(stored[0].Value.SealedPrivateKey) == 0 {
 		t.Fatalf("%d credentials are stored", len(stored))
 	}
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 
 	// Of many concurrent requests, one receives the key.
 	var answers []string
@@ -82,9 +78,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal([]byte(kubeconfig), &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(kubeconfig), &config))
 	certificate, _ := base64.StdEncoding.DecodeString(config.Users[0].User.Certificate)
 	key, _ := base64.StdEncoding.DecodeString(config.Users[0].User.Key)
 	if _, err := tls.X509KeyPair(certificate, key); err != nil {
@@ -95,10 +89,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 	if len(stored) != 1 || len(stored[0].Value.SealedPrivateKey) != 0 || !stored[0].Value.KeyHandedOut {
 		t.Errorf("the key is still stored")
 	}
-	document, err := json.Marshal(stored[0].Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(json.Marshal(stored[0].Value))(t)
 	mu.Lock()
 	defer mu.Unlock()
 	for name, secret := range map[string]string{"the key": config.Users[0].User.Key[60:120], "the key's PEM": "PRIVATE KEY", "the certificate": "BEGIN CERTIFICATE-"} {
@@ -140,15 +131,11 @@ func TestCredentialsAndRevocations(t *testing.T) {
 			t.Errorf("round %d: responses: %v", round, counts)
 		}
 		y.documents().check(t)
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		y.documents().check(t)
 	}
 	y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	for _, credential := range all(y, h.db.Credentials()) {
 		if state := credential.Value.State; state != database.CredentialCanceled && state != database.CredentialRevoked {
 			t.Errorf("%s is %s after the revocation of all", credential.Key.ResourceID, state)
@@ -175,9 +162,7 @@ func TestActionsCheckPreconditions(t *testing.T) {
 				t.Errorf("the rejected requests created %d operations", now-operations)
 			}
 			y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+action, signingRequest(t), "If-Match", before)
-			if err := y.finishOperations(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, y.finishOperations(context.Background()))
 		})
 	}
 }
@@ -213,9 +198,7 @@ func TestCredentialWhileClusterServiceUnavailable(t *testing.T) {
 	y := h.newSubscription(t)
 	y.createCluster("cluster")
 	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	h.clusterService.silence(true)
 	status, answered, _ := y.do(http.MethodGet, resultOf(header), "")
 	if status != http.StatusServiceUnavailable || answered.Get("Retry-After") == "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/shape"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
@@ -67,10 +68,7 @@ func TestManyWrongTagsAreOneError(t *testing.T) {
 		for i := range 100_000 {
 			tags[fmt.Sprintf(prefix+"%d", i)] = value
 		}
-		content, err := json.Marshal(map[string]any{"tags": tags})
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(json.Marshal(map[string]any{"tags": tags}))(t)
 		for _, request := range [][3]string{
 			{http.MethodPut, y.cluster("new"), y.body("cluster.json", string(content))},
 			{http.MethodPut, y.cluster("cluster"), y.body("cluster.json", string(content))},
@@ -147,10 +145,7 @@ func bodyWith(t testing.TB, path string, value any) string {
 		}
 		value = map[string]any{name: value}
 	}
-	content, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(json.Marshal(value))(t)
 	return string(content)
 }
 

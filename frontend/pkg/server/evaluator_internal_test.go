@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
@@ -32,17 +33,11 @@ const (
 // fullBody returns a full body of testdata/bodies with the fields that a version has.
 func fullBody(t testing.TB, file string, schema *schemamutation.Schema, version string) map[string]any {
 	t.Helper()
-	content, err := os.ReadFile("../../testdata/bodies/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../testdata/bodies/" + file))(t)
 	text := strings.NewReplacer("{{location}}", "westus3", "{{network}}", testGroup+"network/providers/Microsoft.Network",
 		"{{identity}}", testGroup+"identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities",
 		"{{subscription}}", "11111111-1111-1111-1111-111111111111").Replace(string(content))
-	body, err := wire.ParseObject([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(wire.ParseObject([]byte(text)))(t)
 	if version < "2025-12-23" && strings.HasPrefix(file, "cluster") {
 		// The first version has the vault's name in the key.
 		body = wire.MergePatch(body, parsed(t, `{"properties":{"etcd":{"dataEncryption":{"customerManaged":{"kms":{"activeKey":{"vaultName":"vault"}}}}}}}`))
@@ -52,10 +47,7 @@ func fullBody(t testing.TB, file string, schema *schemamutation.Schema, version 
 
 func parsed(t testing.TB, text string) map[string]any {
 	t.Helper()
-	fields, err := wire.ParseObject([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fields := must.Get(wire.ParseObject([]byte(text)))(t)
 	return fields
 }
 
@@ -153,13 +145,8 @@ func (c *resourceEvaluator[D, R]) change(body map[string]any, patch bool) (evalu
 
 // restored returns a document as the store returns it.
 func (c *resourceEvaluator[D, R]) restored(document D) (stored D) {
-	text, err := json.Marshal(document)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &stored); err != nil {
-		c.t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(document))(c.t)
+	must.Do(c.t, json.Unmarshal(text, &stored))
 	return stored
 }
 
@@ -179,19 +166,13 @@ func (c *resourceEvaluator[D, R]) differs(from evaluator) string {
 }
 
 func (c *resourceEvaluator[D, R]) shown() map[string]any {
-	text, err := marshal(c.of.encode(c.rq.version, &c.stored))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	text := must.Get(marshal(c.of.encode(c.rq.version, &c.stored)))(c.t)
 	return parsed(c.t, string(text))
 }
 
 func newResourceEvaluator[D, R any](t testing.TB, of resourceType[D, R], version *versions.Version, child string, parent *database.ClusterDocument, settle func(*D)) evaluator {
 	t.Helper()
-	offer, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(config.Default())(t)
 	s := &Server{Config: Config{Rules: validation.NewRules(offer, "westus3"), Offer: offer, Location: "westus3"}}
 	rq := &request{
 		http: httptest.NewRequest(http.MethodPut, "/", nil), version: version, resourceID: testCluster,
@@ -224,10 +205,7 @@ func withRunningControlPlane(d *database.ClusterDocument) {
 
 func resourceSchema(t testing.TB, version, definition string) *schemamutation.Schema {
 	t.Helper()
-	schema, err := schemamutation.Resource(version, definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := must.Get(schemamutation.Resource(version, definition))(t)
 	return schema
 }
 

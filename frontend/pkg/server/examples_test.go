@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/examples"
 	"github.com/hcpmesh/hcpmesh/api/openapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // exampleSubscription is the subscription in all examples of the contract.
@@ -23,10 +24,7 @@ func TestExamples(t *testing.T) {
 	h := newHarness(t)
 	for _, version := range openapi.Versions() {
 		t.Run(version, func(t *testing.T) {
-			found, err := examples.Of(version)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(examples.Of(version))(t)
 			r := &replay{harness: h, examples: map[string]*examples.Example{}}
 			for i := range found {
 				r.examples[found[i].Name] = &found[i]
@@ -69,17 +67,13 @@ func requiredExamples(e *examples.Example) []string {
 func (r *replay) run(y *testSubscription, name string) {
 	for _, before := range requiredExamples(r.examples[name]) {
 		r.send(y, before)
-		if err := y.finishOperationsOf(context.Background(), y.subscription); err != nil {
-			y.t.Fatal(err)
-		}
+		must.Do(y.t, y.finishOperationsOf(context.Background(), y.subscription))
 	}
 	target, sent := r.send(y, name)
 	if sent == "" || r.examples[name].Method == http.MethodPost {
 		return
 	}
-	if err := y.finishOperationsOf(context.Background(), y.subscription); err != nil {
-		y.t.Fatal(err)
-	}
+	must.Do(y.t, y.finishOperationsOf(context.Background(), y.subscription))
 	status, _, shown := y.do(http.MethodGet, target, "")
 	if status != http.StatusOK {
 		y.t.Fatalf("GET %s status %d: %s", target, status, shown)
@@ -93,10 +87,7 @@ func (r *replay) run(y *testSubscription, name string) {
 func (r *replay) send(y *testSubscription, name string) (target, body string) {
 	y.t.Helper()
 	e := r.examples[name]
-	target, err := e.Target()
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	target = must.Get(e.Target())(y.t)
 	target = strings.ReplaceAll(target, exampleSubscription, y.subscription)
 	body = strings.ReplaceAll(string(e.Body()), exampleSubscription, y.subscription)
 	status, header, answer := y.do(e.Method, target, body)

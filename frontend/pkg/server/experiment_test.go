@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // experiments returns what Cluster Service gets of the subscription's only cluster.
@@ -18,10 +19,7 @@ func (y *testSubscription) experiments() map[string]string {
 	if len(clusters) != 1 {
 		y.t.Fatalf("%d clusters", len(clusters))
 	}
-	request, err := clusterservice.ClusterRequest(&clusters[0].Value)
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	request := must.Get(clusterservice.ClusterRequest(&clusters[0].Value))(y.t)
 	return request.GetSpec().GetExperiments()
 }
 
@@ -36,9 +34,7 @@ func TestExperimentsReachClusterService(t *testing.T) {
 	}
 	change := func(status int, method, body string) {
 		y.mustDo(status, method, y.cluster("cluster"), body)
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 	}
 	for _, step := range []struct {
 		reason, feature string

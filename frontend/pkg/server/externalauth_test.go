@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestOneExternalAuthOneCluster: of concurrent PUTs of two external authentications of one cluster, one succeeds. The
@@ -58,9 +59,7 @@ func TestExternalAuthCreationRacesWithClusterDeletion(t *testing.T) {
 			t.Fatalf("responses: %v", counts)
 		}
 		for range 2 { // the first round finishes the creations
-			if err := y.finishOperations(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, y.finishOperations(context.Background()))
 		}
 		if left := y.documents(); len(left.externals)+len(left.clusters)+len(left.reservations) != 0 {
 			t.Errorf("%d clusters, %d external authentications and %d reservations remain", len(left.clusters), len(left.externals), len(left.reservations))
@@ -128,9 +127,7 @@ func FuzzExternalAuthPatch(f *testing.F) {
 	y.createCluster("cluster")
 	target := y.cluster("cluster") + "/externalAuths/auth"
 	y.mustDo(http.StatusCreated, http.MethodPut, target, y.body("external-auth.json", "{}"))
-	if err := y.finishOperations(context.Background()); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, y.finishOperations(context.Background()))
 	names := apiVersions()
 	f.Add(uint8(0), []byte(`{"properties":{"clients":null}}`))
 	f.Add(uint8(3), []byte(`{"properties":{"claim":{"mappings":{"username":{"prefixPolicy":"Prefix","prefix":"a:"}}}}}`))

@@ -22,6 +22,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // fleet is a Cluster Service that stores UIDs and generations with the real service's guarantees. It only signs
@@ -48,19 +49,10 @@ type fleet struct {
 // newFleet returns a fleet with a signer for credentials.
 func newFleet(t testing.TB) *fleet {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	signer := must.Get(x509.ParseCertificate(der))(t)
 	return &fleet{
 		generations: map[string]int64{}, deleted: map[string]bool{}, effects: map[string]int{},
 		credentials: map[string]*clusterservicev1.BreakGlassCredential{}, signer: signer, key: key,

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
@@ -47,10 +48,7 @@ type harness struct {
 func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
-	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cosmos := must.Get(emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1}))(t)
 	read := &atomic.Int64{}
 	account := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		cosmos.ServeHTTP(counted{w, read}, r)
@@ -62,22 +60,11 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 		}
 	})
 	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}
-	db, err := database.Open(ctx, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(database.Open(ctx, options))(t)
 	t.Cleanup(db.Close)
-	if err := db.EnsureSchema(ctx); err != nil {
-		t.Fatal(err)
-	}
-	offer, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := seal.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.EnsureSchema(ctx))
+	offer := must.Get(config.Default())(t)
+	keys := must.Get(seal.New())(t)
 
 	h := &harness{read: read, faults: cosmos.Faults(), db: db, cosmos: options, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
@@ -88,10 +75,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	recorder, err := traffic.FromEnvironment("frontend")
-	if err != nil {
-		t.Fatal(err)
-	}
+	recorder := must.Get(traffic.FromEnvironment("frontend"))(t)
 	t.Cleanup(func() {
 		if err := recorder.Close(); err != nil {
 			t.Error(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
@@ -206,9 +207,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		do(http.MethodPut, y.cluster("cluster")+"/externalAuths/auth", body)
 		do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
 		do(http.MethodPost, "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", `{"resources":[`+body+`]}`)
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 	}
 	for _, header := range []string{"X-Ms-Arm-Resource-System-Data", "Content-Type", "If-Match", "X-Ms-Identity-Url", "Referer", "User-Agent", "Traceparent",
 		"Azure-AsyncNotificationUri", "X-Forwarded-Host"} {
@@ -285,10 +284,7 @@ func TestTrace(t *testing.T) {
 	}
 	of := header.Get("Azure-AsyncOperation")
 	id := of[strings.LastIndex(of, "/")+1 : strings.Index(of, "?")]
-	operation, err := h.db.Operations().Get(context.Background(), database.OperationKey(y.subscription, location, id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	operation := must.Get(h.db.Operations().Get(context.Background(), database.OperationKey(y.subscription, location, id)))(t)
 	link, ok := tracing.Link(operation.Value.TraceParent)
 	if !ok || link.SpanContext.TraceID() != span.SpanContext.TraceID() || link.SpanContext.SpanID() != span.SpanContext.SpanID() {
 		t.Errorf("the operation refers to %q", operation.Value.TraceParent)

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var linearizableOps = flag.Int("linearizable-ops", 1500, "`number` of operations of TestLinearizable, at least")
@@ -59,9 +60,7 @@ func TestLinearizable(t *testing.T) {
 		{Status: 429, RetryAfterMS: 1, Probability: &probability},
 		{Operations: []string{"read", "query", "list"}, StaleRead: true, Probability: &staleProbability},
 	} {
-		if _, err := h.faults.Add(rule); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.faults.Add(rule))(t)
 	}
 	frontends := &killableFrontend{config: config}
 	frontends.kill()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // fill stores clusters without the API.
@@ -20,10 +21,7 @@ func (y *testSubscription) fill(count int) {
 	y.t.Helper()
 	ctx := context.Background()
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
-	first, err := y.db.Clusters().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	first := must.Get(y.db.Clusters().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")}))(y.t)
 	document := first.Value
 	for i := 1; i < count; {
 		batch := y.db.NewBatch(y.subscription)
@@ -34,9 +32,7 @@ func (y *testSubscription) fill(count int) {
 			document.ProvisioningState, document.ActiveOperationID = hub.Succeeded, ""
 			database.Create(batch, y.db.Clusters(), database.Key{SubscriptionID: y.subscription, ResourceID: document.Cluster.ID}, document)
 		}
-		if err := batch.Commit(ctx); err != nil {
-			y.t.Fatal(err)
-		}
+		must.Do(y.t, batch.Commit(ctx))
 	}
 }
 
@@ -55,10 +51,7 @@ type listed struct {
 // next returns the path and query of the next page; empty on the last page.
 func (l listed) next(t testing.TB) string {
 	t.Helper()
-	u, err := url.Parse(l.NextLink)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(l.NextLink))(t)
 	return u.RequestURI()
 }
 
@@ -122,10 +115,7 @@ func FuzzListOptions(f *testing.F) {
 	y := newHarness(f).newSubscription(f)
 	y.fill(5)
 	_, _, body := y.do(http.MethodGet, y.allClusters()+"?$skipToken=&$top=2", "")
-	token, err := url.Parse(decode[listed](f, body).NextLink)
-	if err != nil {
-		f.Fatal(err)
-	}
+	token := must.Get(url.Parse(decode[listed](f, body).NextLink))(f)
 	f.Add("2", token.Query().Get("$skipToken"), "")
 	f.Add("+3", "", "name eq 'a'")
 	f.Add("0x10", strings.Repeat("A", 9000), "")

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
@@ -39,17 +40,12 @@ const (
 
 // TestSchemaMutations compares the service's verdict on every mutation with the document's.
 func TestSchemaMutations(t *testing.T) {
-	book, err := rulebook.Read("../../docs/validation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := must.Get(rulebook.Read("../../docs/validation.md"))(t)
 	all := versions.All()
 	known := map[apierror.Violation]bool{}
 	contracts := map[string]*check.Contract{}
 	for _, api := range versions.APIs() {
-		if contracts[api.Name], err = check.New(api.Name); err != nil {
-			t.Fatal(err)
-		}
+		contracts[api.Name] = must.Get(check.New(api.Name))(t)
 	}
 	idle, loose := map[int]bool{}, map[int]bool{}
 	for i := range knownExceptions {
@@ -172,10 +168,7 @@ func (w *mutationTester) body(schema *schemamutation.Schema, body map[string]any
 // shown checks the stored resource at every version: the response complies with the version's document, and sending it
 // back changes nothing.
 func (w *mutationTester) shown(what string) {
-	now, err := json.Marshal(w.judge.shown())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	now := must.Get(json.Marshal(w.judge.shown()))(w.t)
 	if w.seen[string(now)] {
 		return
 	}
@@ -183,10 +176,7 @@ func (w *mutationTester) shown(what string) {
 	for _, api := range versions.APIs() {
 		judge := w.judge.at(w.versions[api.Name])
 		shown := judge.shown()
-		text, err := json.Marshal(shown)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(shown))(w.t)
 		if err := w.contracts[api.Name].Response(w.get, http.StatusOK, nil, text); err != nil {
 			w.t.Errorf("%.120s: shown at %s: %.500s", what, api.Name, err)
 		}
@@ -377,10 +367,7 @@ func TestCredentialRequestMutations(t *testing.T) {
 	apis := versions.APIs()
 	newest := apis[len(apis)-1].Name
 	schema := resourceSchema(t, newest, "HcpOpenShiftClusterAdminCredentialRequest")
-	content, err := os.ReadFile("../../testdata/bodies/credential-request.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../testdata/bodies/credential-request.json"))(t)
 	body := parsed(t, string(content))
 	if missing := schema.Uncovered(body); missing != nil {
 		t.Errorf("no body has %v", missing)

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
@@ -29,10 +30,7 @@ const sentEvery = 13
 // change.
 func TestSchemaMutationRequests(t *testing.T) {
 	t.Parallel()
-	book, err := rulebook.Read("../../docs/validation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := must.Get(rulebook.Read("../../docs/validation.md"))(t)
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("ready")
 	before := y.documents()
@@ -43,10 +41,7 @@ func TestSchemaMutationRequests(t *testing.T) {
 		{"ExternalAuth", "external-auth-full.json", "{}", "hcpOpenShiftClusters/externalAuths", "ready/auth", y.cluster("ready") + "/externalAuths/auth"},
 	} {
 		for offset, api := range versions.APIs() {
-			schema, err := schemamutation.Resource(api.Name, one.definition)
-			if err != nil {
-				t.Fatal(err)
-			}
+			schema := must.Get(schemamutation.Resource(api.Name, one.definition))(t)
 			body := y.body(one.file, one.patch)
 			changes := schema.Mutations(parse(t, body), schemamutation.Samples{})
 			for i := offset; i < len(changes); i += sentEvery {
@@ -70,10 +65,7 @@ func TestSchemaMutationRequests(t *testing.T) {
 
 func parse(t testing.TB, text string) map[string]any {
 	t.Helper()
-	fields, err := wire.ParseObject([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fields := must.Get(wire.ParseObject([]byte(text)))(t)
 	return fields
 }
 
@@ -105,10 +97,7 @@ var jsonPath = regexp.MustCompile(`(?s)^(location|tags|identity|name|type|proper
 // mustReject sends a body that must be rejected, as a PUT and in a preflight.
 func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, version string, fields map[string]any, what string) {
 	y.t.Helper()
-	body, err := json.Marshal(fields)
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(fields))(y.t)
 	status, header, answer := y.do(http.MethodPut, target, string(body))
 	got := decode[struct{ Error fieldError }](y.t, answer).Error
 	if status != http.StatusBadRequest || header.Get("X-Ms-Error-Code") != got.Code {
@@ -133,10 +122,7 @@ func (y *testSubscription) mustReject(book rulebook.Book, target, kind, name, ve
 	}
 
 	fields["type"], fields["name"], fields["apiVersion"] = "Microsoft.RedHatOpenShift/"+kind, name, version
-	deployment, err := json.Marshal(map[string]any{"resources": []any{fields}})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	deployment := must.Get(json.Marshal(map[string]any{"resources": []any{fields}}))(y.t)
 	status, _, answer = y.do(http.MethodPost, "/subscriptions/"+y.subscription+"/resourceGroups/group/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", string(deployment))
 	judged := decode[struct {
 		Status string
@@ -159,21 +145,14 @@ func TestResponsesContainEmptyOperators(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
 	// A release of the service without role sets accepted a cluster without operators.
-	cluster, err := y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must.Get(y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")}))(t)
 	operators := &cluster.Value.Cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
 	operators.ControlPlaneOperators, operators.DataPlaneOperators = map[string]string{}, map[string]string{}
 	batch := y.db.NewBatch(cluster.Key.SubscriptionID)
 	database.Replace(batch, cluster)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	for offset := range versions.APIs() {
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		_, _, shown := y.do(http.MethodGet, at(y.cluster("cluster"), uint8(offset)), "")
 		y.mustDo(http.StatusOK, http.MethodPut, at(y.cluster("cluster"), uint8(offset)), shown)
 	}
@@ -185,31 +164,20 @@ func TestNodePoolOfControlPlaneWithoutVersion(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // in the documents a version has an ID; the service accepts requests without one
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
-	cluster, err := y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must.Get(y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")}))(t)
 	cluster.Value.ProvisioningState, cluster.Value.Status.ActiveVersions = hub.Failed, nil
 	batch := y.db.NewBatch(cluster.Key.SubscriptionID)
 	database.Replace(batch, cluster)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	pool := y.cluster("cluster") + "/nodePools/pool"
 	y.mustDo(http.StatusCreated, http.MethodPut, pool, y.body("nodepool.json", `{"properties":{"version":{"channelGroup":"fast"}}}`))
 	for offset := range versions.APIs() {
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		_, _, shown := y.do(http.MethodGet, at(pool, uint8(offset)), "")
 		y.mustDo(http.StatusOK, http.MethodPut, at(pool, uint8(offset)), shown)
-		if err := y.finishOperations(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(context.Background()))
 		y.mustDo(http.StatusAccepted, http.MethodPatch, at(pool, uint8(offset)), `{"properties":{"replicas":3}}`)
 	}
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	y.mustDo(http.StatusAccepted, http.MethodPatch, pool, `{"properties":{"version":{"id":"4.20.8"}}}`)
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestVersionsAreThoseOfClusterService: the list is transferred once, each request asks whether it has changed, and a
@@ -41,9 +43,7 @@ func TestChannelsAreThoseOfClusterService(t *testing.T) {
 	h.clusterService.versionRemoved = "4.22"
 	y := h.newSubscription(t)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", `{"properties":{"version":{"id":"4.21"}}}`))
-	if err := y.finishOperations(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(t.Context()))
 	for _, unavailable := range []bool{false, true} {
 		h.clusterService.mu.Lock()
 		h.clusterService.versionsUnavailable = unavailable
@@ -53,8 +53,6 @@ func TestChannelsAreThoseOfClusterService(t *testing.T) {
 			t.Errorf("Cluster Service unavailable: %v: %d %s", unavailable, status, body)
 		}
 		y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"properties":{"nodeDrainTimeoutMinutes":5}}`)
-		if err := y.finishOperations(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(t.Context()))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // refusedByQuota reports whether a response is ARM's error of an exceeded quota with the given limit and usage.
@@ -34,7 +35,7 @@ func (y *testSubscription) createMany(prefix string, n int) map[int]int {
 // setQuota sets the quota of the subscription as the backend does for an engineer.
 func (y *testSubscription) setQuota(quota int) {
 	y.t.Helper()
-	err := database.Retry(context.Background(), func(ctx context.Context) error {
+	must.Do(y.t, database.Retry(context.Background(), func(ctx context.Context) error {
 		item, err := y.db.Subscriptions().Get(ctx, database.SubscriptionKey(y.subscription))
 		if err != nil {
 			return err
@@ -43,10 +44,7 @@ func (y *testSubscription) setQuota(quota int) {
 		batch := y.db.NewBatch(y.subscription)
 		database.Replace(batch, item)
 		return batch.Commit(ctx)
-	})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	}))
 }
 
 // TestClusterQuota creates more clusters at the same time than the quota permits, below the default, a raised and a lowered
@@ -74,9 +72,7 @@ func TestClusterQuota(t *testing.T) {
 	}
 	finish := func() {
 		t.Helper()
-		if err := y.finishOperations(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, y.finishOperations(t.Context()))
 	}
 
 	created("the default", y.createMany("first", 7), 3, 4)
@@ -122,16 +118,11 @@ func TestPreflightChecksQuota(t *testing.T) {
 		var resources []map[string]any
 		for _, name := range names {
 			resource := map[string]any{}
-			if err := json.Unmarshal([]byte(y.body("cluster.json", y.platformPatch(name))), &resource); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(y.body("cluster.json", y.platformPatch(name))), &resource))
 			resource["name"], resource["type"], resource["apiVersion"] = name, "Microsoft.RedHatOpenShift/hcpOpenShiftClusters", "2026-09-01-preview"
 			resources = append(resources, resource)
 		}
-		deployment, err := json.Marshal(map[string]any{"resources": resources})
-		if err != nil {
-			t.Fatal(err)
-		}
+		deployment := must.Get(json.Marshal(map[string]any{"resources": resources}))(t)
 		status, _, body := y.do(http.MethodPost, "/subscriptions/"+y.subscription+"/resourceGroups/group/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", string(deployment))
 		if status != http.StatusOK {
 			t.Fatalf("%d %s", status, body)

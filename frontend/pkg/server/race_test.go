@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // concurrently runs n calls concurrently and counts their results.
@@ -40,9 +41,7 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
-	if _, err := h.faults.Add(faults.Rule{Operations: []string{"read", "query", "list"}, ResourceTypes: []string{"docs"}, StaleRead: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.faults.Add(faults.Rule{Operations: []string{"read", "query", "list"}, ResourceTypes: []string{"docs"}, StaleRead: true}))(t)
 	target := y.cluster("new")
 	created := y.mustDo(http.StatusCreated, http.MethodPut, target, y.body("cluster.json", "{}"))
 	y.mustDo(http.StatusOK, http.MethodGet, target, "")
@@ -50,16 +49,12 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 	if _, _, list := y.do(http.MethodGet, y.allClusters(), ""); !strings.Contains(list, `"name":"new"`) {
 		t.Errorf("the list does not have the cluster: %s", list)
 	}
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	patched := y.mustDo(http.StatusAccepted, http.MethodPatch, target, `{"tags":{"value":"a"}}`)
 	if read := y.mustDo(http.StatusOK, http.MethodGet, target, ""); read.Get("ETag") != patched.Get("ETag") {
 		t.Errorf("a read after the update has the ETag %s, want %s", read.Get("ETag"), patched.Get("ETag"))
 	}
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
 	if _, _, body := y.do(http.MethodGet, target, ""); !strings.Contains(body, `"provisioningState":"Deleting"`) {
 		t.Errorf("the deleted cluster: %s", body)
@@ -191,9 +186,7 @@ func TestNodePoolCreationRacesWithClusterDeletion(t *testing.T) {
 	if counts[http.StatusAccepted] != 1 {
 		t.Fatalf("the deletion was not accepted: %v", counts)
 	}
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	if left := y.documents(); len(left.nodePools) != 0 || len(left.clusters) != 0 || len(left.reservations) != 0 {
 		t.Errorf("%d clusters, %d node pools and %d reservations remain", len(left.clusters), len(left.nodePools), len(left.reservations))
 	}
@@ -205,9 +198,7 @@ func TestCreateRacesWithSubscriptionDeletion(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	y := h.newSubscription(t)
-	if _, err := h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 1000, Count: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 1000, Count: 1}))(t)
 	body := y.body("cluster.json", "{}")
 	type answer struct {
 		status int
@@ -225,9 +216,7 @@ func TestCreateRacesWithSubscriptionDeletion(t *testing.T) {
 		return nil
 	})
 	y.mustDo(http.StatusOK, http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Deleted","registrationDate":"now"}`)
-	if err := h.db.CloseFences(t.Context(), y.subscription); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.db.CloseFences(t.Context(), y.subscription))
 	listed := len(y.documents().clusters)
 	got := <-created
 	found := y.documents()
@@ -258,9 +247,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
 			y := h.newSubscription(t)
-			if _, err := h.faults.Add(rule); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(h.faults.Add(rule))(t)
 			y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
 			h.faults.Clear()
 			found := y.documents()
@@ -268,12 +255,8 @@ func TestFaults(t *testing.T) {
 			if len(found.clusters) != 1 || len(found.operations) != 1 {
 				t.Fatalf("%d clusters and %d operations", len(found.clusters), len(found.operations))
 			}
-			if err := y.finishOperations(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := h.faults.Add(rule); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, y.finishOperations(context.Background()))
+			must.Get(h.faults.Add(rule))(t)
 			y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":"b"}}`)
 			h.faults.Clear()
 			found = y.documents()
@@ -297,9 +280,7 @@ func TestFastPath(t *testing.T) {
 	h.awaitGeneration(t, first, 2)
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
 	h.awaitDeleted(t, first)
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	y.createCluster("cluster")
 	if second := y.documents().clusters[0].Value.UID; second == first {
 		t.Errorf("the second incarnation has the uid of the first, %s", first)
@@ -432,9 +413,7 @@ func TestReservationsDuringDeletion(t *testing.T) {
 	y := newHarness(t).newSubscription(t)
 	body := y.body("cluster.json", `{"properties":{"platform":{"managedResourceGroup":"managed"}}}`)
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), body)
-	if err := y.finishOperations(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(context.Background()))
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
 	first := y.documents().clusters[0].Value.UID
 

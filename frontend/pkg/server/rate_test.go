@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/ratelimit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRateOutsideOfSubscriptions sends too many requests to paths without a subscription, known and unknown, in the name of one customer.
@@ -30,15 +31,9 @@ func TestRateOutsideOfSubscriptions(t *testing.T) {
 		{operations, "eve", http.StatusOK, ""},
 		{"/subscriptions/11111111-1111-1111-1111-111111111111" + operations[:len(operations)-len("/operations")] + "/hcpOpenShiftClusters", "ada", http.StatusBadRequest, ""},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+step.path+version, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+step.path+version, nil))(t)
 		request.Header.Set(armheader.ClientObjectID, step.customer)
-		response, err := h.client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(h.client.Do(request))(t)
 		_ = response.Body.Close()
 		if response.StatusCode != step.status || response.Header.Get("Retry-After") != step.after {
 			t.Errorf("step %d: %s with Retry-After %q, want %d", i, response.Status, response.Header.Get("Retry-After"), step.status)

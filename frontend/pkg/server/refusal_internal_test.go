@@ -15,15 +15,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/credential"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/refusalcost"
 )
 
 // refusedDeployments returns deployments that a preflight refuses, by what is wrong with them.
 func refusedDeployments(tb testing.TB) (accepted []byte, refused map[string][]byte) {
-	all, err := examples.Of(v20260901preview.Version)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	all := must.Get(examples.Of(v20260901preview.Version))(tb)
 	for _, example := range all {
 		if example.Name == "HcpOpenShiftClusters_CreateOrUpdate_Full" {
 			accepted = append(append([]byte(`{"resources":[`), bytes.Join([][]byte{example.Body(), example.Body()}, []byte(","))...), "]}"...)
@@ -87,9 +85,7 @@ func refusedSigningRequests(tb testing.TB) (accepted []byte, refused map[string]
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if accepted, err = json.Marshal(map[string]string{"certificateSigningRequest": string(text)}); err != nil {
-		tb.Fatal(err)
-	}
+	accepted = must.Get(json.Marshal(map[string]string{"certificateSigningRequest": string(text)}))(tb)
 	refused = refusalcost.Texts(maxBody)
 	refused["long request"] = refusalcost.Filled(maxBody, `{"certificateSigningRequest":"`, "a", `"}`)
 	refused["list for the request"] = refusalcost.Filled(maxBody, `{"certificateSigningRequest":[`, "1,", "1]}")

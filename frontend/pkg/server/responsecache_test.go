@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRepeatedReads: repeated reads of an unchanged resource return the same response without a document from the store.
@@ -45,13 +47,9 @@ func TestRepeatedReads(t *testing.T) {
 		t.Errorf("the change is not visible at another api-version; response\n%s", body)
 	}
 
-	if err := y.finishOperations(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(t.Context()))
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
-	if err := y.finishOperations(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, y.finishOperations(t.Context()))
 	for range 2 {
 		y.mustDo(http.StatusNotFound, http.MethodGet, y.cluster("cluster"), "")
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var updateRoutes = flag.Bool("update", false, "update docs/routes.md")
@@ -31,14 +33,9 @@ func TestRoutesDocument(t *testing.T) {
 	got := "# Routes\n\nThe routes of the frontend. `go test ./pkg/server -run TestRoutesDocument -update` writes this file. A preflight can contain the\n" +
 		"resources of routes with \"yes\" in the last column.\n\n| path | method | api-version | preflight |\n|---|---|---|---|\n" + strings.Join(rows, "")
 	if *updateRoutes {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got), run with -update to write it:\n%s", file, diff)
 	}
@@ -61,10 +58,7 @@ func TestRoutesFoldOnlyASCII(t *testing.T) {
 				}
 				replaced++
 				changed := path[:offset+at] + other + path[offset+at+1:]
-				u, err := url.Parse((&url.URL{Path: changed}).EscapedPath())
-				if err != nil {
-					t.Fatal(err)
-				}
+				u := must.Get(url.Parse((&url.URL{Path: changed}).EscapedPath()))(t)
 				if got := find(all, r.method, u); got.pattern == r.pattern {
 					t.Errorf("%s %s has the route %s", r.method, u, got.pattern)
 				}
@@ -75,10 +69,7 @@ func TestRoutesFoldOnlyASCII(t *testing.T) {
 	if replaced < 100 {
 		t.Errorf("only %d letters were replaced", replaced)
 	}
-	u, err := url.Parse("/subscriptions/11111111-1111-1111-1111-111111111111/re%C5%BFourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse("/subscriptions/11111111-1111-1111-1111-111111111111/re%C5%BFourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster"))(t)
 	if got := find(all, http.MethodGet, u); got.pattern != "" {
 		t.Errorf("%s has the route %s", u, got.pattern)
 	}

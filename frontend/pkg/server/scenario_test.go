@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // testSubscription is the subscription of a test.
@@ -48,25 +49,13 @@ func (y *testSubscription) cluster(name string) string {
 // body returns a file of testdata/bodies with a merge patch applied.
 func (y *testSubscription) body(file, patch string) string {
 	y.t.Helper()
-	content, err := os.ReadFile("../../testdata/bodies/" + file)
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../testdata/bodies/" + file))(y.t)
 	group := "/subscriptions/" + y.subscription + "/resourceGroups/"
 	text := strings.NewReplacer("{{location}}", location, "{{subscription}}", y.subscription, "{{network}}", group+"network/providers/Microsoft.Network",
 		"{{identity}}", group+"identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities").Replace(string(content))
-	fields, err := wire.ParseObject([]byte(text))
-	if err != nil {
-		y.t.Fatal(err)
-	}
-	changes, err := wire.ParseObject([]byte(patch))
-	if err != nil {
-		y.t.Fatal(err)
-	}
-	merged, err := json.Marshal(wire.MergePatch(fields, changes))
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	fields := must.Get(wire.ParseObject([]byte(text)))(y.t)
+	changes := must.Get(wire.ParseObject([]byte(patch)))(y.t)
+	merged := must.Get(json.Marshal(wire.MergePatch(fields, changes)))(y.t)
 	return string(merged)
 }
 
@@ -116,9 +105,7 @@ func (y *testSubscription) mustDo(status int, method, target, body string, heade
 func (y *testSubscription) createCluster(name string) {
 	y.t.Helper()
 	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster(name), y.body("cluster.json", y.platformPatch(name)))
-	if err := y.finishOperations(context.Background()); err != nil {
-		y.t.Fatal(err)
-	}
+	must.Do(y.t, y.finishOperations(context.Background()))
 }
 
 // documents are the live documents of the subscription.
@@ -142,13 +129,10 @@ func (y *testSubscription) documents() documents {
 func all[T any](y *testSubscription, collection *database.Collection[T]) []*database.Item[T] {
 	y.t.Helper()
 	var found []*database.Item[T]
-	err := collection.ForEach(context.Background(), y.subscription, "", func(item *database.Item[T]) error {
+	must.Do(y.t, collection.ForEach(context.Background(), y.subscription, "", func(item *database.Item[T]) error {
 		found = append(found, item)
 		return nil
-	})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	}))
 	return found
 }
 

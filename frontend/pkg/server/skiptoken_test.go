@@ -6,14 +6,12 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func skipTokens(t testing.TB) *server.SkipTokens {
 	t.Helper()
-	keys, err := seal.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(seal.New())(t)
 	return server.NewSkipTokens(keys)
 }
 

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const subnet = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/group/providers/Microsoft.Network/virtualNetworks/vnet/subnets/nodes"
 
 func TestParse(t *testing.T) {
-	got, err := validation.ParseID(subnet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(validation.ParseID(subnet))(t)
 	if got.SubscriptionID != "11111111-1111-1111-1111-111111111111" || got.ResourceGroupName != "group" ||
 		got.ResourceType.String() != "Microsoft.Network/virtualNetworks/subnets" || got.Parent.Name != "vnet" || got.Name != "nodes" {
 		t.Errorf("parsed %+v", got)

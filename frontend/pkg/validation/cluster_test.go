@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -28,10 +29,7 @@ const (
 
 func rules(t testing.TB) *validation.Rules {
 	t.Helper()
-	offer, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(config.Default())(t)
 	// All versions that the rules allow.
 	offer.ClusterVersions = nil
 	return validation.NewRules(offer, "westus3")
@@ -101,19 +99,10 @@ func TestPrivateClustersAreKept(t *testing.T) {
 	for _, version := range versions.All() {
 		old := validCluster()
 		old.Properties.API.Visibility, old.Properties.Ingress.Type = hub.Private, hub.Private
-		shown, err := json.Marshal(version.EncodeCluster(old, hub.Succeeded, &hub.ClusterStatus{}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		shown := must.Get(json.Marshal(version.EncodeCluster(old, hub.Succeeded, &hub.ClusterStatus{})))(t)
 		change := func(patch string) []apierror.Violation {
-			fields, err := wire.ParseObject(shown)
-			if err != nil {
-				t.Fatal(err)
-			}
-			change, err := wire.ParseObject([]byte(patch))
-			if err != nil {
-				t.Fatal(err)
-			}
+			fields := must.Get(wire.ParseObject(shown))(t)
+			change := must.Get(wire.ParseObject([]byte(patch)))(t)
 			body := wire.NewBody(wire.MergePatch(fields, change))
 			now := version.DecodeCluster(body, old, true)
 			violations := rules(t).Cluster(validation.ClusterChange{Old: old, New: now, Subscription: &hub.Subscription{}})
@@ -399,10 +388,7 @@ func TestClusterRules(t *testing.T) {
 func TestClusterOffer(t *testing.T) {
 	cluster := validCluster()
 	cluster.Properties.Version.ID = "4.99"
-	offer, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(config.Default())(t)
 	got := validation.NewRules(offer, "westus3").Cluster(validation.ClusterChange{New: cluster, Subscription: &hub.Subscription{}})
 	want := []apierror.Violation{violation("properties.version.id", `Unsupported value: "4.99": supported values: "4.20", "4.21", "4.22"`)}
 	if diff := cmp.Diff(want, got); diff != "" {

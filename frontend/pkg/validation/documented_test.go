@@ -11,15 +11,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // book returns the tables of docs/validation.md.
 func book(t testing.TB) rulebook.Book {
 	t.Helper()
-	book, err := rulebook.Read("../../docs/validation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := must.Get(rulebook.Read("../../docs/validation.md"))(t)
 	return book
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestResolve(t *testing.T) {
@@ -28,9 +29,7 @@ func TestResolve(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var object, want map[string]any
-			if err := errors.Join(json.Unmarshal([]byte(tc.object), &object), json.Unmarshal([]byte(tc.want), &want)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(json.Unmarshal([]byte(tc.object), &object), json.Unmarshal([]byte(tc.want), &want)))
 			unknown := validation.ResolveExpressions(object)
 			if diff := cmp.Diff(tc.unknown, unknown); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)

@@ -8,14 +8,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // full returns the largest cluster of the contract's examples.
 func full(b testing.TB, version string) []byte {
-	all, err := examples.Of(version)
-	if err != nil {
-		b.Fatal(err)
-	}
+	all := must.Get(examples.Of(version))(b)
 	for _, example := range all {
 		if example.Name == "HcpOpenShiftClusters_CreateOrUpdate_Full" {
 			return example.Body()
@@ -32,16 +30,11 @@ func BenchmarkDecodeCluster(b *testing.B) {
 		b.Run(api.Name+"/parse", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := wire.ParseObject(content); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(wire.ParseObject(content))(b)
 			}
 		})
 		b.Run(api.Name+"/decode", func(b *testing.B) {
-			fields, err := wire.ParseObject(content)
-			if err != nil {
-				b.Fatal(err)
-			}
+			fields := must.Get(wire.ParseObject(content))(b)
 			b.ReportAllocs()
 			for b.Loop() {
 				body := wire.NewBody(fields)
@@ -58,18 +51,13 @@ func BenchmarkDecodeCluster(b *testing.B) {
 func BenchmarkEncodeCluster(b *testing.B) {
 	for _, api := range versions.APIs() {
 		v := versions.All()[api.Name]
-		fields, err := wire.ParseObject(full(b, api.Name))
-		if err != nil {
-			b.Fatal(err)
-		}
+		fields := must.Get(wire.ParseObject(full(b, api.Name)))(b)
 		cluster := v.DecodeCluster(wire.NewBody(fields), &hub.Cluster{}, true)
 		b.Run(api.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				encoded := v.EncodeCluster(cluster, hub.Succeeded, &hub.ClusterStatus{APIURL: "https://api"})
-				if _, err := encoded.(json.Marshaler).MarshalJSON(); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(encoded.(json.Marshaler).MarshalJSON())(b)
 			}
 		})
 	}

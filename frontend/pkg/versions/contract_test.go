@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi"
 	"github.com/hcpmesh/hcpmesh/api/shape"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // tables returns the entries of each api-version's tables, by the name of the contract's schema.
@@ -75,14 +76,9 @@ func (c contract) read(t *testing.T, file string) map[string]any {
 	if strings.Contains(file, "common-types/") {
 		files, file = openapi.Files(), path.Join("common-types", "v6", path.Base(file))
 	}
-	content, err := fs.ReadFile(files, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(fs.ReadFile(files, file))(t)
 	var document map[string]any
-	if err := json.Unmarshal(content, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(content, &document))
 	return document
 }
 

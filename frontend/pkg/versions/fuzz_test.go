@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // malformed lists bodies with every kind of problem.
@@ -30,10 +31,7 @@ func seeds(f *testing.F, operation string, add func(content []byte)) {
 		add([]byte(content))
 	}
 	for _, api := range versions.APIs() {
-		all, err := examples.Of(api.Name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		all := must.Get(examples.Of(api.Name))(f)
 		for _, example := range all {
 			if body := example.Body(); body != nil && strings.HasPrefix(example.OperationID, operation) {
 				add(body)
@@ -65,10 +63,7 @@ func fuzz[R any](f *testing.F, operation string, r resource[R], stored func() *R
 func decodeAny[R any](t *testing.T, r resource[R], v *versions.Version, content []byte, base *R, defaults bool) {
 	before := text(t, base)
 	decode := func(content []byte, base *R, defaults bool) (*R, []wire.Problem) {
-		fields, err := wire.ParseObject(content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := must.Get(wire.ParseObject(content))(t)
 		body := wire.NewBody(fields)
 		return r.decode(v, body, base, defaults), body.Problems()
 	}
@@ -119,10 +114,7 @@ func decodeWithForm[R any](t *testing.T, r resource[R], v *versions.Version, con
 	var decoded [2]*R
 	var problems [2][]wire.Problem
 	for i, form := range []*wire.Form{nil, v.Form(r.name)} {
-		fields, err := wire.Parse(content, form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := must.Get(wire.Parse(content, form))(t)
 		unknown[i] = v.UnknownField(r.name, fields)
 		body := wire.NewBody(fields)
 		decoded[i] = r.decode(v, body, base, defaults)

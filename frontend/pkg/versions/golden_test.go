@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -23,14 +24,9 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, got, 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s differs (-want +got); run with -update to accept it:\n%s", file, diff)
 	}
@@ -71,10 +67,7 @@ func TestTables(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	for _, v := range versions.All() {
 		read := func(content string) *wire.Body {
-			fields, err := wire.ParseObject([]byte(content))
-			if err != nil {
-				t.Fatal(err)
-			}
+			fields := must.Get(wire.ParseObject([]byte(content)))(t)
 			return wire.NewBody(fields)
 		}
 		made := map[string]any{
@@ -88,9 +81,7 @@ func TestDefaults(t *testing.T) {
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(made); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, encoder.Encode(made))
 		golden(t, v.Name+".defaults.json", text.Bytes())
 	}
 }

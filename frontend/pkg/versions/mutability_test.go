@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // additionalImmutable lists fields that are immutable in the service and mutable in the contract: the identities of operators.
@@ -22,10 +23,7 @@ const additionalImmutable = "properties.platform.operatorsAuthentication"
 // TestMutability: a PUT that changes a field is rejected as immutable if and only if the field is create-only in the
 // version's contract.
 func TestMutability(t *testing.T) {
-	offer, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	offer := must.Get(config.Default())(t)
 	rules := validation.NewRules(offer, "westus3")
 	stored, pool := everyField()
 	for name, v := range versions.All() {
@@ -92,9 +90,7 @@ func mutability(t *testing.T, v *versions.Version, schema string, shown []byte, 
 	tried := 0
 	for field, fixed := range createOnly {
 		var tree map[string]any
-		if err := json.Unmarshal(shown, &tree); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(shown, &tree))
 		if !changed(tree, strings.Split(field, "."), words[field]) {
 			continue
 		}

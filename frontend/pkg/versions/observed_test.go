@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestConditions: each version encodes the observed conditions in its own form.
@@ -62,10 +63,7 @@ func TestConditions(t *testing.T) {
 func TestExamples(t *testing.T) {
 	replayed := 0
 	for name, v := range versions.All() {
-		all, err := examples.Of(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(examples.Of(name))(t)
 		for _, example := range all {
 			fields, err := wire.ParseObject(example.Body())
 			if err != nil || example.Method != "PUT" {
@@ -88,12 +86,8 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s of %s: %v", example.Name, name, problems)
 			}
 			var sent, got any
-			if err := json.Unmarshal(example.Body(), &sent); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(text(t, shown), &got); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(example.Body(), &sent))
+			must.Do(t, json.Unmarshal(text(t, shown), &got))
 			for _, path := range missing(sent, got, "") {
 				t.Errorf("%s of %s: %s is not in the response", example.Name, name, path)
 			}

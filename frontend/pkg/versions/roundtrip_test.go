@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // resource is a resource type with its generator and conversions.
@@ -114,19 +115,13 @@ var externalAuths = resource[hub.ExternalAuth]{
 
 // text returns a value's JSON.
 func text(t rapid.TB, value any) []byte {
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(value))(t)
 	return text
 }
 
 // body decodes the JSON of a value as the frontend does.
 func body(t rapid.TB, value any) *wire.Body {
-	fields, err := wire.ParseObject(text(t, value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fields := must.Get(wire.ParseObject(text(t, value)))(t)
 	return wire.NewBody(fields)
 }
 
@@ -190,9 +185,7 @@ func replace[R any](t *testing.T, name string, r resource[R]) {
 
 func shownProperties(t rapid.TB, shown any) any {
 	var fields map[string]any
-	if err := json.Unmarshal(text(t, shown), &fields); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text(t, shown), &fields))
 	return fields["properties"]
 }
 

@@ -8,28 +8,21 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/sinktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const writer = "admin-0123456789abcdef"
 
 func TestFile(t *testing.T) {
-	log, err := sink.NewFile(filepath.Join(t.TempDir(), "sink"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(sink.NewFile(filepath.Join(t.TempDir(), "sink")))(t)
 	sinktest.Sink(t, log)
 }
 
 // TestMissingFolderIsNotAnEmptySink removes the folder, as if it were not mounted: its logs must not look empty.
 func TestMissingFolderIsNotAnEmptySink(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sink")
-	log, err := sink.NewFile(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(sink.NewFile(dir))(t)
+	must.Do(t, os.Remove(dir))
 	if size, err := log.Size(t.Context(), writer); err == nil {
 		t.Errorf("the log of a missing sink has size %d", size)
 	}
@@ -43,14 +36,8 @@ func TestMissingFolderIsNotAnEmptySink(t *testing.T) {
 
 func TestFileRefusesOtherNames(t *testing.T) {
 	dir := t.TempDir()
-	log, err := sink.NewFile(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	witness, err := sink.NewFileWitness(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(sink.NewFile(dir))(t)
+	witness := must.Get(sink.NewFileWitness(dir))(t)
 	for _, name := range []string{"", "../admin-0123456789abcdef", "admin", "Admin-0123456789abcdef"} {
 		if err := log.Append(t.Context(), name, 0, []byte("x")); err == nil {
 			t.Errorf("a log has the name %q", name)
@@ -63,9 +50,7 @@ func TestFileRefusesOtherNames(t *testing.T) {
 
 func TestFileWitness(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "witness")
-	if _, err := sink.NewFileWitness(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(sink.NewFileWitness(dir))(t)
 	sinktest.Witness(t, func() *sink.WitnessLog { return sink.FileWitnessAt(dir) })
 }
 
@@ -74,16 +59,12 @@ func TestTornCheckpointIsCompleted(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, writer+".checkpoint")
 	for line, want := range map[string]string{"second\n": "first\nsecond\n", "third\n": "first\nsec\nthird\n"} {
-		if err := os.WriteFile(file, []byte("first\nsec"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte("first\nsec"), 0o600))
 		witness := sink.FileWitnessAt(dir)
 		if last, err := witness.Checkpoint(t.Context(), writer); err != nil || string(last) != "first\n" {
 			t.Errorf("the checkpoint is %q, %v, want the first", last, err)
 		}
-		if err := witness.Put(t.Context(), writer, []byte(line)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, witness.Put(t.Context(), writer, []byte(line)))
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("the witness has %q, %v, want %q", got, err, want)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // ends is a verify.Ends of the evidence with the time of its next check.
@@ -38,9 +39,7 @@ func newEnds(t *testing.T) *ends {
 // put adds a checkpoint to the witness, as each writer may.
 func (e *evidence) put(t *testing.T, name string, checkpoint []byte) {
 	t.Helper()
-	if err := sink.FileWitnessAt(e.witness).Put(t.Context(), name, checkpoint); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sink.FileWitnessAt(e.witness).Put(t.Context(), name, checkpoint))
 }
 
 // check returns the writers and the problems of a check, a minute after the one before.
@@ -91,9 +90,7 @@ func TestEndsOfStoppedWritersAreChecked(t *testing.T) {
 			}, verify.Unconfirmed},
 			"a part of a line is appended": {func(t *testing.T, e *evidence, name string, log []byte) { e.write(t, name, append(log, '{')) }, verify.Unconfirmed},
 			"the log is deleted": {func(t *testing.T, e *evidence, name string, _ []byte) {
-				if err := os.Remove(filepath.Join(e.logs, name+".jsonl")); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Remove(filepath.Join(e.logs, name+".jsonl")))
 			}, verify.Cut},
 			"the end is cut": {func(t *testing.T, e *evidence, name string, log []byte) {
 				all := lines(log)
@@ -192,9 +189,7 @@ func TestEarlierReleaseReplacesCheckpoints(t *testing.T) {
 	}
 	replace := func(checkpoint []byte) {
 		t.Helper()
-		if err := os.WriteFile(witness, checkpoint, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(witness, checkpoint, 0o600))
 	}
 	var former []byte
 	for n := range 60 { // the numbers of lines get a third digit
@@ -330,20 +325,14 @@ func TestAttacksOfWritersAreFound(t *testing.T) {
 // foreignKey returns a key that is not one of the services of the evidence.
 func foreignKey(t *testing.T) *audit.SigningKey {
 	t.Helper()
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(t)
 	return key
 }
 
 // positionAfter returns the position after the lines of a log.
 func positionAfter(t *testing.T, log [][]byte) audit.Position {
 	t.Helper()
-	last, err := audit.ParseLine(bytes.TrimSuffix(log[len(log)-1], []byte("\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(audit.ParseLine(bytes.TrimSuffix(log[len(log)-1], []byte("\n"))))(t)
 	return audit.Position{Sequence: last.Sequence, Hash: last.Hash}
 }
 
@@ -359,10 +348,7 @@ func TestFailedCheckIsNoCheck(t *testing.T) {
 		if _, err := ends.Check(t.Context(), now); !errors.Is(err, fault) {
 			t.Errorf("check %d: %v, want %v", i, err, fault)
 		}
-		families, err := metrics.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(metrics.Gather())(t)
 		at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "admin_audit_last_check_seconds" })
 		if last := families[at].GetMetric()[0].GetGauge().GetValue(); (last == float64(now.Unix())) != (fault == nil) {
 			t.Errorf("check %d with the error %v: the latest check was at %v, now is %d", i, fault, last, now.Unix())

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // evidence is a sink and a witness with the chains of two writers. Their service has replaced the key former by key.
@@ -32,10 +33,7 @@ var began = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 func encoded(t testing.TB, n int) []byte {
 	t.Helper()
-	text, err := audit.EncodeRecord(audit.Record{Person: audit.Person{Name: "ada@example.com"}, Action: "clusters.dump", Object: audit.Object{ID: fmt.Sprint("cluster-", n)}, Outcome: audit.Succeeded})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(audit.EncodeRecord(audit.Record{Person: audit.Person{Name: "ada@example.com"}, Action: "clusters.dump", Object: audit.Object{ID: fmt.Sprint("cluster-", n)}, Outcome: audit.Succeeded}))(t)
 	return text
 }
 
@@ -73,24 +71,17 @@ func newEvidence(t testing.TB) *evidence {
 	dir := t.TempDir()
 	e := &evidence{logs: filepath.Join(dir, "sink"), witness: filepath.Join(dir, "witness"), keys: audit.Keys{}, writers: []string{"admin-0123456789abcdef", "backend-fedcba9876543210"}}
 	for _, key := range []**audit.SigningKey{&e.former, &e.key} {
-		var err error
-		if *key, err = audit.GenerateKey(); err != nil {
-			t.Fatal(err)
-		}
+		*key = must.Get(audit.GenerateKey())(t)
 	}
 	for _, dir := range []string{e.logs, e.witness} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(dir, 0o700))
 	}
 	for i, name := range e.writers {
 		e.keys.TrustUntil(audit.Service(name), e.former, began.Add(rotatedAfter*time.Second))
 		e.keys.Trust(audit.Service(name), e.key)
 		lines := chain(t, name, 12+i, e.former, e.key)
 		e.write(t, name, bytes.Join(lines, nil))
-		if err := os.WriteFile(filepath.Join(e.witness, name+".checkpoint"), lines[len(lines)-1], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(e.witness, name+".checkpoint"), lines[len(lines)-1], 0o600))
 	}
 	return e
 }
@@ -98,17 +89,12 @@ func newEvidence(t testing.TB) *evidence {
 // write replaces the log of a writer.
 func (e *evidence) write(t testing.TB, name string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(e.logs, name+".jsonl"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(e.logs, name+".jsonl"), content, 0o600))
 }
 
 func (e *evidence) read(t testing.TB, name string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(e.logs, name+".jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(e.logs, name+".jsonl")))(t)
 	return content
 }
 
@@ -121,24 +107,15 @@ type failer interface {
 // input returns the input of a verification of the evidence.
 func (e *evidence) input(t failer) verify.Input {
 	t.Helper()
-	logs, err := sink.OpenFile(e.logs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	witness, err := sink.OpenFileWitness(e.witness)
-	if err != nil {
-		t.Fatal(err)
-	}
+	logs := must.Get(sink.OpenFile(e.logs))(t)
+	witness := must.Get(sink.OpenFileWitness(e.witness))(t)
 	return verify.Input{Log: logs, Witness: witness, Keys: e.keys}
 }
 
 // findings verifies the evidence.
 func (e *evidence) findings(t failer) []verify.Finding {
 	t.Helper()
-	report, err := verify.Verify(context.Background(), e.input(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(verify.Verify(context.Background(), e.input(t)))(t)
 	return report.Findings
 }
 
@@ -194,10 +171,7 @@ func TestEveryMutationIsFound(t *testing.T) {
 			return original[:rapid.IntRange(0, len(original)-1).Draw(t, "length")]
 		},
 		"calculate a new chain without the key": func(t *rapid.T) []byte {
-			other, err := audit.GenerateKey()
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := must.Get(audit.GenerateKey())(t)
 			return recalculated(t, name, original, rapid.IntRange(0, len(lines(original))-1).Draw(t, "from"), other, 0)
 		},
 		"calculate a new chain with the former key": func(t *rapid.T) []byte {
@@ -214,9 +188,7 @@ func TestEveryMutationIsFound(t *testing.T) {
 				if bytes.Equal(content, original) {
 					return
 				}
-				if err := os.WriteFile(filepath.Join(e.logs, name+".jsonl"), content, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(e.logs, name+".jsonl"), content, 0o600))
 				found := e.findings(t)
 				if len(found) == 0 {
 					t.Fatalf("the mutation was not found")
@@ -255,10 +227,7 @@ func recalculated(t failer, name string, original []byte, from int, key *audit.S
 		default:
 			r := *line.Record
 			r.Person.Name = "mallory@example.com"
-			encoded, err := audit.EncodeRecord(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			encoded := must.Get(audit.EncodeRecord(r))(t)
 			content, at = audit.AppendRecord(content, audit.Head{Writer: name, Time: line.Time.Add(-earlier)}, at, audit.Entry{Record: encoded})
 		}
 	}
@@ -267,9 +236,7 @@ func recalculated(t failer, name string, original []byte, from int, key *audit.S
 
 func TestDeletedLogIsFound(t *testing.T) {
 	e := newEvidence(t)
-	if err := os.Remove(filepath.Join(e.logs, e.writers[1]+".jsonl")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(e.logs, e.writers[1]+".jsonl")))
 	found := e.findings(t)
 	if len(found) != 1 || found[0].Problem != verify.Cut || found[0].Writer != e.writers[1] {
 		t.Errorf("found %+v", found)
@@ -279,10 +246,7 @@ func TestDeletedLogIsFound(t *testing.T) {
 // TestForeignFilesAreFound adds logs that no writer made.
 func TestForeignFilesAreFound(t *testing.T) {
 	e := newEvidence(t)
-	foreign, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	foreign := must.Get(audit.GenerateKey())(t)
 	first, _ := audit.AppendRecord(nil, audit.Head{Writer: "admin-00000000000000aa", Time: began}, audit.Position{}, audit.Entry{Record: encoded(t, 0)})
 	for name, content := range map[string][]byte{
 		"admin-00000000000000aa":   first,
@@ -297,9 +261,7 @@ func TestForeignFilesAreFound(t *testing.T) {
 		if len(found) == 0 || found[0].Writer != name {
 			t.Errorf("%s: found %+v", name, found)
 		}
-		if err := os.Remove(filepath.Join(e.logs, name+".jsonl")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(e.logs, name+".jsonl")))
 	}
 }
 
@@ -332,10 +294,7 @@ func TestFindingsNameTheLine(t *testing.T) {
 
 // recut returns the lines with line 4 replaced by another valid line in the same place.
 func recut(t *testing.T, name string, all [][]byte) []byte {
-	before, err := audit.ParseLine(bytes.TrimSuffix(all[2], []byte("\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(audit.ParseLine(bytes.TrimSuffix(all[2], []byte("\n"))))(t)
 	line, _ := audit.AppendRecord(nil, audit.Head{Writer: name, Time: began}, before.At(0, 0), audit.Entry{Record: encoded(t, 77)})
 	return bytes.Join(slices.Concat(all[:3], [][]byte{line}, all[4:]), nil)
 }
@@ -352,9 +311,7 @@ func TestReplacedKeyCannotContinueChain(t *testing.T) {
 			content := recalculated(t, name, original, last, e.former, earlier)
 			e.write(t, name, content)
 			forged := lines(content)
-			if err := os.WriteFile(filepath.Join(e.witness, name+".checkpoint"), forged[len(forged)-1], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(e.witness, name+".checkpoint"), forged[len(forged)-1], 0o600))
 			found := e.findings(t)
 			if !slices.ContainsFunc(found, func(f verify.Finding) bool { return f.Problem == verify.Forged && f.Line == len(forged) }) {
 				t.Errorf("found %+v, want a forged checkpoint in line %d", found, len(forged))
@@ -367,13 +324,8 @@ func TestReplacedKeyCannotContinueChain(t *testing.T) {
 func TestWitnessIsChecked(t *testing.T) {
 	e := newEvidence(t)
 	path := filepath.Join(e.witness, e.writers[0]+".checkpoint")
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, bytes.Replace(content, []byte(`"sequence":1`), []byte(`"sequence":2`), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
+	must.Do(t, os.WriteFile(path, bytes.Replace(content, []byte(`"sequence":1`), []byte(`"sequence":2`), 1), 0o600))
 	found := e.findings(t)
 	if len(found) != 1 || found[0].Problem != verify.Forged || !strings.Contains(found[0].Message, "witness") {
 		t.Errorf("found %+v", found)
@@ -384,10 +336,7 @@ func TestWitnessIsChecked(t *testing.T) {
 func appended(t testing.TB, content []byte, times ...time.Time) []byte {
 	t.Helper()
 	all := lines(content)
-	last, err := audit.ParseLine(bytes.TrimSuffix(all[len(all)-1], []byte("\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(audit.ParseLine(bytes.TrimSuffix(all[len(all)-1], []byte("\n"))))(t)
 	at, content := last.At(int64(len(content)), 0), bytes.Clone(content)
 	for n, now := range times {
 		content, at = audit.AppendRecord(content, audit.Head{Writer: last.Writer, Time: now}, at, audit.Entry{Record: encoded(t, 100+n)})
@@ -415,9 +364,7 @@ func queue(t testing.TB, name string, offset int, content []byte) string {
 	t.Helper()
 	dir := t.TempDir()
 	for file, content := range map[string][]byte{"writer": []byte(name + "\n"), fmt.Sprintf("%020d.queue", offset): content[offset:]} {
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 	}
 	return dir
 }
@@ -461,18 +408,13 @@ func TestUnconfirmedRecordsAreNotBelieved(t *testing.T) {
 		"a recent record behind a closed chain, with it": {appended(t, closed, now), now, closed, 0, verify.Forged, 1},
 	} {
 		e.write(t, name, c.content)
-		if err := os.Chtimes(filepath.Join(e.logs, name+".jsonl"), c.written, c.written); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chtimes(filepath.Join(e.logs, name+".jsonl"), c.written, c.written))
 		in := e.input(t)
 		in.Now = func() time.Time { return now }
 		if c.queue != nil {
 			in.Queues = []string{queue(t, name, c.offset, c.queue)}
 		}
-		report, err := verify.Verify(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must.Get(verify.Verify(t.Context(), in))(t)
 		var got verify.Problem
 		if len(report.Findings) > 0 {
 			got = report.Findings[0].Problem
@@ -490,10 +432,7 @@ func TestRepeatedSignatureIsFound(t *testing.T) {
 	valid := e.read(t, name)
 	content := appended(t, valid, began)
 	all := lines(content)
-	record, err := audit.ParseLine(bytes.TrimSuffix(all[len(all)-1], []byte("\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	record := must.Get(audit.ParseLine(bytes.TrimSuffix(all[len(all)-1], []byte("\n"))))(t)
 	signed, _, _ := bytes.Cut(all[len(all)-2], []byte(`,"hash":"`))
 	forged := fmt.Appendf(bytes.Clone(signed), `,"sequence":%d,"previous":"%s"`, record.Sequence+1, record.Hash)
 	sum := sha256.Sum256(forged)

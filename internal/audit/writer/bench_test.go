@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // bench is a writer without a sink, and a file on the same disk to compare it with.
@@ -26,29 +27,17 @@ type bench struct {
 func newBench(b *testing.B) *bench {
 	b.Helper()
 	dir := b.TempDir()
-	key, err := audit.GenerateKey()
-	if err != nil {
-		b.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(b)
 	d := &discard{}
-	w, err := writer.Open(writer.Config{Dir: filepath.Join(dir, "queue"), Service: "admin", Key: key, Log: d, Witness: d, MaxBytes: 1 << 30,
-		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := must.Get(writer.Open(writer.Config{Dir: filepath.Join(dir, "queue"), Service: "admin", Key: key, Log: d, Witness: d, MaxBytes: 1 << 30,
+		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}))(b)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
 	b.Cleanup(func() { cancel(); <-done })
-	bare, err := os.OpenFile(filepath.Join(dir, "bare"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		b.Fatal(err)
-	}
+	bare := must.Get(os.OpenFile(filepath.Join(dir, "bare"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(b)
 	b.Cleanup(func() { _ = bare.Close() })
-	encoded, err := audit.EncodeRecord(record(0))
-	if err != nil {
-		b.Fatal(err)
-	}
+	encoded := must.Get(audit.EncodeRecord(record(0)))(b)
 	line, _ := audit.AppendRecord(nil, audit.Head{Writer: w.Name(), Time: time.Now()}, audit.Position{}, audit.Entry{Record: encoded})
 	return &bench{w, bare, line}
 }
@@ -56,12 +45,8 @@ func newBench(b *testing.B) *bench {
 // sync writes and syncs the bytes of a record, and returns the time that it took.
 func (b *bench) sync(t *testing.B) time.Duration {
 	begin := time.Now()
-	if _, err := b.bare.Write(b.line); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Fdatasync(int(b.bare.Fd())); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.bare.Write(b.line))(t)
+	must.Do(t, unix.Fdatasync(int(b.bare.Fd())))
 	return time.Since(begin)
 }
 
@@ -72,9 +57,7 @@ func BenchmarkAppend(b *testing.B) {
 	var appended, synced time.Duration
 	for b.Loop() {
 		begin := time.Now()
-		if err := w.Append(b.Context(), record(0)); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, w.Append(b.Context(), record(0)))
 		appended += time.Since(begin)
 		synced += w.sync(b)
 	}
@@ -90,25 +73,16 @@ func BenchmarkAction(b *testing.B) {
 	var begun, durable, ended, synced []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		action, err := w.Begin(b.Context(), record(0))
-		if err != nil {
-			b.Fatal(err)
-		}
+		action := must.Get(w.Begin(b.Context(), record(0)))(b)
 		begun = append(begun, time.Since(start))
 		start = time.Now()
-		if err := action.Durable(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, action.Durable(b.Context()))
 		durable = append(durable, time.Since(start))
 		start = time.Now()
-		if err := action.End(b.Context(), record(0)); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, action.End(b.Context(), record(0)))
 		ended = append(ended, time.Since(start))
 		// Wait for the sync of the outcome, so that the disk does nothing else during the next one.
-		if err := w.Append(b.Context(), record(0)); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, w.Append(b.Context(), record(0)))
 		synced = append(synced, w.sync(b))
 	}
 	b.ReportMetric(float64(median(begun).Nanoseconds())/1e3, "µs-begin")

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // slowDisk decides when each sync of a writer ends, and how, until it is released.
@@ -69,27 +70,17 @@ func startsAndOutcomes(t *testing.T, content string) (starts map[uint64]audit.Li
 func TestRequestsDoNotWaitForSyncs(t *testing.T) {
 	r, d := newRegion(t, t.TempDir()), newSlowDisk()
 	w, stop := r.startOn(t, d)
-	action, err := w.Begin(t.Context(), record(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	action := must.Get(w.Begin(t.Context(), record(1)))(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := action.Durable(gone); apierror.KindOf(err) != apierror.Unavailable {
 		t.Errorf("the beginning is durable without a sync: %v", err)
 	}
 	d.results <- nil
-	if err := action.Durable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := action.End(t.Context(), record(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, action.Durable(t.Context()))
+	must.Do(t, action.End(t.Context(), record(1)))
 	// The sync of the outcome has not ended. The end of the process would not lose the outcome.
-	snapshot, err := writer.ReadQueue(r.queue())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(writer.ReadQueue(r.queue()))(t)
 	if starts, outcomes := startsAndOutcomes(t, string(snapshot.Content)); len(starts) != 1 || len(outcomes) != 1 {
 		t.Errorf("the queue has %v and %v", starts, outcomes)
 	}
@@ -105,18 +96,10 @@ func TestRequestsDoNotWaitForSyncs(t *testing.T) {
 func TestFailedSyncLosesNoOutcome(t *testing.T) {
 	r, d := newRegion(t, t.TempDir()), newSlowDisk()
 	w, stop := r.startOn(t, d)
-	action, err := w.Begin(t.Context(), record(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	action := must.Get(w.Begin(t.Context(), record(1)))(t)
 	d.results <- nil
-	if err := action.End(t.Context(), record(1)); err != nil {
-		t.Fatal(err)
-	}
-	late, err := w.Begin(t.Context(), record(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, action.End(t.Context(), record(1)))
+	late := must.Get(w.Begin(t.Context(), record(2)))(t)
 	d.results <- errors.New("input/output error")
 	close(d.released)
 	// The record was part of the failed sync, or is part of the next one.
@@ -144,10 +127,7 @@ func TestFailedSyncLosesNoOutcome(t *testing.T) {
 func TestAbandonedActionsHaveAnOutcome(t *testing.T) {
 	r, d := newRegion(t, t.TempDir()), newSlowDisk()
 	w, stop := r.startOn(t, d)
-	action, err := w.Begin(t.Context(), record(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	action := must.Get(w.Begin(t.Context(), record(1)))(t)
 	writer.Abandon(action)
 	close(d.released)
 	stop()
@@ -172,19 +152,12 @@ func TestActionsOfAnEndedProcessAreUnknown(t *testing.T) {
 	fillSegments := func() {
 		t.Helper()
 		for n := range 30 {
-			if err := w.Append(t.Context(), record(n)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Append(t.Context(), record(n)))
 		}
 	}
 	fillSegments()
-	action, err := w.Begin(t.Context(), record(7))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := action.Durable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	action := must.Get(w.Begin(t.Context(), record(7)))(t)
+	must.Do(t, action.Durable(t.Context()))
 	fillSegments()
 	stop()
 	if report := r.noFindings(t); report.Chains[0].Open != 1 {
@@ -221,10 +194,7 @@ func TestCrashOfTheMachineLosesNothingDurable(t *testing.T) {
 	w, stop := r.startOn(t, d)
 	begin := func(n int) audit.Action {
 		t.Helper()
-		action, err := w.Begin(t.Context(), record(n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		action := must.Get(w.Begin(t.Context(), record(n)))(t)
 		return action
 	}
 	first, second := begin(1), begin(2)
@@ -235,28 +205,16 @@ func TestCrashOfTheMachineLosesNothingDurable(t *testing.T) {
 			synced = true
 		}
 	}
-	if err := errors.Join(first.Durable(t.Context()), second.Durable(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	durable, err := writer.ReadQueue(r.queue())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.End(t.Context(), record(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(first.Durable(t.Context()), second.Durable(t.Context())))
+	durable := must.Get(writer.ReadQueue(r.queue()))(t)
+	must.Do(t, first.End(t.Context(), record(1)))
 	third := begin(3)
 	if err := second.End(t.Context(), record(2)); err != nil { // also written after the third began
 		t.Fatal(err)
 	}
-	all, err := writer.ReadQueue(r.queue())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(writer.ReadQueue(r.queue()))(t)
 	close(d.released)
-	if err := third.End(t.Context(), record(3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, third.End(t.Context(), record(3)))
 	stop()
 
 	from, content := len(durable.Content), all.Content
@@ -309,16 +267,9 @@ func TestCrashOfTheMachineLosesNothingDurable(t *testing.T) {
 // copyQueue creates the queue of a region with the name of another one and a content of the first segment.
 func (r *region) copyQueue(t *testing.T, from *region, content []byte) {
 	t.Helper()
-	name, err := os.ReadFile(filepath.Join(from.queue(), "writer"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(r.queue(), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	name := must.Get(os.ReadFile(filepath.Join(from.queue(), "writer")))(t)
+	must.Do(t, os.MkdirAll(r.queue(), 0o700))
 	for file, content := range map[string][]byte{"writer": name, fmt.Sprintf("%020d.queue", 0): slices.Clone(content)} {
-		if err := os.WriteFile(filepath.Join(r.queue(), file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(r.queue(), file), content, 0o600))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -85,9 +86,7 @@ func fail(err error) {
 // verification must not report anything.
 func TestKilledWriterLosesNothing(t *testing.T) {
 	r := newRegion(t, t.TempDir())
-	if err := r.key.Create(filepath.Join(r.dir, "key")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.key.Create(filepath.Join(r.dir, "key")))
 	rounds := nightly.Choose(4, 12)
 	var acknowledged []string
 	for round := range rounds {
@@ -134,21 +133,14 @@ func killAfter(t *testing.T, dir string, records int) []string {
 	child.Env = append(os.Environ(), crashVariable+"="+dir)
 	child.Stderr = os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(child.StdoutPipe())(t)
+	must.Do(t, child.Start())
 	var lines []string
 	scanner := bufio.NewScanner(output)
 	for scanner.Scan() {
 		lines = append(lines, scanner.Text())
 		if len(lines) == records {
-			if err := child.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, child.Process.Kill())
 		}
 	}
 	_ = child.Wait() // it was killed

@@ -12,25 +12,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // forge appends a record with the right hashes to the log of a writer in the sink.
 func (r *region) forge(t *testing.T, name string) {
 	t.Helper()
 	all := r.lines(t)
-	last, err := audit.ParseLine([]byte(all[len(all)-1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := audit.EncodeRecord(record(666))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(audit.ParseLine([]byte(all[len(all)-1])))(t)
+	encoded := must.Get(audit.EncodeRecord(record(666)))(t)
 	line, _ := audit.AppendRecord(nil, audit.Head{Writer: name, Time: time.Now()}, last.At(0, 0), audit.Entry{Record: encoded})
 	size, err := r.sink.Size(t.Context(), name)
-	if err := errors.Join(err, r.sink.File.Append(t.Context(), name, size, line)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, r.sink.File.Append(t.Context(), name, size, line)))
 }
 
 // TestStoppedWriterClosesItsChain stops a writer that has an open action, and starts it again: its outcome follows a checkpoint. Without
@@ -38,13 +31,8 @@ func (r *region) forge(t *testing.T, name string) {
 func TestStoppedWriterClosesItsChain(t *testing.T) {
 	r := newRegion(t, t.TempDir())
 	w, stop := r.start(t)
-	action, err := w.Begin(t.Context(), record(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := action.Durable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	action := must.Get(w.Begin(t.Context(), record(1)))(t)
+	must.Do(t, action.Durable(t.Context()))
 	for range 2 {
 		stop()
 		if report := r.noFindings(t); !report.Chains[0].Closed {
@@ -55,10 +43,7 @@ func TestStoppedWriterClosesItsChain(t *testing.T) {
 	stop()
 	closed := false
 	for n, text := range r.lines(t) {
-		line, err := audit.ParseLine([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := must.Get(audit.ParseLine([]byte(text)))(t)
 		if closed && line.Kind != audit.CheckpointLine {
 			t.Errorf("line %d follows the end of the chain: %s", n+1, text)
 		}
@@ -75,14 +60,10 @@ func TestKilledWriterIsNoFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegion(t, t.TempDir())
 		w, stop := r.start(t)
-		if err := w.Append(t.Context(), record(1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Append(t.Context(), record(1)))
 		synctest.Wait()
 		killed := filepath.Join(t.TempDir(), "killed")
-		if err := os.CopyFS(killed, os.DirFS(r.dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(killed, os.DirFS(r.dir)))
 		stop()
 		after := newRegion(t, killed)
 		after.key = r.key

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/disk"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -16,9 +17,7 @@ func TestFirstStartOnFullDisk(t *testing.T) {
 		if _, err := r.open(); !disk.IsFull(err) {
 			t.Errorf("on a full disk: %v", err)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		_, stop := r.start(t)
 		stop()
 	})

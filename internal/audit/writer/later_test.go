@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // laterQueue returns a region whose stopped writer has five records in its queue, and a sixth one that edit changes as a later release could
@@ -19,21 +20,13 @@ func laterQueue(t *testing.T, edit func(line string) string) (r *region, path st
 	t.Helper()
 	r, path, content = stoppedQueue(t)
 	lines := bytes.Split(bytes.TrimSuffix(content, []byte("\n")), []byte("\n"))
-	last, err := audit.ParseLine(lines[len(lines)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := audit.EncodeRecord(record(5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(audit.ParseLine(lines[len(lines)-1]))(t)
+	encoded := must.Get(audit.EncodeRecord(record(5)))(t)
 	text, _ := audit.AppendRecord(nil, audit.Head{Writer: last.Writer, Time: time.Now()}, last.At(0, len(content)), audit.Entry{Record: encoded})
 	changed, _, _ := strings.Cut(edit(string(text)), `,"hash":"`)
 	sum := sha256.Sum256([]byte(changed))
 	content = append(content, changed+`,"hash":"`+hex.EncodeToString(sum[:])+"\"}\n"...)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, content, 0o600))
 	return r, path, content
 }
 
@@ -45,9 +38,7 @@ func TestQueueOfLaterReleaseIsContinued(t *testing.T) {
 	})
 	r.sink.down.Store(false)
 	w, stop := r.start(t)
-	if err := w.Append(t.Context(), record(6)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Append(t.Context(), record(6)))
 	stop()
 	if report := r.noFindings(t); len(report.Chains) != 1 || report.Chains[0].Records != 7 {
 		t.Errorf("the sink has %+v", report.Chains)

@@ -15,17 +15,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRecorderRejectsUntilQueueCanBeOpened starts a recorder with a damaged queue, which is then moved away.
 func TestRecorderRejectsUntilQueueCanBeOpened(t *testing.T) {
 	r := newRegion(t, t.TempDir())
-	if err := os.MkdirAll(r.queue(), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(r.queue(), "writer"), []byte("nobody\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(r.queue(), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(r.queue(), "writer"), []byte("nobody\n"), 0o600))
 	metrics := prometheus.NewPedanticRegistry()
 	recorder := writer.NewRecorder(t.Context(), writer.Config{Dir: r.queue(), Service: "admin", Key: r.key, Log: r.sink, Witness: r.witness,
 		Logger: slog.New(slog.DiscardHandler), Metrics: metrics})
@@ -51,17 +48,10 @@ func TestRecorderRejectsUntilQueueCanBeOpened(t *testing.T) {
 		t.Errorf("begun with %v", err)
 	}
 
-	if err := os.Rename(r.queue(), r.queue()+".damaged"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(r.queue(), r.queue()+".damaged"))
 	eventually.Soon(t, "the queue is open", func() error { return recorder.Append(t.Context(), record(1)) })
-	begun, err := recorder.Begin(t.Context(), record(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := begun.End(t.Context(), record(2)); err != nil {
-		t.Fatal(err)
-	}
+	begun := must.Get(recorder.Begin(t.Context(), record(2)))(t)
+	must.Do(t, begun.End(t.Context(), record(2)))
 	unusable("0")
 	stop()
 	if report := r.noFindings(t); len(report.Chains) != 1 || report.Chains[0].Records != 3 {

@@ -26,6 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -77,18 +78,9 @@ func (u *unreliable) Append(ctx context.Context, name string, offset int64, cont
 
 func newRegion(t testing.TB, dir string) *region {
 	t.Helper()
-	file, err := sink.NewFile(filepath.Join(dir, "sink"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	witness, err := sink.NewFileWitness(filepath.Join(dir, "witness"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(sink.NewFile(filepath.Join(dir, "sink")))(t)
+	witness := must.Get(sink.NewFileWitness(filepath.Join(dir, "witness")))(t)
+	key := must.Get(audit.GenerateKey())(t)
 	return &region{dir: dir, key: key, sink: &unreliable{File: file}, witness: witness}
 }
 
@@ -108,10 +100,7 @@ func (r *region) open() (*writer.Writer, error) {
 // start runs a writer and returns a function that stops it.
 func (r *region) start(t testing.TB) (w *writer.Writer, stop func()) {
 	t.Helper()
-	w, err := r.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = must.Get(r.open())(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
@@ -132,10 +121,7 @@ func (r *region) verifyAt(t testing.TB, now func() time.Time, queues ...string) 
 	keys := audit.Keys{}
 	keys.Trust("admin", r.key)
 	in := verify.Input{Log: r.sink.File, Witness: r.witness.(*sink.WitnessLog), Keys: keys, Queues: queues, Now: now}
-	report, err := verify.Verify(context.Background(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(verify.Verify(context.Background(), in))(t)
 	return report
 }
 
@@ -151,16 +137,10 @@ func (r *region) noFindings(t testing.TB) *verify.Report {
 // lines returns the lines of the sink.
 func (r *region) lines(t testing.TB) []string {
 	t.Helper()
-	names, err := r.sink.Writers(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(r.sink.Writers(t.Context()))(t)
 	var lines []string
 	for _, name := range names {
-		log, err := r.sink.Open(t.Context(), name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := must.Get(r.sink.Open(t.Context(), name, 0))(t)
 		scanner := bufio.NewScanner(log)
 		for scanner.Scan() {
 			lines = append(lines, scanner.Text())
@@ -211,9 +191,7 @@ func TestCheckpointIsDueAfterSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegion(t, t.TempDir())
 		w, stop := r.start(t)
-		if err := w.Append(t.Context(), record(1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Append(t.Context(), record(1)))
 		time.Sleep(9 * time.Second)
 		synctest.Wait()
 		if report := r.noFindings(t); report.Chains[0].Unconfirmed != 1 {
@@ -258,23 +236,15 @@ func TestFullQueueRejectsAndLosesNothing(t *testing.T) {
 	w, stop := r.start(t)
 	begun := []audit.Action{}
 	for range 10 {
-		action, err := w.Begin(t.Context(), record(-1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := action.Durable(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		action := must.Get(w.Begin(t.Context(), record(-1)))(t)
+		must.Do(t, action.Durable(t.Context()))
 		begun = append(begun, action)
 	}
 	stored := fill(t, w)
 	if stored < 30 {
 		t.Errorf("only %d records fit into the queue", stored)
 	}
-	refused, err := w.Begin(t.Context(), record(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	refused := must.Get(w.Begin(t.Context(), record(0)))(t)
 	if err := refused.Durable(t.Context()); apierror.KindOf(err) != apierror.Unavailable {
 		t.Errorf("an action began although the queue is full: %v", err)
 	}
@@ -309,14 +279,10 @@ func TestDiskFullRejectsAndRecovers(t *testing.T) {
 		r.sink.down.Store(true)
 		small := &region{dir: dir, key: r.key, sink: r.sink, witness: r.witness}
 		w, stop := small.start(t)
-		if err := w.Append(t.Context(), record(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Append(t.Context(), record(0)))
 		filler := smalldisk.Fill(t, dir)
 		stored := 1 + fill(t, w)
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		if err := w.Append(t.Context(), record(stored)); err != nil {
 			t.Fatalf("after space was freed: %v", err)
 		}
@@ -335,9 +301,7 @@ func TestInterruptedExportIsCompleted(t *testing.T) {
 	r.sink.down.Store(true)
 	w, stop := r.start(t)
 	for n := range 20 {
-		if err := w.Append(t.Context(), record(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Append(t.Context(), record(n)))
 	}
 	r.sink.partial.Store(true)
 	r.sink.down.Store(false)
@@ -362,18 +326,11 @@ func TestChangedSinkIsNotContinued(t *testing.T) {
 			r := newRegion(t, t.TempDir())
 			w, _ := r.start(t)
 			path := filepath.Join(r.dir, "sink", w.Name()+".jsonl")
-			if err := w.Append(t.Context(), record(1)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Append(t.Context(), record(1)))
 			await(t, "the record is exported", func() bool { return len(r.noFindings(t).Chains) == 1 && r.verify(t).Chains[0].Records == 1 })
-			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(path))(t)
 			changed := change(content)
-			if err := os.WriteFile(path, changed, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, changed, 0o600))
 			if err := w.Append(t.Context(), record(2)); err != nil {
 				t.Fatalf("the queue does not store records: %v", err)
 			}
@@ -388,10 +345,7 @@ func TestChangedSinkIsNotContinued(t *testing.T) {
 // metric returns the value of a gauge.
 func (r *region) metric(t *testing.T, name string) float64 {
 	t.Helper()
-	families, err := r.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(r.metrics.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue()
@@ -420,18 +374,14 @@ func stoppedQueue(t *testing.T) (r *region, path string, content []byte) {
 	r.sink.down.Store(true)
 	w, stop := r.start(t)
 	for n := range 5 {
-		if err := w.Append(t.Context(), record(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Append(t.Context(), record(n)))
 	}
 	stop()
 	paths, err := filepath.Glob(filepath.Join(r.queue(), "*.queue"))
 	if err != nil || len(paths) != 1 {
 		t.Fatalf("%v, %v", paths, err)
 	}
-	if content, err = os.ReadFile(paths[0]); err != nil {
-		t.Fatal(err)
-	}
+	content = must.Get(os.ReadFile(paths[0]))(t)
 	return r, paths[0], content
 }
 
@@ -439,9 +389,7 @@ func stoppedQueue(t *testing.T) (r *region, path string, content []byte) {
 func TestDamagedQueueIsNotOpened(t *testing.T) {
 	t.Run("an incomplete line at the end", func(t *testing.T) {
 		r, path, content := stoppedQueue(t)
-		if err := os.WriteFile(path, append(content, content[:200]...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, append(content, content[:200]...), 0o600))
 		r.sink.down.Store(false)
 		_, stop := r.start(t)
 		stop()
@@ -452,18 +400,14 @@ func TestDamagedQueueIsNotOpened(t *testing.T) {
 	t.Run("a changed line", func(t *testing.T) {
 		r, path, content := stoppedQueue(t)
 		changed := strings.Replace(string(content), "cluster-2", "cluster-9", 1)
-		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(changed), 0o600))
 		if _, err := r.open(); !errors.Is(err, writer.ErrDamaged) {
 			t.Errorf("opened with %v", err)
 		}
 	})
 	t.Run("a lost name", func(t *testing.T) {
 		r, _, _ := stoppedQueue(t)
-		if err := os.Remove(filepath.Join(r.queue(), "writer")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(r.queue(), "writer")))
 		if _, err := r.open(); !errors.Is(err, writer.ErrDamaged) {
 			t.Errorf("opened with %v", err)
 		}

@@ -17,16 +17,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRequestsEndWithCertificate sends requests over one connection until the client's certificate has ended. The API server verifies the
 // certificate in each request, so it refuses the next one although the connection is open.
 func TestRequestsEndWithCertificate(t *testing.T) {
 	cluster := kubeapitest.Start(t)
-	signer, err := authority.Open(filepath.Dir(cluster.Kubeconfig()), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(filepath.Dir(cluster.Kubeconfig()), "test"))(t)
 	dir := t.TempDir()
 	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	template := x509.Certificate{Subject: pkix.Name{CommonName: "thief", Organization: []string{"system:masters"}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
@@ -50,12 +48,8 @@ func TestRequestsEndWithCertificate(t *testing.T) {
 	}
 	var pair tls.Certificate
 	eventually.WithinLifetime(t, func(lifetime time.Duration) error {
-		if err := signer.IssueFor(lifetime, certificate, key, template); err != nil {
-			t.Fatal(err)
-		}
-		if pair, err = tls.LoadX509KeyPair(certificate, key); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, signer.IssueFor(lifetime, certificate, key, template))
+		pair = must.Get(tls.LoadX509KeyPair(certificate, key))(t)
 		client.CloseIdleConnections()
 		client.Transport = &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}}
 		if status, reused, err := get(); status != http.StatusOK || reused || err != nil {

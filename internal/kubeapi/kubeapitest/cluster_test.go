@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // role is an environment variable that makes the test binary start a management cluster and run until it is killed.
@@ -46,13 +47,8 @@ func TestClusterTerminatesWithTestBinary(t *testing.T) {
 	binary := exec.Command("/proc/self/exe")
 	binary.Env = append(os.Environ(), role+"=1", "TMPDIR="+dir)
 	binary.Stderr = t.Output()
-	output, err := binary.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := binary.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(binary.StdoutPipe())(t)
+	must.Do(t, binary.Start())
 	line, err := bufio.NewReader(output).ReadString('\n')
 	_ = binary.Process.Kill()
 	_ = binary.Wait()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // postgresMessage encodes a message. The first message of a connection has the type 0.
@@ -22,10 +24,7 @@ func postgresMessage(kind byte, content string) []byte {
 // that is closed.
 func startFakePostgres(t *testing.T) (address string, queries func() []string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var received []string
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -73,10 +72,7 @@ func TestPostgresProxyInterceptsCommits(t *testing.T) {
 			server, queries := startFakePostgres(t)
 			injector := newInjector(1, c.crashAt...)
 			proxy := PostgresProxy(t, "postgres://user@"+server+"/database", injector)
-			conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(proxy, "postgres://user@"), "/database"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(proxy, "postgres://user@"), "/database")))(t)
 			exchange := func(message []byte) error {
 				if _, err := conn.Write(message); err != nil {
 					return err
@@ -88,9 +84,7 @@ func TestPostgresProxyInterceptsCommits(t *testing.T) {
 					}
 				}
 			}
-			if err := exchange(postgresMessage(0, "startup")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, exchange(postgresMessage(0, "startup")))
 			responses := 0
 			for _, query := range script {
 				if exchange(postgresMessage('Q', query+"\x00")) != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestAccessSessionsAreSelectedAndFollowed stores sessions of two clusters. Filters select them, a change is conditioned on the document, and
@@ -26,9 +27,7 @@ func TestAccessSessionsAreSelectedAndFollowed(t *testing.T) {
 		key := database.AccessSessionKey(v.ClusterUID, id)
 		batch := db.NewBatch(key.SubscriptionID)
 		database.Create(batch, db.AccessSessions(), key, v)
-		if err := batch.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(ctx))
 	}
 	for range 2 {
 		ended, err := db.ChangeAccessSession(ctx, database.AccessSessionKey("a", "two"), func(v *database.AccessSessionDocument) (bool, error) {

@@ -10,15 +10,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestAdminRecordsAreOrdered lists operations and elevations, newest first, over pages and with filters.
 func TestAdminRecordsAreOrdered(t *testing.T) {
 	db := databasetest.NewServer(t).Open(t)
 	ctx := t.Context()
-	if err := db.EnsureSchema(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.EnsureSchema(ctx))
 	start := time.Now().UTC()
 	for i := range 7 {
 		id, at := fmt.Sprintf("%d", i), start.Add(time.Duration(i)*time.Second)
@@ -38,9 +37,7 @@ func TestAdminRecordsAreOrdered(t *testing.T) {
 			}
 			database.Create(batch, db.AdminOperations(), database.AdminOperationKey(id), o)
 		}
-		if err := batch.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(ctx))
 	}
 	list := func(filter database.AdminFilter, size int) []string {
 		ids := []string{}
@@ -91,9 +88,7 @@ func TestOpenElevationsCostTheSame(t *testing.T) {
 	server := databasetest.NewServer(t)
 	db := server.Open(t)
 	ctx := t.Context()
-	if err := db.EnsureSchema(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.EnsureSchema(ctx))
 	now, created := time.Now().UTC(), 0
 	actor := database.AdminActor{Name: "alice", ObjectID: "alice", Reason: "why", Role: "operator"}
 	act := func(n int) {
@@ -106,9 +101,7 @@ func TestOpenElevationsCostTheSame(t *testing.T) {
 				OperationID: id, SortKey: database.AdminSortKey(now, id), Actor: actor, State: database.AdminAccepted, StartTime: now, Intent: strings.Repeat("x", 1000),
 			})
 		}
-		if err := batch.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(ctx))
 	}
 	elevate := func(id string, at time.Time) {
 		t.Helper()
@@ -116,9 +109,7 @@ func TestOpenElevationsCostTheSame(t *testing.T) {
 		database.Create(batch, db.Elevations(), database.ElevationKey(id), database.ElevationDocument{
 			ElevationID: id, SortKey: database.AdminSortKey(at, id), Actor: actor, State: database.ElevationActive, RequestTime: at, StartTime: at, ExpirationTime: at.Add(time.Hour),
 		})
-		if err := batch.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(ctx))
 	}
 	cost := func() float64 {
 		t.Helper()
@@ -146,15 +137,10 @@ func TestOpenElevationsCostTheSame(t *testing.T) {
 func TestFind(t *testing.T) {
 	db := databasetest.NewServer(t).Open(t)
 	ctx := t.Context()
-	if err := db.EnsureSchema(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.EnsureSchema(ctx))
 	for _, subscription := range []string{"a", "b"} {
 		id := "/subscriptions/" + subscription + "/resourceGroups/g/providers/" + hub.ClusterResourceType + "/Same"
-		key, err := database.ResourceKey(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(database.ResourceKey(id))(t)
 		batch := db.NewBatch(subscription)
 		database.Create(batch, db.Clusters(), key, database.ClusterDocument{UID: "uid-" + subscription, Cluster: hub.Cluster{Resource: hub.Resource{ID: id, Name: "Same"}}})
 		for suffix, resource := range map[string]string{"own": id, "pool": id + "/nodePools/np", "other": id + "2"} {
@@ -162,9 +148,7 @@ func TestFind(t *testing.T) {
 				OperationID: subscription + "-" + suffix, ResourceID: resource, Status: hub.Accepted,
 			})
 		}
-		if err := batch.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(ctx))
 	}
 	for name, want := range map[string]int{"same": 2, "sam": 0, "uid-a": 0} {
 		found := 0

@@ -12,16 +12,14 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
 // BenchmarkGet measures a point read over TLS, with the caller and the emulator in one process. On a busy machine the
 // CPU time of both sides (cpu-µs/op) is more meaningful than the elapsed time.
 func BenchmarkGet(b *testing.B) {
-	e, err := emulator.Open(emulator.Options{DataDir: b.TempDir(), Key: emulator.WellKnownKey})
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := must.Get(emulator.Open(emulator.Options{DataDir: b.TempDir(), Key: emulator.WellKnownKey}))(b)
 	account := httptest.NewTLSServer(e)
 	b.Cleanup(func() {
 		account.Close()
@@ -30,17 +28,10 @@ func BenchmarkGet(b *testing.B) {
 		}
 	})
 	ca := filepath.Join(b.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: account.Certificate().Raw}), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	db, err := database.Open(b.Context(), database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey, CAFile: ca})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: account.Certificate().Raw}), 0o600))
+	db := must.Get(database.Open(b.Context(), database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey, CAFile: ca}))(b)
 	b.Cleanup(db.Close)
-	if err := db.EnsureSchema(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, db.EnsureSchema(b.Context()))
 	const subscription, documents = "22222222-0000-0000-0000-000000000003", 100
 	key := func(n int64) database.Key {
 		return database.Key{SubscriptionID: subscription, ResourceID: fmt.Sprintf("/subscriptions/%s/reservations/bench/%d", subscription, n%documents)}
@@ -49,9 +40,7 @@ func BenchmarkGet(b *testing.B) {
 	for n := range int64(documents) {
 		database.Create(batch, db.Reservations(), key(n), database.ReservationDocument{Kind: "bench", Name: fmt.Sprint(n)})
 	}
-	if err := batch.Commit(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, batch.Commit(b.Context()))
 	var count atomic.Int64
 	b.ReportAllocs()
 	b.SetParallelism(8)
@@ -70,8 +59,6 @@ func BenchmarkGet(b *testing.B) {
 // cpuTime returns the CPU time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestIncarnationHasOneBillingRecord: an incarnation has one record, however often and in whatever order its beginning
@@ -19,18 +20,12 @@ func TestIncarnationHasOneBillingRecord(t *testing.T) {
 
 	document := cluster("used")
 	for minute := range 3 {
-		if err := db.BeginBilling(t.Context(), key, &document, at(minute)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.BeginBilling(t.Context(), key, &document, at(minute)))
 	}
 	for minute := range 3 {
-		if err := db.EndBilling(t.Context(), key, &document, at(10+minute)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.EndBilling(t.Context(), key, &document, at(10+minute)))
 	}
-	if err := db.BeginBilling(t.Context(), key, &document, at(20)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.BeginBilling(t.Context(), key, &document, at(20)))
 	if got, err := db.Billing(t.Context(), subscription, "used"); err != nil || !got.CreationTime.Equal(at(0)) || got.DeletionTime == nil || !got.DeletionTime.Equal(at(10)) {
 		t.Errorf("a record that was written several times: %+v, %v", got, err)
 	}
@@ -39,31 +34,21 @@ func TestIncarnationHasOneBillingRecord(t *testing.T) {
 	real := cluster("of a resource")
 	real.Cluster.SystemData = &hub.SystemData{CreatedAt: &created}
 	real.Cluster.Properties.Platform.ManagedResourceGroup = "ARO-Alpha"
-	if err := db.BeginBilling(t.Context(), key, &real, at(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.BeginBilling(t.Context(), key, &real, at(1)))
 	if got, err := db.Billing(t.Context(), subscription, real.UID); err != nil || !got.CreationTime.Equal(created) || got.ManagedResourceGroup != "/subscriptions/"+strings.ToLower(subscription)+"/resourcegroups/aro-alpha" {
 		t.Errorf("a record of a resource: %+v, %v", got, err)
 	}
 
 	never := cluster("never used")
-	if err := db.EndBilling(t.Context(), key, &never, at(0)); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.BeginBilling(t.Context(), key, &never, at(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.EndBilling(t.Context(), key, &never, at(0)))
+	must.Do(t, db.BeginBilling(t.Context(), key, &never, at(1)))
 	if got, err := db.Billing(t.Context(), subscription, "never used"); err != nil || got.DeletionTime == nil || !got.CreationTime.Equal(*got.DeletionTime) {
 		t.Errorf("a record whose end was written first: %+v, %v", got, err)
 	}
 
 	ahead := cluster("begun by a clock that is ahead")
-	if err := db.BeginBilling(t.Context(), key, &ahead, at(2)); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.EndBilling(t.Context(), key, &ahead, at(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.BeginBilling(t.Context(), key, &ahead, at(2)))
+	must.Do(t, db.EndBilling(t.Context(), key, &ahead, at(1)))
 	if got, err := db.Billing(t.Context(), subscription, ahead.UID); err != nil || got.DeletionTime == nil || got.DeletionTime.Before(got.CreationTime) {
 		t.Errorf("a record whose end is before its beginning: %+v, %v", got, err)
 	}

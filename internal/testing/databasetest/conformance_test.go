@@ -18,16 +18,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const subscription = "00000000-0000-0000-0000-0000000000aa"
 
 func clusterKey(t testing.TB, name string) database.Key {
 	t.Helper()
-	key, err := database.ResourceKey("/subscriptions/" + strings.ToUpper(subscription) + "/resourceGroups/RG/providers/" + hub.ClusterResourceType + "/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(database.ResourceKey("/subscriptions/" + strings.ToUpper(subscription) + "/resourceGroups/RG/providers/" + hub.ClusterResourceType + "/" + name))(t)
 	return key
 }
 
@@ -99,9 +97,7 @@ func TestFindIfChanged(t *testing.T) {
 		t.Helper()
 		batch := db.NewBatch(subscription)
 		add(batch)
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 	}
 	for _, etag := range []string{"", `"another"`} {
 		if item, changed := read(etag); item != nil || !changed {
@@ -139,10 +135,7 @@ func TestCompareAndSwap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := db.Clusters().Get(t.Context(), clusterKey(t, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(db.Clusters().Get(t.Context(), clusterKey(t, "a")))(t)
 	batch := db.NewBatch(subscription)
 	first.Value.Generation = 2
 	database.Replace(batch, first)
@@ -229,9 +222,7 @@ func TestListPages(t *testing.T) {
 	batch := db.NewBatch(subscription)
 	database.Create(batch, db.NodePools(), database.Key{SubscriptionID: subscription, ResourceID: want[3] + "/nodePools/np"}, database.NodePoolDocument{})
 	database.Create(batch, db.ExternalAuths(), database.Key{SubscriptionID: subscription, ResourceID: want[3] + "/externalAuths/ea"}, database.ExternalAuthDocument{})
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	for reason, limit := range map[string]int{"one by one": 1, "uneven last page": 10, "exact last page": 23, "one page": 100} {
 		t.Run(reason, func(t *testing.T) {
 			var got []string
@@ -281,9 +272,7 @@ func TestExternalAuths(t *testing.T) {
 	}
 	batch := db.NewBatch(subscription)
 	database.Create(batch, db.ExternalAuths(), key, want)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	var found []database.ExternalAuthDocument
 	err = db.ExternalAuths().ForEach(t.Context(), subscription, strings.ToUpper(cluster.ResourceID)+"/", func(item *database.Item[database.ExternalAuthDocument]) error {
 		found = append(found, item.Value)
@@ -308,17 +297,13 @@ func TestActiveOperations(t *testing.T) {
 			operation.EndTime = &end
 		}
 		database.Create(batch, db.Operations(), database.OperationKey(sub, "westus3", fmt.Sprintf("11111111-1111-1111-1111-11111111111%d", i)), operation)
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 	}
 	var got []string
-	if err := db.ActiveOperations(t.Context(), func(item *database.Item[database.OperationDocument]) error {
+	must.Do(t, db.ActiveOperations(t.Context(), func(item *database.Item[database.OperationDocument]) error {
 		got = append(got, item.Value.OperationID)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"0", "2"}, got); diff != "" {
 		t.Errorf("active operations (-want +got):\n%s", diff)

@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
@@ -20,10 +21,7 @@ func TestWeakerConsistencyIsRefused(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			content := databasetest.Account(t)
 			content.ConsistencyLevel = level
-			e, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, Account: content})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, Account: content}))(t)
 			server := httptest.NewServer(e)
 			defer func() {
 				server.Close()
@@ -31,10 +29,7 @@ func TestWeakerConsistencyIsRefused(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			db, err := database.Open(t.Context(), database.Options{Endpoint: server.URL, Key: emulator.WellKnownKey})
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := must.Get(database.Open(t.Context(), database.Options{Endpoint: server.URL, Key: emulator.WellKnownKey}))(t)
 			defer db.Close()
 			_, readErr := db.Clusters().Find(t.Context(), clusterKey(t, "none"))
 			for _, err := range []error{readErr, db.CheckSchema(t.Context()), db.Ping(t.Context())} {
@@ -55,9 +50,7 @@ func TestWeakerConsistencyIsRefused(t *testing.T) {
 func TestEveryConnectionReadsLatestWrites(t *testing.T) {
 	db, server := databasetest.New(t)
 	other := server.Open(t)
-	if err := other.CheckSchema(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.CheckSchema(t.Context()))
 	server.InjectFault(t, faults.Rule{Operations: []string{"read", "query"}, ResourceTypes: []string{"docs"}, StaleRead: true})
 	create(t, db, "new", "uid")
 	if item, err := other.Clusters().Find(t.Context(), clusterKey(t, "new")); err != nil || item == nil {

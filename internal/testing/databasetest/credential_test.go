@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestPendingCredentials: only the pending credentials of the cluster are found.
@@ -30,9 +31,7 @@ func TestPendingCredentials(t *testing.T) {
 			want = append(want, uid)
 		}
 	}
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	cluster.ResourceID = strings.ToUpper(cluster.ResourceID)
 	pending, err := db.PendingCredentials(t.Context(), cluster)
 	if err != nil {
@@ -56,9 +55,7 @@ func TestPendingCredentials(t *testing.T) {
 		item.Value.State = database.CredentialCanceled
 		database.Replace(batch, item)
 	}
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	if pending, err = db.PendingCredentials(t.Context(), cluster); err != nil || len(pending) != 0 {
 		t.Errorf("%d are still pending, %v", len(pending), err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestEgressLinksAreAssignedAndFollowed assigns, changes and removes links. The documents and the feed have the last state of each.
@@ -31,9 +32,7 @@ func TestEgressLinksAreAssignedAndFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := db.RemoveEgressLink(ctx, 2, "b", "four", now.Add(time.Second), now); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.RemoveEgressLink(ctx, 2, "b", "four", now.Add(time.Second), now))(t)
 	if err := assign(2, "a", "five", now.Add(2*time.Second)); apierror.As(err).Kind != apierror.Conflict {
 		t.Errorf("a link in quarantine was assigned to another cluster: %v", err)
 	}
@@ -42,12 +41,10 @@ func TestEgressLinksAreAssignedAndFollowed(t *testing.T) {
 		"2": {LinkID: "2", Generation: 1, ClusterUID: "b", ResourceID: "/b", OperationID: "four", RequestTime: now.Add(time.Second), RemovedTime: &now},
 	}
 	listed := map[string]database.EgressLinkDocument{}
-	if err := db.EachEgressLink(ctx, func(item *database.Item[database.EgressLinkDocument]) error {
+	must.Do(t, db.EachEgressLink(ctx, func(item *database.Item[database.EgressLinkDocument]) error {
 		listed[item.Value.LinkID] = item.Value
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if diff := cmp.Diff(want, listed); diff != "" {
 		t.Error(diff)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // witness records the last received state of each document.
@@ -87,15 +88,11 @@ func TestTailSeesWritesAndRemovals(t *testing.T) {
 	batch := db.NewBatch(subscription)
 	item.Value.Generation = 2
 	database.Replace(batch, item)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	w.await(t, "uid-1", "2")
 	batch = db.NewBatch(subscription)
 	database.Remove(batch, item)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	w.await(t, "uid-1", "removed")
 }
 
@@ -131,9 +128,7 @@ func TestFeedSurvivesSplit(t *testing.T) {
 			key.SubscriptionID, key.ResourceID = sub, "/subscriptions/"+sub+key.ResourceID[len("/subscriptions/")+36:]
 			batch := db.NewBatch(sub)
 			database.Create(batch, db.Clusters(), key, cluster(sub+round))
-			if err := batch.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, batch.Commit(t.Context()))
 		}
 		for i := range 8 {
 			uid := fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i) + round

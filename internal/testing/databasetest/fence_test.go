@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestClosedFencesRejectBatches: a batch that added a fence before the fences were closed cannot be committed
@@ -18,25 +19,19 @@ func TestClosedFencesRejectBatches(t *testing.T) {
 	pass := func(name string) *database.Batch {
 		t.Helper()
 		batch := db.NewBatch(subscription)
-		if err := db.AddFence(t.Context(), batch); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.AddFence(t.Context(), batch))
 		database.Create(batch, db.Clusters(), clusterKey(t, name), cluster(name))
 		return batch
 	}
 	// Of 64 batches most replace an existing fence; the others create one.
 	for i := range 32 {
-		if err := pass(fmt.Sprintf("early-%d", i)).Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pass(fmt.Sprintf("early-%d", i)).Commit(t.Context()))
 	}
 	var late []*database.Batch
 	for i := range 64 {
 		late = append(late, pass(fmt.Sprintf("late-%d", i)))
 	}
-	if err := server.Open(t).CloseFences(t.Context(), subscription); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Open(t).CloseFences(t.Context(), subscription))
 	for _, batch := range late {
 		race, lost := database.AsWriteConflict(batch.Commit(t.Context()))
 		if !lost || race.Kind != database.FenceKind {

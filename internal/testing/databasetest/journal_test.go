@@ -9,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestJournalIsBoundedAndRemoved writes more entries than a journal keeps, by two writers at once, and removes the record.
@@ -31,26 +32,20 @@ func TestJournalIsBoundedAndRemoved(t *testing.T) {
 	if record, report, err := db.HealthRecord(ctx, 3, "uid"); record != nil || report != nil || err != nil {
 		t.Fatalf("an unknown cluster has %v, %v, %v", record, report, err)
 	}
-	if err := write(entry(now.Add(-15*24*time.Hour), "old"), entry(now.Add(-time.Hour), "first"), entry(now.Add(-time.Hour), "first")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(entry(now.Add(-15*24*time.Hour), "old"), entry(now.Add(-time.Hour), "first"), entry(now.Add(-time.Hour), "first")))
 	record, _, err := db.HealthRecord(ctx, 3, "uid")
 	if err != nil || len(record.Entries) != 1 || record.Entries[0].Kind != "first" || record.Health.API != adminv1.HealthUnavailable {
 		t.Fatalf("got %+v, %v", record, err)
 	}
 	for i := range database.JournalEntries + 20 {
-		if err := write(entry(now.Add(time.Duration(i)*time.Millisecond), fmt.Sprint("kind-", i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, write(entry(now.Add(time.Duration(i)*time.Millisecond), fmt.Sprint("kind-", i))))
 	}
 	record, _, err = db.HealthRecord(ctx, 3, "uid")
 	if err != nil || len(record.Entries) != database.JournalEntries || record.Entries[0].Kind != "kind-20" {
 		t.Fatalf("got %d entries, %v", len(record.Entries), err)
 	}
 	for range 2 { // a report replaces the previous one
-		if err := db.WriteGroupReport(ctx, 3, database.GroupReport{Replica: "monitor-0", Time: now, Blind: "no network"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.WriteGroupReport(ctx, 3, database.GroupReport{Replica: "monitor-0", Time: now, Blind: "no network"}))
 	}
 	found := 0
 	if err := db.HealthRecords(ctx, 3, func(r *database.HealthRecord) error {
@@ -62,9 +57,7 @@ func TestJournalIsBoundedAndRemoved(t *testing.T) {
 		t.Errorf("found %d records, %v", found, err)
 	}
 	for range 2 {
-		if err := db.RemoveHealthRecord(ctx, 3, "uid"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.RemoveHealthRecord(ctx, 3, "uid"))
 	}
 	eventually.Soon(t, "the record is gone and the report remains", func() error {
 		record, report, err := db.HealthRecord(ctx, 3, "uid")

@@ -15,15 +15,13 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // earlier returns an admin operation as releases before the container Admin stored it.
 func earlier(t *testing.T, id string, state database.AdminOperationState) (partition, document string) {
 	t.Helper()
-	properties, err := json.Marshal(database.AdminOperationDocument{OperationID: id, SortKey: database.AdminSortKey(time.Now(), id), Action: "clusters.pause", State: state})
-	if err != nil {
-		t.Fatal(err)
-	}
+	properties := must.Get(json.Marshal(database.AdminOperationDocument{OperationID: id, SortKey: database.AdminSortKey(time.Now(), id), Action: "clusters.pause", State: state}))(t)
 	key := database.AdminOperationKey(id)
 	return database.AdminPartition, fmt.Sprintf(`{"id": %q, "partitionKey": "admin", "kind": "adminOperation", "resourceId": %q, "key": %q, "ttl": 34560000, "later": true, "properties": %s}`,
 		uuid.NewSHA1(uuid.NameSpaceURL, []byte(strings.ToLower(key.ResourceID))).String(), key.ResourceID, strings.ToLower(key.ResourceID), properties)
@@ -84,14 +82,10 @@ func TestForgedAdminRecordsAreNotMoved(t *testing.T) {
 	db, server := New(t)
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	if err := db.MoveAdminRecords(t.Context(), logger); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.MoveAdminRecords(t.Context(), logger))
 	partition, document := earlier(t, "forged", database.AdminAccepted)
 	server.PutDocument(t, partition, document)
-	if err := db.MoveAdminRecords(t.Context(), logger); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.MoveAdminRecords(t.Context(), logger))
 	if got := moved(t, db); len(got) != 0 {
 		t.Errorf("moved %v", got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestSessionsArePartitionsOfTheirOwn checks that sessions are stored, replaced and removed apart from each other and from the documents of
@@ -27,9 +28,7 @@ func TestSessionsArePartitionsOfTheirOwn(t *testing.T) {
 		default:
 			database.Replace(batch, item)
 		}
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 	}
 	write(nil)
 	item, err := db.Sessions().Get(t.Context(), key)

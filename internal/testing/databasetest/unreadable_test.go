@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestUnreadableOperationHidesNoOthers: a scan of a region returns all documents that can be decoded, and reports the
@@ -21,9 +22,7 @@ func TestUnreadableOperationHidesNoOthers(t *testing.T) {
 		t.Helper()
 		batch := db.NewBatch(subscription)
 		database.Create(batch, db.Operations(), database.OperationKey(subscription, "westus3", id), database.OperationDocument{OperationID: id, Status: hub.Accepted, StartTime: time.Now().UTC()})
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, batch.Commit(t.Context()))
 	}
 	add("first")
 	server.PutDocument(t, subscription, `{"id":"of-another-release","partitionKey":"`+subscription+`","kind":"operation","resourceId":"/x","key":"/x","properties":{"generation":{"major":2}}}`)

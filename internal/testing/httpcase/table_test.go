@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // loadTable returns the cases of a suite with one table and the shared steps `ready`.
@@ -17,19 +19,15 @@ func loadTable(t *testing.T, table string) ([]Case, error) {
 		"steps/ready/01.http": "GET /ready\n\n--- response\n200\n",
 	} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	return Suite{Dir: dir}.Load()
 }
 
 // TestTable compares the steps of a table's cases with those that the same cases have as folders.
 func TestTable(t *testing.T) {
-	cases, err := loadTable(t, `include ready
+	cases := must.Get(loadTable(t, `include ready
 PUT /a @a.json
 rejected: GET 404
 
@@ -50,10 +48,7 @@ first: All errors are reported.
   PATCH /a
   p.b = null
   400 p.b: Required value
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
+`))(t)
 	ready := Step{Name: "ready/01.http", Method: "GET", Target: "/ready", Status: "200"}
 	invalid, several := [][2]string{{"x-ms-error-code", "InvalidRequestContent"}}, [][2]string{{"x-ms-error-code", "MultipleErrorsOccurred"}}
 	want := []Case{

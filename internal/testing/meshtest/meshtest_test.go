@@ -17,6 +17,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // recorder records the errors of a test instead of failing it.
@@ -91,10 +92,7 @@ func TestInvalidClientsAreFound(t *testing.T) {
 			region := meshtest.New(found)
 			config := region.Identity(mesh.MaestroServer).ServerTLS(mesh.Admin)
 			c.change(config)
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			server := &httptest.Server{Listener: tls.NewListener(listener, config), Config: &http.Server{
 				Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }), ErrorLog: log.New(io.Discard, "", 0)}}
 			server.Start()

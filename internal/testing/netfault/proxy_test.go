@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -17,10 +18,7 @@ func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 // echo runs a server that sends back what it receives, and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -48,31 +46,19 @@ func echo(t *testing.T) string {
 // ask sends a byte and returns the error of the wait for the response. deadline is that of the wait; zero means none.
 func ask(t *testing.T, connection net.Conn, deadline time.Time) error {
 	t.Helper()
-	if _, err := connection.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if err := connection.SetReadDeadline(deadline); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connection.Write([]byte("x")))(t)
+	must.Do(t, connection.SetReadDeadline(deadline))
 	_, err := connection.Read(make([]byte, 1))
 	return err
 }
 
 func TestHungServerAcceptsConnectionsAndDoesNotRespond(t *testing.T) {
 	proxy := netfault.StartProxy(t, echo(t))
-	old, err := net.Dial("tcp", proxy.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(net.Dial("tcp", proxy.Address))(t)
 	defer old.Close()
-	if err := ask(t, old, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ask(t, old, time.Time{}))
 	proxy.Hang()
-	new, err := net.Dial("tcp", proxy.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	new := must.Get(net.Dial("tcp", proxy.Address))(t)
 	defer new.Close()
 	for name, connection := range map[string]net.Conn{"existing": old, "new": new} {
 		if err := ask(t, connection, time.Now().Add(50*time.Millisecond)); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -115,9 +101,7 @@ func TestStoppedServerClosesConnections(t *testing.T) {
 		})
 	}
 	first := <-opened
-	if err := ask(t, first, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ask(t, first, time.Time{}))
 	opened <- first
 	proxy.Disconnect()
 	close(stop)
@@ -130,10 +114,7 @@ func TestStoppedServerClosesConnections(t *testing.T) {
 		_ = connection.Close()
 	}
 	proxy.Continue()
-	again, err := net.Dial("tcp", proxy.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(net.Dial("tcp", proxy.Address))(t)
 	defer again.Close()
 	if err := ask(t, again, time.Time{}); err != nil {
 		t.Errorf("after the server looks started: %v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/openapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
@@ -17,9 +18,7 @@ func parse(t *testing.T, text string) map[string]any {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
 	var body map[string]any
-	if err := decoder.Decode(&body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decoder.Decode(&body))
 	return body
 }
 

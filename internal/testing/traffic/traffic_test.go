@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
@@ -29,10 +30,7 @@ func TestExchangesAreRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv(traffic.DirVariable, dir)
-			recorder, err := traffic.FromEnvironment("test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			recorder := must.Get(traffic.FromEnvironment("test"))(t)
 			handler, transport := install(recorder, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if body, _ := io.ReadAll(r.Body); string(body) != `{"a":1}` {
 					t.Errorf("the server received %q", body)
@@ -47,9 +45,7 @@ func TestExchangesAreRecorded(t *testing.T) {
 			for _, path := range []string{cluster + "?api-version=1", cluster + "?api-version=1", "/tenant/oauth2/v2.0/token"} {
 				put(t, client, server.URL+path)
 			}
-			if err := recorder.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, recorder.Close())
 			check(t, dir)
 		})
 	}
@@ -57,16 +53,10 @@ func TestExchangesAreRecorded(t *testing.T) {
 
 func put(t *testing.T, client *http.Client, url string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(`{"a":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(`{"a":1}`)))(t)
 	request.Header.Set("Authorization", "Bearer token-secret")
 	request.Header.Set("If-Match", "x")
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Do(request))(t)
 	defer response.Body.Close()
 	if body, _ := io.ReadAll(response.Body); !strings.Contains(string(body), "first-secret") {
 		t.Errorf("the client received %q", body)
@@ -79,10 +69,7 @@ func check(t *testing.T, dir string) {
 	if len(files) != 1 {
 		t.Fatalf("files %v", files)
 	}
-	data, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(files[0]))(t)
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	if len(lines) != 1 {
 		t.Fatalf("%d lines, want one: the second exchange is equal and the third is not with the resource provider", len(lines))
@@ -91,9 +78,7 @@ func check(t *testing.T, dir string) {
 		t.Errorf("the recording contains a secret: %s", lines[0])
 	}
 	var got traffic.Exchange
-	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(lines[0]), &got))
 	want := traffic.Exchange{
 		Request: traffic.Request{Method: "PUT", URL: "https://management.azure.com" + cluster + "?api-version=1", Body: map[string]any{"a": 1.0}},
 		Response: traffic.Response{StatusCode: "202", Body: map[string]any{

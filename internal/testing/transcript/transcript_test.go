@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/transcript"
 )
 
@@ -17,10 +18,7 @@ func TestTranscriptHasTextsAndOutcomes(t *testing.T) {
 		transcript.Outcome(t, transcript.Nodes)
 		transcript.Log(t, transcript.Rollback, "%d calls", 3)
 	})
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	want := regexp.MustCompile(`^rollback \| \d\d:\d\d:\d\d TestTranscriptHasTextsAndOutcomes/one: 3 calls\nnodes \| \d\d:\d\d:\d\d TestTranscriptHasTextsAndOutcomes/one: passed after 0s\n$`)
 	if !want.Match(text) {
 		t.Errorf("the file has %q", text)
@@ -29,10 +27,7 @@ func TestTranscriptHasTextsAndOutcomes(t *testing.T) {
 
 // TestMakefilePrintsAllSections checks that deploy-test prints each section.
 func TestMakefilePrintsAllSections(t *testing.T) {
-	makefile, err := os.ReadFile("../../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must.Get(os.ReadFile("../../../Makefile"))(t)
 	var quoted []string
 	for _, section := range transcript.Sections() {
 		quoted = append(quoted, "'"+string(section)+"'")

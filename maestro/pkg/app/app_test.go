@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
@@ -21,13 +22,8 @@ func TestServerStopsWhenAListenerFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := unreachable(t, meshtest.New(t))
 			ctx := t.Context()
-			s, err := app.New(ctx, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := broken(&config).Close(); err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(app.New(ctx, config))(t)
+			must.Do(t, broken(&config).Close())
 			if err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), "use of closed network connection") {
 				t.Errorf("stopped with %v", err)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
@@ -23,9 +24,7 @@ func TestConsumersMustHaveNames(t *testing.T) {
 			flags := flag.NewFlagSet("maestro-server", flag.ContinueOnError)
 			options.AddFlags(flags)
 			arguments := append(audittest.Flags(audittest.Options(t)), "--identity-dir=x", "--mqtt-address=x", "--mqtt-identity-dir=x", "--database-url-file=x", "--consumers="+c.value)
-			if err := flags.Parse(arguments); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flags.Parse(arguments))
 			err := options.Validate()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%q: %v, want %q", c.value, err, c.want)

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit/refusals"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
@@ -36,10 +37,7 @@ func TestRefusedCallsAreRecorded(t *testing.T) {
 	const bundle = maestroapi.RESTPath + "/resource-bundles/00000000-0000-0000-0000-000000000001"
 	for _, workload := range []mesh.Peer{mesh.Admin, mesh.Frontend} {
 		transport := &http.Transport{TLSClientConfig: region.Identity(workload).ClientTLS(mesh.MaestroServer)}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "https://"+restAddress+bundle, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodDelete, "https://"+restAddress+bundle, nil))(t)
 		response, err := transport.RoundTrip(request)
 		if (err == nil) != (workload == mesh.Admin) {
 			t.Fatal(workload, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -16,9 +17,7 @@ import (
 func eventOf(t *testing.T, size int) *cloudevents.Event {
 	t.Helper()
 	evt := cloudevents.NewEvent()
-	if err := evt.SetData(cloudevents.TextPlain, make([]byte, size)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, evt.SetData(cloudevents.TextPlain, make([]byte, size)))
 	return &evt
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -19,17 +20,11 @@ func TestSpecRoundTrip(t *testing.T) {
 		Metadata: json.RawMessage(`{"name":"theirs","labels":{"a":"b"}}`),
 		Spec:     json.RawMessage(`{"manifests":[{"kind":"ConfigMap"}]}`),
 	}
-	evt, err := EncodeSpec(r, "maestro", Update)
-	if err != nil {
-		t.Fatal(err)
-	}
+	evt := must.Get(EncodeSpec(r, "maestro", Update))(t)
 	if action, err := ActionOf(evt); err != nil || action != Update {
 		t.Fatalf("action %s, %v", action, err)
 	}
-	got, err := DecodeSpec(evt, Update)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(DecodeSpec(evt, Update))(t)
 	var metadata metav1.ObjectMeta
 	if err := json.Unmarshal(got.Metadata, &metadata); err != nil || metadata.Name != "id" || metadata.Labels["a"] != "b" {
 		t.Errorf("metadata for the agent is %s, %v; its name must be the ID", got.Metadata, err)
@@ -47,10 +42,7 @@ func TestStatusContainsTheBundle(t *testing.T) {
 		Status: &resource.Status{ResourceID: "id", Consumer: "mgmt-1", Version: 1, Agent: "mgmt-1-agent", Sequence: "42", Hash: "h",
 			Body: json.RawMessage(`{"conditions":[],"resourceStatus":[]}`)},
 	}
-	evt, err := EncodeStatus(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	evt := must.Get(EncodeStatus(r))(t)
 	want := map[string]any{"resourceid": "id", "resourceversion": int32(1), "sequenceid": "42", "statushash": "h",
 		"clustername": "mgmt-1", "originalsource": "cluster-service", "metadata": `{"name":"theirs"}`}
 	if diff := cmp.Diff(want, evt.Extensions()); diff != "" {
@@ -66,19 +58,13 @@ func TestLargeResyncIsSplit(t *testing.T) {
 	for i := range held {
 		held[i] = payload.ResourceVersion{ResourceID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), ResourceVersion: 1 << 30}
 	}
-	events, err := EncodeSpecResync("agent", "mgmt-1", "resync", held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(EncodeSpecResync("agent", "mgmt-1", "resync", held))(t)
 	all := map[string]int64{}
 	for i, evt := range events {
 		if n := len(evt.Data()); n > 490<<10 {
 			t.Errorf("part %d has %d bytes", i, n)
 		}
-		r, err := DecodeSpecResync(evt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(DecodeSpecResync(evt))(t)
 		if r.Part != int64(i+1) || r.Parts != int64(len(events)) || r.ID != "resync" {
 			t.Errorf("part %d: %d of %d of %q", i, r.Part, r.Parts, r.ID)
 		}

@@ -10,6 +10,7 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/refusalcost"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
@@ -23,18 +24,12 @@ func eachDecoder(tb testing.TB, compare func(name string, accepted []byte, refus
 	r := &resource.Resource{ID: "id", Source: "cluster-service", Consumer: "mgmt-1", Version: 2, Metadata: json.RawMessage(`{"name":"theirs"}`), Status: &resource.Status{
 		ResourceID: "id", Consumer: "mgmt-1", Version: 1, Agent: "mgmt-1-agent", Sequence: "42", Hash: "h",
 		Body: json.RawMessage(`{"conditions":[` + strings.TrimSuffix(conditions, ",") + `],"resourceStatus":[]}`)}}
-	status, err := EncodeStatus(r)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	status := must.Get(EncodeStatus(r))(tb)
 	held := make([]payload.ResourceVersion, 1000)
 	for i := range held {
 		held[i] = payload.ResourceVersion{ResourceID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), ResourceVersion: 1}
 	}
-	resyncs, err := EncodeSpecResync("agent", "mgmt-1", "resync", held)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	resyncs := must.Get(EncodeSpecResync("agent", "mgmt-1", "resync", held))(tb)
 	for name, tc := range map[string]struct {
 		event  *cloudevents.Event
 		decode func(*cloudevents.Event) error

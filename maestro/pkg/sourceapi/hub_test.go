@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -39,10 +40,7 @@ func TestLargeResyncDisconnectsNoSubscriber(t *testing.T) {
 		got := map[string]bool{}
 		for len(got) < all {
 			<-subscription.Ready()
-			taken, err := subscription.Take(100)
-			if err != nil {
-				t.Fatal(err)
-			}
+			taken := must.Get(subscription.Take(100))(t)
 			for _, r := range taken {
 				got[r.ID] = true
 			}
@@ -66,10 +64,7 @@ func TestStuckSubscriberDelaysNoResync(t *testing.T) {
 		}()
 		for got := 0; got < all; {
 			<-other.Ready()
-			taken, err := other.Take(100)
-			if err != nil {
-				t.Fatal(err)
-			}
+			taken := must.Get(other.Take(100))(t)
 			got += len(taken)
 		}
 		if _, err := stuck.Take(1); err != ErrBehind {

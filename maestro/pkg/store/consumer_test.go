@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestEnsureConsumersRegistersMissing calls EnsureConsumers from several replicas at once, with a consumer that has labels and one that is not
@@ -14,13 +16,8 @@ import (
 func TestEnsureConsumersRegistersMissing(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	labels := map[string]string{"added": "by hand"}
-	before, err := s.CreateConsumer(ctx, "mgmt-1", labels)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.CreateConsumer(ctx, "mgmt-0", nil); err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(s.CreateConsumer(ctx, "mgmt-1", labels))(t)
+	must.Get(s.CreateConsumer(ctx, "mgmt-0", nil))(t)
 	var mu sync.Mutex
 	var created []string
 	var replicas sync.WaitGroup
@@ -53,15 +50,10 @@ func TestEnsureConsumersRegistersMissing(t *testing.T) {
 // TestEnsureConsumersOnlyReadsWithoutMissing checks that a replica starts while the database accepts no writes.
 func TestEnsureConsumersOnlyReadsWithoutMissing(t *testing.T) {
 	s, ctx := open(t), t.Context()
-	if _, err := s.EnsureConsumers(ctx, []string{"mgmt-1"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.EnsureConsumers(ctx, []string{"mgmt-1"}))(t)
 	readOnly := s.pool.Config()
 	readOnly.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	pool, err := pgxpool.NewWithConfig(ctx, readOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.NewWithConfig(ctx, readOnly))(t)
 	defer pool.Close()
 	replica := &Store{pool: pool}
 	if created, err := replica.EnsureConsumers(ctx, []string{"mgmt-1"}); err != nil || len(created) > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
@@ -26,14 +27,9 @@ func open(t *testing.T) *Store {
 	t.Helper()
 	url := database.Migrated(t, Migrations())
 	// The tests run with the rights that the server has in a region.
-	s, err := Open(t.Context(), postgrestest.RuntimeURL(t, url), postgres.Authentication{}, 20, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), postgrestest.RuntimeURL(t, url), postgres.Authentication{}, 20, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(s.Close)
-	if err := s.CheckMigrated(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CheckMigrated(t.Context()))
 	return s
 }
 
@@ -43,17 +39,13 @@ func open(t *testing.T) *Store {
 func TestConcurrentTransactionsDoNotDeadlock(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	const consumer, source, count, rounds = "mgmt-1", "cluster-service", 40, 60
-	if _, err := s.CreateConsumer(ctx, consumer, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateConsumer(ctx, consumer, nil))(t)
 	bundle := func(i, round int) *resource.Resource {
 		spec := fmt.Sprintf(`{"manifests":[{"round":%d}]}`, round)
 		return &resource.Resource{ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Source: source, Consumer: consumer, Spec: json.RawMessage(spec)}
 	}
 	for i := range count {
-		if _, err := s.Create(ctx, bundle(i, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Create(ctx, bundle(i, 0)))(t)
 	}
 	reports := func(round int, deleted bool) []*resource.Status {
 		var all []*resource.Status
@@ -112,30 +104,18 @@ func TestConcurrentTransactionsDoNotDeadlock(t *testing.T) {
 func TestUnrequestedDeletionWaitsForComparison(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	const consumer = "mgmt-1"
-	if _, err := s.CreateConsumer(ctx, consumer, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateConsumer(ctx, consumer, nil))(t)
 	r := &resource.Resource{ID: "00000000-0000-0000-0000-000000000001", Source: "cluster-service", Consumer: consumer, Spec: json.RawMessage(`{}`)}
-	version, err := s.Create(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	version := must.Get(s.Create(ctx, r))(t)
 	status := func(deleted bool) []*resource.Status {
 		return []*resource.Status{{ResourceID: r.ID, Consumer: consumer, Version: version, Agent: "agent", Sequence: "1", Hash: "1",
 			Body: []byte(`{}`), Deleted: deleted}}
 	}
-	if _, err := s.ApplyStatuses(ctx, consumer, status(false)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.ApplyStatuses(ctx, consumer, status(false)))(t)
 
-	comparison, err := s.pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	comparison := must.Get(s.pool.Begin(ctx))(t)
 	defer comparison.Rollback(context.WithoutCancel(ctx))
-	if _, err := lockAll(ctx, comparison, consumer); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(lockAll(ctx, comparison, consumer))(t)
 	stored := make(chan error, 1)
 	go func() {
 		_, err := s.ApplyStatuses(ctx, consumer, status(true))
@@ -158,9 +138,7 @@ func TestUnrequestedDeletionWaitsForComparison(t *testing.T) {
 		return nil
 	})
 
-	if err := comparison.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, comparison.Commit(ctx))
 	if err := <-stored; err != nil {
 		t.Fatal(err)
 	}

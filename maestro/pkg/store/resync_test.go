@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -21,9 +22,7 @@ const outboxConsumer = "mgmt-1"
 func newOutbox(t *testing.T) *outbox {
 	t.Helper()
 	o := &outbox{open(t), t}
-	if _, err := o.CreateConsumer(t.Context(), outboxConsumer, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.CreateConsumer(t.Context(), outboxConsumer, nil))(t)
 	return o
 }
 
@@ -31,9 +30,7 @@ func newOutbox(t *testing.T) *outbox {
 func (o *outbox) create(names ...string) {
 	o.t.Helper()
 	for _, name := range names {
-		if _, err := o.Create(o.t.Context(), &resource.Resource{ID: name, Source: "cluster-service", Consumer: outboxConsumer, Spec: json.RawMessage(`{}`)}); err != nil {
-			o.t.Fatal(err)
-		}
+		must.Get(o.Create(o.t.Context(), &resource.Resource{ID: name, Source: "cluster-service", Consumer: outboxConsumer, Spec: json.RawMessage(`{}`)}))(o.t)
 	}
 }
 
@@ -44,9 +41,7 @@ func (o *outbox) confirm(names ...string) {
 	for _, name := range names {
 		statuses = append(statuses, &resource.Status{ResourceID: name, Consumer: outboxConsumer, Version: 1, Agent: "agent", Sequence: fmt.Sprint(time.Now().UnixNano()), Hash: name, Body: []byte(`{}`)})
 	}
-	if _, err := o.ApplyStatuses(o.t.Context(), outboxConsumer, statuses); err != nil {
-		o.t.Fatal(err)
-	}
+	must.Get(o.ApplyStatuses(o.t.Context(), outboxConsumer, statuses))(o.t)
 }
 
 // send records the first due deliveries of a lane as sent, with a delay until they are due again.
@@ -64,18 +59,13 @@ func (o *outbox) send(lane Lane, limit int, delay time.Duration) {
 // resync compares with an agent that has no works.
 func (o *outbox) resync() {
 	o.t.Helper()
-	if _, err := o.CompareHeld(o.t.Context(), outboxConsumer, nil, true); err != nil {
-		o.t.Fatal(err)
-	}
+	must.Get(o.CompareHeld(o.t.Context(), outboxConsumer, nil, true))(o.t)
 }
 
 // wantDue checks the due deliveries of a lane, in order.
 func (o *outbox) wantDue(lane Lane, want ...string) {
 	o.t.Helper()
-	due, err := o.Due(o.t.Context(), outboxConsumer, lane, 100)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	due := must.Get(o.Due(o.t.Context(), outboxConsumer, lane, 100))(o.t)
 	var got []string
 	for _, d := range due {
 		got = append(got, d.Resource.ID)
@@ -102,14 +92,9 @@ func TestNewWorkIsNotPartOfResync(t *testing.T) {
 func TestNewWorkThatIsBeingSentIsSentAgain(t *testing.T) {
 	o := newOutbox(t)
 	o.create("new")
-	due, err := o.Due(t.Context(), outboxConsumer, NewWork, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	due := must.Get(o.Due(t.Context(), outboxConsumer, NewWork, 1))(t)
 	o.resync()
-	if err := o.Sent(t.Context(), due, func(int) time.Duration { return time.Hour }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.Sent(t.Context(), due, func(int) time.Duration { return time.Hour }))
 	o.wantDue(NewWork, "new")
 }
 

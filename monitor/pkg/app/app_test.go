@@ -25,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/observer"
 )
@@ -134,17 +135,11 @@ func (r *region) start(name string) *replica {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	monitor := &replica{process: process.New("monitor", log)}
-	connection, err := grpc.NewClient("passthrough:///"+r.target, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient("passthrough:///"+r.target, grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)
 	options := r.cosmos.Options
 	options.Transport = monitor
 	ctx, cancel := context.WithCancel(r.t.Context())
-	db, err := database.Open(ctx, options)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	db := must.Get(database.Open(ctx, options))(r.t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -163,10 +158,7 @@ func (r *region) start(name string) *replica {
 // values returns the sum of the values of each metric of a replica, and the number of series of clusters as "series".
 func (m *replica) values(t *testing.T) map[string]float64 {
 	t.Helper()
-	families, err := m.process.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(m.process.Metrics.Gather())(t)
 	values := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -202,13 +194,10 @@ func (r *region) records() int {
 	r.t.Helper()
 	records := 0
 	for group := range observer.Groups {
-		err := r.db.HealthRecords(r.t.Context(), group, func(*database.HealthRecord) error {
+		must.Do(r.t, r.db.HealthRecords(r.t.Context(), group, func(*database.HealthRecord) error {
 			records++
 			return nil
-		})
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		}))
 	}
 	return records
 }
@@ -335,9 +324,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		flags := flag.NewFlagSet("monitor", flag.ContinueOnError)
 		flags.SetOutput(io.Discard)
 		options.AddFlags(flags)
-		if err := flags.Parse([]string{"--cosmos-endpoint=https://cosmos", "--identity-dir=/identity", "--cluster-service-address=cluster-service:8443", "--replica=a", "--egress-addresses=192.0.2.1, 2001:db8::1", "--anchors=login.example.com:443"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, flags.Parse([]string{"--cosmos-endpoint=https://cosmos", "--identity-dir=/identity", "--cluster-service-address=cluster-service:8443", "--replica=a", "--egress-addresses=192.0.2.1, 2001:db8::1", "--anchors=login.example.com:443"}))
 		return options
 	}
 	if options := valid(); options.Validate() != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // fault is what a server of a farm does instead of answering 200.
@@ -58,27 +59,16 @@ type farm struct {
 // newFarm starts a farm that ends with the test.
 func newFarm(t testing.TB) *farm {
 	t.Helper()
-	signer, err := authority.Open(t.TempDir(), "farm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(t.TempDir(), "farm"))(t)
 	f := &farm{Authorities: string(signer.CertificatePEM()), faults: map[string]fault{}, last: map[string]time.Time{}}
 	issue := func(lifetime time.Duration) tls.Certificate {
 		path := filepath.Join(t.TempDir(), "tls")
-		if err := signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "farm"}}, "*."+domain); err != nil {
-			t.Fatal(err)
-		}
-		pair, err := tls.LoadX509KeyPair(path+".crt", path+".key")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "farm"}}, "*."+domain))
+		pair := must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(t)
 		return pair
 	}
 	f.valid, f.ending = issue(30*24*time.Hour), issue(time.Nanosecond)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	f.address = listener.Addr().String()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if f.fault(hello.ServerName) == expired {

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -75,11 +76,8 @@ func runReplica() int {
 // startProcess starts a replica as a process. The caller must wait for it.
 func (r *region) startProcess(name string, interval time.Duration) *exec.Cmd {
 	r.t.Helper()
-	config, err := json.Marshal(replicaConfig{Name: name, Farm: r.farm.Address(), ClusterService: r.target,
-		CosmosEndpoint: r.cosmos.Options.Endpoint, CosmosKey: r.cosmos.Options.Key, Interval: interval})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	config := must.Get(json.Marshal(replicaConfig{Name: name, Farm: r.farm.Address(), ClusterService: r.target,
+		CosmosEndpoint: r.cosmos.Options.Endpoint, CosmosKey: r.cosmos.Options.Key, Interval: interval}))(r.t)
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), replicaVariable+"="+string(config))
 	output := &strings.Builder{}
@@ -87,9 +85,7 @@ func (r *region) startProcess(name string, interval time.Duration) *exec.Cmd {
 	if _, err := command.StdinPipe(); err != nil { // closed by Wait, and by the end of this process
 		r.t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, command.Start())
 	r.t.Cleanup(func() {
 		if command.ProcessState == nil {
 			_ = command.Process.Kill()
@@ -149,18 +145,14 @@ func TestReplicaIsReplacedAfterKill(t *testing.T) {
 	})
 
 	since := time.Now()
-	if err := killed.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, killed.Process.Kill())
 	_ = killed.Wait()
 	last := r.probedSince(clusters, since)
 	t.Logf("%d clusters: the last one was probed %s after the kill, with an interval of %s and leases of %s", clusters, last.Sub(since).Round(10*time.Millisecond), interval, lease)
 	if usage, ok := killed.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		t.Logf("the first replica ran %s with %s CPU and %d MiB at most", since.Sub(began).Round(time.Second), killed.ProcessState.UserTime()+killed.ProcessState.SystemTime(), usage.Maxrss>>10)
 	}
-	if err := other.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.Process.Signal(syscall.SIGTERM))
 	if err := other.Wait(); err != nil {
 		t.Errorf("the other replica: %v", err)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 )
 
@@ -44,9 +45,7 @@ type administrator struct {
 func (a *administrator) create(resource schema.GroupVersionResource, namespace, text string) {
 	a.t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, json.Unmarshal([]byte(text), &object.Object))
 	eventually.Soon(a.t, "the object is created", func() error {
 		_, err := a.objects.Resource(resource).Namespace(namespace).Create(a.t.Context(), object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
@@ -58,9 +57,7 @@ func (a *administrator) create(resource schema.GroupVersionResource, namespace, 
 
 func (a *administrator) delete(resource schema.GroupVersionResource, namespace, name string) {
 	a.t.Helper()
-	if err := a.objects.Resource(resource).Namespace(namespace).Delete(a.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, a.objects.Resource(resource).Namespace(namespace).Delete(a.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // awaitReport waits until the HostedCluster has a report with a state and an outcome, and returns it with the UID of the HostedCluster.
@@ -88,14 +85,8 @@ func (a *administrator) awaitReport(state hostedreport.InsideState, outcome prob
 // the address of its Service.
 func TestProberReportsOnAManagementCluster(t *testing.T) {
 	management := kubeapitest.Start(t)
-	config, err := clientcmd.BuildConfigFromFlags("", management.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", management.Kubeconfig()))(t)
+	objects := must.Get(dynamic.NewForConfig(config))(t)
 	admin := &administrator{t, objects}
 	var status atomic.Int64
 	status.Store(http.StatusOK)
@@ -106,22 +97,13 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 	}
 	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"kube-apiserver"},"spec":{"type":"ExternalName","externalName":"127.0.0.1","ports":[{"port":` + port + `}]}}`
 	const hostedCluster = `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"hc","annotations":{"kept":"yes"}},"spec":{"x":"y"}}`
-	authorities, err := json.Marshal(ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authorities := must.Get(json.Marshal(ca))(t)
 	admin.create(hostedClusters, "ocm-test-1", hostedCluster)
 	admin.create(services, "ocm-test-1-hc", service)
 
-	limited, err := clientcmd.BuildConfigFromFlags("", management.ProberKubeconfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limited := must.Get(clientcmd.BuildConfigFromFlags("", management.ProberKubeconfig(t)))(t)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	m, err := NewManagement(limited, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewManagement(limited, log))(t)
 	checker := probe.New(probe.Options{Vantage: probe.Inside, Connections: 10})
 	defer checker.Close()
 	p := New(checker, m, Options{Metrics: NewMetrics(prometheus.NewRegistry()), Interval: 500 * time.Millisecond, Beat: time.Second, Log: log})
@@ -192,18 +174,10 @@ func TestProberReportsOnAManagementCluster(t *testing.T) {
 // an API server whose etcd is away if that is not 200.
 func serve(t *testing.T, status *atomic.Int64) (port, ca string) {
 	t.Helper()
-	signer, err := authority.Open(t.TempDir(), "root-ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(t.TempDir(), "root-ca"))(t)
 	path := filepath.Join(t.TempDir(), "tls")
-	if err := signer.IssueFor(24*time.Hour, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "kubernetes"}}, "kube-apiserver.ocm-test-1-hc.svc"); err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(path+".crt", path+".key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, signer.IssueFor(24*time.Hour, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "kubernetes"}}, "kube-apiserver.ocm-test-1-hc.svc"))
+	pair := must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(t)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(int(status.Load()))
 		if status.Load() != http.StatusOK {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/partition"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/judge"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/probe"
 	"github.com/hcpmesh/hcpmesh/monitor/pkg/roster"
@@ -260,10 +261,7 @@ func TestBlindMonitorStatesNothing(t *testing.T) {
 // monitor_blind is its own.
 func gather(t *testing.T, registry *prometheus.Registry) map[string]int {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	series := map[string]int{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -284,10 +282,7 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]int {
 // sum returns the sum of the values of a gauge.
 func sum(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	total := 0.0
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {

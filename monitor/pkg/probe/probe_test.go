@@ -22,6 +22,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -52,23 +53,15 @@ type certificates struct {
 
 func newCertificates(t *testing.T) *certificates {
 	t.Helper()
-	signer, err := authority.Open(t.TempDir(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(t.TempDir(), "test"))(t)
 	return &certificates{t, signer}
 }
 
 func (c *certificates) issue(lifetime time.Duration, hosts ...string) tls.Certificate {
 	c.t.Helper()
 	path := filepath.Join(c.t.TempDir(), "tls")
-	if err := c.authority.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "kube-apiserver"}}, hosts...); err != nil {
-		c.t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(path+".crt", path+".key")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, c.authority.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "kube-apiserver"}}, hosts...))
+	pair := must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(c.t)
 	return pair
 }
 
@@ -76,10 +69,7 @@ func (c *certificates) issue(lifetime time.Duration, hosts ...string) tls.Certif
 // serves without TLS, and respond is then called without a request.
 func (c *certificates) serve(certificate *tls.Certificate, respond func(conn net.Conn, request string) bool) *server {
 	c.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(c.t)
 	s := &server{connections: map[net.Conn]bool{}}
 	s.target = Target{Cluster: "cluster", URL: "https://" + listener.Addr().String(), Authorities: string(c.authority.CertificatePEM())}
 	var wg sync.WaitGroup

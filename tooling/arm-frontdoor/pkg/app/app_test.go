@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -18,9 +19,7 @@ func TestHungFrontendIsNotReady(t *testing.T) {
 	defer server.Close()
 	proxy := netfault.StartProxy(t, server.Listener.Addr().String())
 	check := responds(proxy.Address, server.Client().Transport.(*http.Transport).TLSClientConfig)
-	if err := check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check(t.Context()))
 	proxy.Hang()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

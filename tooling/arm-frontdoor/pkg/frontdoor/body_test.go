@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestTruncatedBodyIsAnError sends requests over HTTP/1.1 whose bodies end before their declared length.
@@ -50,32 +52,16 @@ func TestTruncatedBodyIsAnError(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			text, err := h.issuer.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address, err := url.Parse(c.server.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			connection, err := tls.Dial("tcp", address.Host, &tls.Config{RootCAs: c.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "127.0.0.1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(h.issuer.Issue(tenant, "client", "secret", "https://management.azure.com/.default"))(t)
+			address := must.Get(url.Parse(c.server.URL))(t)
+			connection := must.Get(tls.Dial("tcp", address.Host, &tls.Config{RootCAs: c.server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "127.0.0.1"}))(t)
 			defer connection.Close()
-			if _, err := fmt.Fprintf(connection, "PUT %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-				c.path, address.Host, text, c.length, c.body); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Fprintf(connection, "PUT %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				c.path, address.Host, text, c.length, c.body))(t)
 			if c.halfClose {
-				if err := connection.CloseWrite(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, connection.CloseWrite())
 			}
-			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(http.ReadResponse(bufio.NewReader(connection), nil))(t)
 			defer response.Body.Close()
 			var body struct {
 				Error struct{ Code, Message string }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const validation = "/subscriptions/" + subscription + "/resourcegroups/group/providers/Microsoft.Resources/deployments/demo/validate?api-version=2024-03-01"
@@ -14,9 +16,7 @@ const validation = "/subscriptions/" + subscription + "/resourcegroups/group/pro
 func decodeJSON(t *testing.T, text string) any {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &value))
 	return value
 }
 
@@ -120,10 +120,7 @@ func FuzzTemplate(f *testing.F) {
 func TestThrottlingHeaders(t *testing.T) {
 	h := newEnvironment(t)
 	h.createGroup(t)
-	limits, err := ParseRateLimits("reads=2:0.01,deletes=1:0.01")
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(ParseRateLimits("reads=2:0.01,deletes=1:0.01"))(t)
 	h.frontDoor.buckets = NewRateBuckets(limits, time.Now)
 	get := func() *http.Response {
 		response, _ := h.do(t, http.MethodGet, "/subscriptions/"+subscription+"/resourcegroups?api-version=2021-04-01", nil, nil)

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -54,18 +55,11 @@ type environment struct {
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	dir := t.TempDir()
-	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(filepath.Join(dir, "ca"), "test"))(t)
 	identities := map[mesh.Peer]*mesh.Identity{}
 	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.ARMFrontDoor} {
-		if err := authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"); err != nil {
-			t.Fatal(err)
-		}
-		if identities[peer], err = mesh.LoadIdentity(filepath.Join(dir, string(peer))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"))
+		identities[peer] = must.Get(mesh.LoadIdentity(filepath.Join(dir, string(peer))))(t)
 	}
 	h := &environment{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.NewAuthorizer(mesh.Frontend, mesh.Rules(), nil).Clients()...))}
 	h.server = httptest.NewUnstartedServer(nil)
@@ -73,29 +67,21 @@ func newEnvironment(t *testing.T) *environment {
 	h.server.StartTLS()
 	t.Cleanup(h.server.Close)
 	h.client = h.server.Client()
-	h.issuer, err = token.NewIssuer(h.server.URL, dir, []token.Client{
+	h.issuer = must.Get(token.NewIssuer(h.server.URL, dir, []token.Client{
 		{TenantID: tenant, ClientID: "client", ClientSecret: "secret", ObjectID: "object", Name: "dev@test"}, armClient,
-	}, providerAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h.directory, err = OpenDirectory(filepath.Join(dir, "directory.json")); err != nil {
-		t.Fatal(err)
-	}
+	}, providerAudience))(t)
+	h.directory = must.Get(OpenDirectory(filepath.Join(dir, "directory.json")))(t)
 	h.startFrontDoor(t, identities[mesh.ARMFrontDoor].ClientTLS(mesh.Frontend))
 	return h
 }
 
 func (h *environment) startFrontDoor(t *testing.T, frontendTLS *tls.Config) {
 	t.Helper()
-	door, err := New(Options{
+	door := must.Get(New(Options{
 		PublicURL: h.server.URL, Location: "westus3", APIVersions: []string{apiVersion},
 		Frontend: strings.TrimPrefix(h.provider.URL, "http://"), FrontendTLS: frontendTLS,
 		Tokens: h.issuer, ARMClient: &armClient, ProviderAudience: providerAudience, Directory: h.directory, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(door.Close)
 	h.frontDoor, h.server.Config.Handler = door, door
 }
@@ -131,48 +117,28 @@ func (h *environment) options() *arm.ClientOptions {
 // asARM returns the header of requests of the client that identifies ARM.
 func (h *environment) asARM(t *testing.T) http.Header {
 	t.Helper()
-	text, err := h.issuer.Issue(armClient.TenantID, armClient.ClientID, armClient.ClientSecret, "https://management.azure.com/.default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(h.issuer.Issue(armClient.TenantID, armClient.ClientID, armClient.ClientSecret, "https://management.azure.com/.default"))(t)
 	return http.Header{"Authorization": {"Bearer " + text}}
 }
 
 func (h *environment) do(t *testing.T, method, path string, header http.Header, body any) (*http.Response, map[string]any) {
 	t.Helper()
-	data, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), method, h.server.URL+path, bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(body))(t)
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, h.server.URL+path, bytes.NewReader(data)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	if header.Get("Authorization") == "" {
-		text, err := h.issuer.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(h.issuer.Issue(tenant, "client", "secret", "https://management.azure.com/.default"))(t)
 		request.Header.Set("Authorization", "Bearer "+text)
 	}
 	for name, values := range header {
 		request.Header[name] = values
 	}
-	response, err := h.client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(h.client.Do(request))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	decoded := map[string]any{}
 	if len(text) > 0 && text[0] == '{' {
-		if err := json.Unmarshal(text, &decoded); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, &decoded))
 	}
 	return response, decoded
 }
@@ -204,30 +170,16 @@ func TestAzureSDKWorksUnchanged(t *testing.T) {
 	if response, _ := h.do(t, http.MethodPut, "/subscriptions/"+subscription+"?api-version=2022-12-01", nil, map[string]string{}); response.StatusCode != http.StatusCreated {
 		t.Fatal(response.Status)
 	}
-	groups, err := armresources.NewResourceGroupsClient(subscription, h, h.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := must.Get(armresources.NewResourceGroupsClient(subscription, h, h.options()))(t)
 	location := "westus3"
-	if _, err := groups.CreateOrUpdate(ctx, "group", armresources.ResourceGroup{Location: &location}, nil); err != nil {
-		t.Fatal(err)
-	}
-	client, err := armresources.NewClient(subscription, h, h.options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(groups.CreateOrUpdate(ctx, "group", armresources.ResourceGroup{Location: &location}, nil))(t)
+	client := must.Get(armresources.NewClient(subscription, h, h.options()))(t)
 	pollOptions := &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
 
 	// The subscription is not registered. The SDK's pipeline registers it and retries the request.
 	for _, name := range []string{"one", "two"} {
-		poller, err := client.BeginCreateOrUpdateByID(ctx, clusterID(name), apiVersion, armresources.GenericResource{Location: &location, Properties: map[string]any{"version": map[string]any{"id": "4.20"}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		created, err := poller.PollUntilDone(ctx, pollOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		poller := must.Get(client.BeginCreateOrUpdateByID(ctx, clusterID(name), apiVersion, armresources.GenericResource{Location: &location, Properties: map[string]any{"version": map[string]any{"id": "4.20"}}}, nil))(t)
+		created := must.Get(poller.PollUntilDone(ctx, pollOptions))(t)
 		if properties := created.Properties.(map[string]any); *created.Name != name || properties["provisioningState"] != "Succeeded" {
 			t.Errorf("created %s with %v", *created.Name, properties)
 		}
@@ -240,10 +192,7 @@ func TestAzureSDKWorksUnchanged(t *testing.T) {
 	}
 	var names []string
 	for pager := client.NewListByResourceGroupPager("group", nil); pager.More(); {
-		page, err := pager.NextPage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(pager.NextPage(ctx))(t)
 		for _, resource := range page.Value {
 			names = append(names, *resource.Name)
 		}
@@ -257,27 +206,17 @@ func TestAzureSDKWorksUnchanged(t *testing.T) {
 	if err != nil || len(page.Value) != 2 {
 		t.Errorf("the subscription's clusters: %d, %v", len(page.Value), err)
 	}
-	deleting, err := client.BeginDeleteByID(ctx, clusterID("one"), apiVersion, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := deleting.PollUntilDone(ctx, pollOptions); err != nil {
-		t.Fatal(err)
-	}
+	deleting := must.Get(client.BeginDeleteByID(ctx, clusterID("one"), apiVersion, nil))(t)
+	must.Get(deleting.PollUntilDone(ctx, pollOptions))(t)
 	var missing *azcore.ResponseError
 	if _, err := client.GetByID(ctx, clusterID("one"), apiVersion, nil); !errors.As(err, &missing) || missing.ErrorCode != "ResourceNotFound" {
 		t.Errorf("GET after the deletion: %v", err)
 	}
 
 	// The deletion of the group deletes its clusters.
-	deletingGroup, err := groups.BeginDelete(ctx, "group", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	deletingGroup := must.Get(groups.BeginDelete(ctx, "group", nil))(t)
 	completeOperations(ctx, t, h)
-	if _, err := deletingGroup.PollUntilDone(ctx, pollOptions); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(deletingGroup.PollUntilDone(ctx, pollOptions))(t)
 	if len(h.provider.clusters) > 0 {
 		t.Errorf("the group was deleted before its clusters: %v", h.provider.clusters)
 	}
@@ -374,14 +313,8 @@ func TestErrorsOfARM(t *testing.T) {
 	clusters := "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
 	foreignToken := func() string {
 		// A token with another key is rejected in the same way as an expired one.
-		other, err := token.NewIssuer(h.server.URL, t.TempDir(), []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := other.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := must.Get(token.NewIssuer(h.server.URL, t.TempDir(), []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret"}}))(t)
+		text := must.Get(other.Issue(tenant, "client", "secret", "https://management.azure.com/.default"))(t)
 		return text
 	}
 	tests := map[string]struct {
@@ -426,28 +359,19 @@ func TestErrorsOfARM(t *testing.T) {
 
 func TestDirectoryIsPersistent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "directory.json")
-	first, err := OpenDirectory(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := first.Update("ABC", func(s *Subscription) error {
+	first := must.Get(OpenDirectory(path))(t)
+	want := must.Get(first.Update("ABC", func(s *Subscription) error {
 		s.TenantID, s.Provider = tenant, Registered
 		s.Groups["g"] = &Group{Name: "G", Location: "westus3", Deleting: true}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if _, err := first.Update("abc", func(s *Subscription) error {
 		s.Groups = nil
 		return errors.New("rejected")
 	}); err == nil {
 		t.Error("Update returned no error for a rejected change")
 	}
-	second, err := OpenDirectory(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(OpenDirectory(path))(t)
 	got, ok := second.Subscription("aBc")
 	if !ok {
 		t.Fatal("the subscription is not in the reopened directory")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func FuzzParsePath(f *testing.F) {
@@ -51,10 +52,7 @@ func TestUnauthenticatedPaths(t *testing.T) {
 		"/" + tenant + "/discovery/v2.0/keys":                         `"kty":"RSA"`,
 		"/providers/Microsoft.RedHatOpenShift?api-version=2021-04-01": "",
 	} {
-		response, err := h.client.Get(h.server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(h.client.Get(h.server.URL + path))(t)
 		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil {
@@ -73,10 +71,7 @@ func TestUnauthenticatedPaths(t *testing.T) {
 	// Microsoft's client libraries add the scopes of OpenID Connect to every request.
 	for _, scope := range []string{"https://management.azure.com/.default openid offline_access profile", "https://vault.azure.net/.default", "https://storage.azure.com/.default openid"} {
 		form := url.Values{"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": {scope}}
-		response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form))(t)
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("scope %q: %s", scope, response.Status)
@@ -87,10 +82,7 @@ func TestUnauthenticatedPaths(t *testing.T) {
 		"invalid_scope":          {"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": {"https://graph.microsoft.com/.default"}},
 		"unsupported_grant_type": {"grant_type": {"password"}},
 	} {
-		response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form))(t)
 		text, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if response.StatusCode == http.StatusOK || !strings.Contains(string(text), name) {

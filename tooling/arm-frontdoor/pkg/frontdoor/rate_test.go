@@ -5,15 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 )
 
 func TestBuckets(t *testing.T) {
 	now := time.Unix(0, 0)
-	limits, err := frontdoor.ParseRateLimits("reads=2:4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(frontdoor.ParseRateLimits("reads=2:4"))(t)
 	buckets := frontdoor.NewRateBuckets(limits, func() time.Time { return now })
 	for i, step := range []struct {
 		reason       string

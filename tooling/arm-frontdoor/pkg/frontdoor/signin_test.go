@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -26,21 +27,12 @@ func TestBrowserSignsIn(t *testing.T) {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	send := func(method, path string, query, form url.Values, site string) (*http.Response, string) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, h.server.URL+"/"+tenant+path+"?"+query.Encode(), strings.NewReader(form.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), method, h.server.URL+"/"+tenant+path+"?"+query.Encode(), strings.NewReader(form.Encode())))(t)
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.Header.Set("Sec-Fetch-Site", site)
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(client.Do(request))(t)
 		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(io.ReadAll(response.Body))(t)
 		return response, string(body)
 	}
 	get := func(path string, query url.Values) (*http.Response, string) {
@@ -115,23 +107,14 @@ func TestPersonSignsInToDevice(t *testing.T) {
 		if header == nil {
 			method, target = http.MethodGet, target+"?"+form.Encode()
 		}
-		request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form.Encode())))(t)
 		request.Header = header.Clone()
 		if header != nil {
 			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
-		response, err := h.client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(h.client.Do(request))(t)
 		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(io.ReadAll(response.Body))(t)
 		return response.StatusCode, string(body)
 	}
 	status, body := send("/oauth2/v2.0/devicecode", url.Values{"client_id": {"cli"}, "scope": {"openid " + audience + "/.default"}}, http.Header{})

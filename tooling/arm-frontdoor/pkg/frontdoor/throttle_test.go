@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -20,10 +21,7 @@ import (
 func TestRatesOutsideOfSubscriptions(t *testing.T) {
 	h := newEnvironment(t)
 	h.createGroup(t)
-	limits, err := ParseRateLimits("anonymous=4:0.1,tenant-reads=3:0.1,tenant-writes=1:0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(ParseRateLimits("anonymous=4:0.1,tenant-reads=3:0.1,tenant-writes=1:0.1"))(t)
 	h.frontDoor.buckets = NewRateBuckets(limits, func() time.Time { return time.Unix(0, 0) })
 	const api = "?api-version=2022-12-01"
 	invalid, arm := http.Header{"Authorization": {"Bearer x"}}, h.asARM(t)
@@ -90,10 +88,7 @@ func TestWrongSecretsAreThrottled(t *testing.T) {
 	signIn := url.Values{"client_id": {"portal"}, "redirect_uri": {back}, "response_type": {"code"}, "scope": {"openid " + audience + "/.default"}, "nonce": {"n"},
 		"code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}}
 	synctest.Test(t, func(t *testing.T) {
-		issuer, err := token.NewIssuer(h.server.URL, t.TempDir(), clients, audience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		issuer := must.Get(token.NewIssuer(h.server.URL, t.TempDir(), clients, audience))(t)
 		h.frontDoor.options.Tokens, h.frontDoor.buckets = issuer, NewRateBuckets(DefaultRateLimits(), time.Now)
 		post := func(path string, form url.Values) *httptest.ResponseRecorder {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+tenant+"/oauth2/v2.0/"+path, strings.NewReader(form.Encode()))

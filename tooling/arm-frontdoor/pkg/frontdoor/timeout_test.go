@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/relay"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // silentConn is a connection whose data is ignored from the time at which cut is closed, like that to a lost node.
@@ -48,10 +49,7 @@ func isClosed(c <-chan struct{}) bool {
 // without closing them, and relays new ones.
 func relayUntil(t *testing.T, cut <-chan struct{}, target string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() {
@@ -98,14 +96,11 @@ func TestProviderThatDoesNotRespond(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(provider.Certificate())
 	cut := make(chan struct{})
-	door, err := New(Options{
+	door := must.Get(New(Options{
 		PublicURL: h.server.URL, Location: "westus3", APIVersions: []string{apiVersion}, ResponseTimeout: 2 * time.Second,
 		Frontend: relayUntil(t, cut, strings.TrimPrefix(provider.URL, "https://")), FrontendTLS: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS13},
 		Tokens: h.issuer, Directory: h.directory, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(door.Close)
 	h.server.Config.Handler = door
 	get := func() int {

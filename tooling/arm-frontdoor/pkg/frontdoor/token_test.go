@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // claimsOf returns the claims of a token. It does not verify the signature.
@@ -17,14 +19,9 @@ func claimsOf(t *testing.T, authorization string) map[string]any {
 	if len(parts) != 3 {
 		t.Fatalf("not a bearer token: %q", authorization)
 	}
-	content, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(base64.RawURLEncoding.DecodeString(parts[1]))(t)
 	var claims map[string]any
-	if err := json.Unmarshal(content, &claims); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(content, &claims))
 	return claims
 }
 
@@ -51,10 +48,7 @@ func TestProviderReceivesARMsToken(t *testing.T) {
 		}
 	}
 	// Clients can request tokens for the provider, but ARM does not accept them.
-	text, err := h.issuer.Issue(tenant, "client", "secret", providerAudience+"/.default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(h.issuer.Issue(tenant, "client", "secret", providerAudience+"/.default"))(t)
 	if response, _ := h.do(t, http.MethodGet, "/subscriptions?api-version=2022-12-01", http.Header{"Authorization": {"Bearer " + text}}, nil); response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a token for the provider: %s, want 401", response.Status)
 	}

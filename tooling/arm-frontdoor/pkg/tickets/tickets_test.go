@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 )
 
@@ -37,9 +38,7 @@ func TestAnswers(t *testing.T) {
 	for _, unknown := range []string{"", "INC", "INC-", "inc-42", "INC-042", "INC-42 ", "I-1", "INC-1234567890"} {
 		valid(unknown, false)
 	}
-	if err := os.WriteFile(file, []byte("CHG-1\nINC-42\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("CHG-1\nINC-42\n"), 0o600))
 	valid("INC-42", false)
 	valid("INC-4", true)
 	for _, tc := range []struct {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -76,14 +77,8 @@ func TestWrongPasswordsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer, _ := publicIssuer(t)
 		issuer.AddClients(token.Client{TenantID: "t", ClientID: "hcpctl", ClientSecret: "c", ObjectID: "carol", Name: "carol@example.com", Audiences: []string{adminAudience}})
-		asked, err := issuer.SignIn("t", signInQuery(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		device, err := issuer.AuthorizeDevice("t", deviceForm())
-		if err != nil {
-			t.Fatal(err)
-		}
+		asked := must.Get(issuer.SignIn("t", signInQuery(nil)))(t)
+		device := must.Get(issuer.AuthorizeDevice("t", deviceForm()))(t)
 		attempts := []func(person, password string) error{
 			func(person, password string) error {
 				_, err := issuer.Code(asked, person, password)

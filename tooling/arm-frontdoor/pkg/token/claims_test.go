@@ -6,6 +6,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -18,19 +19,13 @@ func TestClaimsOfEngineers(t *testing.T) {
 	complete.AuthenticationContexts, complete.DeviceID = []string{"c1"}, "device"
 	overage := plain
 	overage.ClientSecret, overage.GroupsOverage = "overage", true
-	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{plain, complete, overage}, admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{plain, complete, overage}, admin))(t)
 	for secret, want := range map[string]map[string]any{
 		"plain":    {"groups": []any{"readers"}},
 		"complete": {"groups": []any{"readers"}, "roles": []any{"Clusters.Operate"}, "amr": []any{"pwd", "mfa"}, "acrs": []any{"c1"}, "deviceid": "device"},
 		"overage":  {"_claim_names": map[string]any{"groups": "src1"}},
 	} {
-		text, err := issuer.Issue("t", "hcpctl", secret, admin+"/.default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(issuer.Issue("t", "hcpctl", secret, admin+"/.default"))(t)
 		claims := jwt.MapClaims{}
 		if _, _, err := jwt.NewParser().ParseUnverified(text, claims); err != nil {
 			t.Fatal(err)

@@ -3,16 +3,14 @@ package token_test
 import (
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
 // TestConfigurationHasEndpointsOfTheRequest checks that clients at a loopback address get endpoints that they can reach, and that others do not
 // choose endpoints.
 func TestConfigurationHasEndpointsOfTheRequest(t *testing.T) {
-	issuer, err := token.NewIssuer("https://login.example", t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(token.NewIssuer("https://login.example", t.TempDir(), nil))(t)
 	for host, want := range map[string]string{
 		"127.0.0.1:18400":   "https://127.0.0.1:18400/tenant/oauth2/v2.0/token",
 		"[::1]:18400":       "https://[::1]:18400/tenant/oauth2/v2.0/token",

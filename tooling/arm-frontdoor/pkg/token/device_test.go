@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -45,24 +46,15 @@ func TestPublicApplicationsUseLoopback(t *testing.T) {
 		t.Error("a web application returns to another port")
 	}
 	const uri = "http://127.0.0.1:5123/signed-in"
-	signIn, err := issuer.SignIn("t", signInQuery(func(q url.Values) { q.Set("client_id", "cli"); q.Set("redirect_uri", uri) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signIn := must.Get(issuer.SignIn("t", signInQuery(func(q url.Values) { q.Set("client_id", "cli"); q.Set("redirect_uri", uri) })))(t)
 	newCode := func(s token.SignIn) string {
-		code, err := issuer.Code(s, "alice", password)
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(issuer.Code(s, "alice", password))(t)
 		return code
 	}
 	if _, err := issuer.Redeem("t", "cli", "", newCode(signIn), uri, verifier+"x"); !errors.Is(err, token.ErrInvalidGrant) {
 		t.Errorf("another verifier: %v", err)
 	}
-	tokens, err := issuer.Redeem("t", "cli", "", newCode(signIn), uri, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(issuer.Redeem("t", "cli", "", newCode(signIn), uri, verifier))(t)
 	if _, err := issuer.Refresh("t", "cli", "", tokens.RefreshToken); err != nil {
 		t.Error(err)
 	}
@@ -79,10 +71,7 @@ func TestDevicesAreDecidedOnce(t *testing.T) {
 	issuer, _ := publicIssuer(t)
 	begin := func() token.Device {
 		t.Helper()
-		device, err := issuer.AuthorizeDevice("t", deviceForm())
-		if err != nil {
-			t.Fatal(err)
-		}
+		device := must.Get(issuer.AuthorizeDevice("t", deviceForm()))(t)
 		return device
 	}
 	device := begin()
@@ -115,19 +104,14 @@ func TestDevicesAreDecidedOnce(t *testing.T) {
 	if err := issuer.DecideDevice("t", entered, "bob", password); err == nil {
 		t.Error("a person without access signed in")
 	}
-	if err := issuer.DecideDevice("t", entered, "alice", password); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, issuer.DecideDevice("t", entered, "alice", password))
 	if err := issuer.DecideDevice("t", entered, "alice", password); err == nil {
 		t.Error("a device is decided twice")
 	}
 	if _, err := issuer.RedeemDevice("t", "portal", device.Code); !errors.Is(err, token.ErrInvalidClient) {
 		t.Errorf("another application: %v", err)
 	}
-	tokens, err := issuer.RedeemDevice("t", "cli", device.Code)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(issuer.RedeemDevice("t", "cli", device.Code))(t)
 	checkClaims(t, "access token", tokens.AccessToken, map[string]any{"aud": []any{adminAudience}, "appid": "cli", "oid": "alice"})
 	checkClaims(t, "ID token", tokens.IDToken, map[string]any{"aud": []any{"cli"}, "oid": "alice"})
 	if err := redeem(device); !errors.Is(err, token.ErrInvalidGrant) {
@@ -135,9 +119,7 @@ func TestDevicesAreDecidedOnce(t *testing.T) {
 	}
 
 	declined := begin()
-	if err := issuer.DecideDevice("t", declined.UserCode, "", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, issuer.DecideDevice("t", declined.UserCode, "", ""))
 	if err := redeem(declined); !errors.Is(err, token.ErrDeclined) {
 		t.Errorf("declined: %v", err)
 	}
@@ -162,25 +144,13 @@ func TestAuthenticationContextsAreConfirmed(t *testing.T) {
 	const uri, claims = "http://127.0.0.1:5123/signed-in", `{"access_token":{"acrs":{"essential":true,"value":"c1"},"deviceid":{"essential":true}}}`
 	signIn := func(claims string) token.UserTokens {
 		t.Helper()
-		asked, err := issuer.SignIn("t", signInQuery(func(q url.Values) { q.Set("client_id", "cli"); q.Set("redirect_uri", uri); q.Set("claims", claims) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		code, err := issuer.Code(asked, "alice", password)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens, err := issuer.Redeem("t", "cli", "", code, uri, verifier)
-		if err != nil {
-			t.Fatal(err)
-		}
+		asked := must.Get(issuer.SignIn("t", signInQuery(func(q url.Values) { q.Set("client_id", "cli"); q.Set("redirect_uri", uri); q.Set("claims", claims) })))(t)
+		code := must.Get(issuer.Code(asked, "alice", password))(t)
+		tokens := must.Get(issuer.Redeem("t", "cli", "", code, uri, verifier))(t)
 		return tokens
 	}
 	stepped := signIn(claims)
-	refreshed, err := issuer.Refresh("t", "cli", "", stepped.RefreshToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refreshed := must.Get(issuer.Refresh("t", "cli", "", stepped.RefreshToken))(t)
 	for name, text := range map[string]string{"access token": stepped.AccessToken, "refreshed access token": refreshed.AccessToken} {
 		checkClaims(t, name, text, map[string]any{"acrs": []any{"c1"}, "amr": []any{"mfa"}})
 	}

@@ -14,50 +14,32 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
 // TestWorkloadsExchangeTheirTokens checks which tokens of a cluster are exchanged for a token of a client.
 func TestWorkloadsExchangeTheirTokens(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	other := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	file := filepath.Join(t.TempDir(), "issuer.pub")
 	write := func(key *ecdsa.PrivateKey) {
-		der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		der := must.Get(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
+		must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
 	}
 	write(key)
 	const store = "https://store.example"
-	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
+	issuer := must.Get(token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
 		{TenantID: "t", ClientID: "frontend", ObjectID: "f", Workload: "sa:frontend", Audiences: []string{store}},
 		{TenantID: "t", ClientID: "backend", ObjectID: "b", Workload: "sa:backend", Audiences: []string{store}},
-	}, store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if issuer.Workloads, err = token.OpenFederation("https://cluster.example", file); err != nil {
-		t.Fatal(err)
-	}
+	}, store))(t)
+	issuer.Workloads = must.Get(token.OpenFederation("https://cluster.example", file))(t)
 	now := time.Now()
 	sign := func(key *ecdsa.PrivateKey, change func(c *jwt.RegisteredClaims)) string {
 		claims := jwt.RegisteredClaims{Issuer: "https://cluster.example", Subject: "sa:frontend", Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},
 			ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}
 		change(&claims)
-		text, err := jwt.NewWithClaims(jwt.SigningMethodES256, claims).SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(jwt.NewWithClaims(jwt.SigningMethodES256, claims).SignedString(key))(t)
 		return text
 	}
 	valid := sign(key, func(*jwt.RegisteredClaims) {})
@@ -89,9 +71,7 @@ func TestWorkloadsExchangeTheirTokens(t *testing.T) {
 
 	// Another cluster takes the place of the first one.
 	write(other)
-	if err := issuer.Workloads.Replace(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, issuer.Workloads.Replace(file))
 	if _, err := issuer.Exchange("t", "frontend", sign(other, func(*jwt.RegisteredClaims) {}), store+"/.default"); err != nil {
 		t.Errorf("a token of the new cluster: %v", err)
 	}
@@ -105,10 +85,7 @@ func TestWorkloadsExchangeTheirTokens(t *testing.T) {
 
 // TestAddedClientsGetTokens checks that clients that are added later get tokens, as those from the start do.
 func TestAddedClientsGetTokens(t *testing.T) {
-	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{{TenantID: "t", ClientID: "first", ClientSecret: "one", ObjectID: "f"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{{TenantID: "t", ClientID: "first", ClientSecret: "one", ObjectID: "f"}}))(t)
 	const scope = "https://management.azure.com/.default"
 	if _, err := issuer.Issue("t", "second", "two", scope); !errors.Is(err, token.ErrInvalidClient) {
 		t.Errorf("a token for an unknown client: %v", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -32,36 +33,20 @@ const password = "a"
 // signInIssuer returns an issuer with a web application, its workload's assertion, and two people, one with access to the application.
 func signInIssuer(t *testing.T) (issuer *token.Issuer, assertion func(subject string) string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	der := must.Get(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
 	file := filepath.Join(t.TempDir(), "issuer.pub")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	issuer, err = token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
+	must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
+	issuer = must.Get(token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
 		{TenantID: "t", ClientID: "portal", Name: "SRE portal", ObjectID: "p", Workload: "sa:admin", Audiences: []string{adminAudience}, RedirectURIs: []string{returnURI}},
 		{TenantID: "t", ClientID: "other", Name: "Other", ObjectID: "x", Workload: "sa:other", Audiences: []string{adminAudience}, RedirectURIs: []string{returnURI}},
 		{TenantID: "t", ClientID: "hcpctl", ClientSecret: password, ObjectID: "alice", Name: "alice@example.com", Groups: []string{"readers"}, Audiences: []string{adminAudience}},
 		{TenantID: "t", ClientID: "customer", ClientSecret: "b", ObjectID: "bob", Name: "bob@example.com"},
-	}, adminAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if issuer.Workloads, err = token.OpenFederation("https://cluster.example", file); err != nil {
-		t.Fatal(err)
-	}
+	}, adminAudience))(t)
+	issuer.Workloads = must.Get(token.OpenFederation("https://cluster.example", file))(t)
 	return issuer, func(subject string) string {
-		text, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{Issuer: "https://cluster.example", Subject: subject,
-			Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))}).SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(jwt.NewWithClaims(jwt.SigningMethodES256, jwt.RegisteredClaims{Issuer: "https://cluster.example", Subject: subject,
+			Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"}, ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))}).SignedString(key))(t)
 		return text
 	}
 }
@@ -122,10 +107,7 @@ func TestSignInChecksTheRequest(t *testing.T) {
 // TestCodesAreRedeemedOnce checks the tokens of a code, and that a code is redeemed once, by its application, with its verifier.
 func TestCodesAreRedeemedOnce(t *testing.T) {
 	issuer, assertion := signInIssuer(t)
-	signIn, err := issuer.SignIn("t", signInQuery(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signIn := must.Get(issuer.SignIn("t", signInQuery(nil)))(t)
 	for _, wrong := range []string{"", "wrong"} {
 		if _, err := issuer.Code(signIn, "alice", wrong); !errors.Is(err, token.ErrWrongPassword) {
 			t.Errorf("the password %q: %v", wrong, err)
@@ -135,10 +117,7 @@ func TestCodesAreRedeemedOnce(t *testing.T) {
 		t.Error("a person without access got a code")
 	}
 	newCode := func() string {
-		code, err := issuer.Code(signIn, "alice", password)
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(issuer.Code(signIn, "alice", password))(t)
 		return code
 	}
 	for reason, test := range map[string]struct {
@@ -165,17 +144,11 @@ func TestCodesAreRedeemedOnce(t *testing.T) {
 		}
 	}
 
-	tokens, err := issuer.Redeem("t", "portal", assertion("sa:admin"), newCode(), returnURI, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(issuer.Redeem("t", "portal", assertion("sa:admin"), newCode(), returnURI, verifier))(t)
 	checkClaims(t, "access token", tokens.AccessToken, map[string]any{"aud": []any{adminAudience}, "appid": "portal", "oid": "alice", "tid": "t", "groups": []any{"readers"}})
 	checkClaims(t, "ID token", tokens.IDToken, map[string]any{"iss": "https://issuer.example/t/v2.0", "aud": []any{"portal"}, "oid": "alice", "tid": "t", "nonce": "n", "preferred_username": "alice@example.com"})
 
-	refreshed, err := issuer.Refresh("t", "portal", assertion("sa:admin"), tokens.RefreshToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refreshed := must.Get(issuer.Refresh("t", "portal", assertion("sa:admin"), tokens.RefreshToken))(t)
 	checkClaims(t, "refreshed access token", refreshed.AccessToken, map[string]any{"aud": []any{adminAudience}, "appid": "portal", "oid": "alice"})
 	for reason, test := range map[string]struct {
 		client, assertion, token string

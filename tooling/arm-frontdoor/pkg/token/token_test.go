@@ -7,6 +7,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -14,18 +15,12 @@ import (
 // audiences.
 func TestClientGroupsAndAudiences(t *testing.T) {
 	const admin = "https://admin.example"
-	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
+	issuer := must.Get(token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
 		{TenantID: "t", ClientID: "hcpctl", ClientSecret: "first", ObjectID: "alice", Name: "alice@example.com", Groups: []string{"readers"}, Audiences: []string{admin}},
 		{TenantID: "t", ClientID: "hcpctl", ClientSecret: "second", ObjectID: "bob", Groups: []string{"operators"}, Audiences: []string{admin}},
-	}, admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, admin))(t)
 	for secret, want := range map[string]string{"first": "readers", "second": "operators"} {
-		text, err := issuer.Issue("t", "hcpctl", secret, admin+"/.default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(issuer.Issue("t", "hcpctl", secret, admin+"/.default"))(t)
 		var claims struct {
 			jwt.RegisteredClaims
 			Groups []string `json:"groups"`

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 )
@@ -38,28 +39,15 @@ func TestMain(m *testing.M) {
 // TestAcknowledgedWritesSurviveKill kills the program with SIGKILL while it is written to, three times.
 func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	dir := t.TempDir()
-	signer, err := authority.Open(dir, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := signer.Issue(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), x509.Certificate{}, "127.0.0.1"); err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(authority.Open(dir, "test"))(t)
+	must.Do(t, signer.Issue(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), x509.Certificate{}, "127.0.0.1"))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(signer.CertificatePEM())
-	issuer, err := entratest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(entratest.Start())(t)
 	defer issuer.Close()
-	bearer, err := issuer.Token("https://management.azure.com", time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bearer := must.Get(issuer.Token("https://management.azure.com", time.Now().Add(time.Hour)))(t)
 	seed := `{"assignments": [{"principalId": "` + entratest.ObjectID + `", "role": "` + arm.OwnerRole + `", "scope": "/subscriptions/s"}]}`
-	if err := os.WriteFile(filepath.Join(dir, "seed.json"), []byte(seed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "seed.json"), []byte(seed), 0o600))
 	var acknowledged []string
 	for round := range 3 {
 		client, address, kill := startEmulator(t, dir, roots, issuer.Authority())
@@ -105,19 +93,14 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 // startEmulator starts the program and waits until it serves. kill kills it with SIGKILL and waits for its end.
 func startEmulator(t *testing.T, dir string, roots *x509.CertPool, tokens string) (client *http.Client, address string, kill func()) {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	if err := os.Remove(filepath.Join(dir, "address")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	command := exec.Command(program)
 	command.Env = append(os.Environ(), runAsEmulator+"="+dir, "AUTHORITY="+tokens)
 	command.Stderr = os.Stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	kill = func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()

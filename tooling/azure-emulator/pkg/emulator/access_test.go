@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -41,10 +42,7 @@ func startWithRoles(t *testing.T, options emulator.Options) *emulatortest.Azure 
 		{PrincipalID: serviceID, Role: subnets, Scope: "/subscriptions/" + subscription},
 		{PrincipalID: customerID, Role: arm.OwnerRole, Scope: "/subscriptions/" + subscription},
 	}
-	azure, err := emulatortest.Start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	azure := must.Get(emulatortest.Start(options))(t)
 	t.Cleanup(func() {
 		if err := azure.Close(); err != nil {
 			t.Error(err)
@@ -134,19 +132,10 @@ func TestCallersHaveOnlyTheirRoles(t *testing.T) {
 // TestOperationsBelongToTheirResource polls the operation of another principal.
 func TestOperationsBelongToTheirResource(t *testing.T) {
 	azure := startWithRoles(t, emulator.Options{OperationDelay: 1 << 40})
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, azure.URL+zonePath+"?api-version=2018-05-01", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := azure.Tokens.Principal(serviceID).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{armAudience + "/.default"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodDelete, azure.URL+zonePath+"?api-version=2018-05-01", nil))(t)
+	token := must.Get(azure.Tokens.Principal(serviceID).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{armAudience + "/.default"}}))(t)
 	request.Header.Set("Authorization", "Bearer "+token.Token)
-	response, err := azure.HTTP().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(azure.HTTP().Do(request))(t)
 	_ = response.Body.Close()
 	path := strings.TrimPrefix(response.Header.Get("Azure-AsyncOperation"), azure.URL)
 	for principal, want := range map[string]int{serviceID: http.StatusOK, customerID: http.StatusForbidden, nobodyID: http.StatusForbidden} {
@@ -172,9 +161,7 @@ func TestAssignedRoleGivesRights(t *testing.T) {
 	}
 	mustSend(customerID, http.MethodPut, group+"?api-version=2021-04-01", `{"location":"westus3"}`, 201)
 	var created struct{ Properties struct{ PrincipalID string } }
-	if err := json.Unmarshal([]byte(mustSend(customerID, http.MethodPut, identity, `{"location":"westus3"}`, 201)), &created); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(mustSend(customerID, http.MethodPut, identity, `{"location":"westus3"}`, 201)), &created))
 	principal := created.Properties.PrincipalID
 	mustSend(principal, http.MethodGet, identity, "", 403)
 	const reader = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
@@ -250,9 +237,7 @@ func TestCustomRoles(t *testing.T) {
 		Properties struct{ PrincipalID string }
 	}
 	body := want(http.StatusCreated, http.MethodPut, emulatortest.Group+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/reader?api-version=2023-01-31", `{"location":"westus3"}`)
-	if err := json.Unmarshal([]byte(body), &identity); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &identity))
 	read := func() int {
 		status, _ := send(t, azure, identity.Properties.PrincipalID, armAudience, http.MethodGet, zonePath+"?api-version=2018-05-01", "")
 		return status

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	emulatedblob "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -25,11 +26,8 @@ func auditContainer(t *testing.T, dir string, policy *emulatedblob.Immutability,
 	t.Helper()
 	seed := emulatortest.Seed(zone)
 	seed.Containers = append(seed.Containers, emulator.SeedContainer{Account: "audit", AccountID: emulatortest.Account, Name: "audit", Immutability: policy})
-	azure, err := emulatortest.Start(emulator.Options{DataDir: dir, Seed: seed, Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := ok(container.NewClient(azure.URL+"/audit/audit", azure.Tokens, &container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	azure := must.Get(emulatortest.Start(emulator.Options{DataDir: dir, Seed: seed, Now: now}))(t)
+	client := must.Get(container.NewClient(azure.URL+"/audit/audit", azure.Tokens, &container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
 	return azure, client
 }
 
@@ -49,17 +47,17 @@ func TestAppendBlobs(t *testing.T) {
 	azure, client := auditContainer(t, dir, nil, nil)
 	log := client.NewAppendBlobClient("writer/log")
 	wantError(t, appendTo(t, log, "a", nil), http.StatusNotFound, "BlobNotFound")
-	created, err := log.Create(ctx, nil)
-	must(t, created, err)
+	_, err := log.Create(ctx, nil)
+	must.Do(t, err)
 	_, err = log.Create(ctx, &appendblob.CreateOptions{AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}}})
 	wantError(t, err, http.StatusConflict, "BlobAlreadyExists")
 
 	first, err := log.AppendBlock(ctx, body("first "), at(0))
-	if must(t, first, err); *first.BlobAppendOffset != "0" || *first.BlobCommittedBlockCount != 1 {
+	if must.Do(t, err); *first.BlobAppendOffset != "0" || *first.BlobCommittedBlockCount != 1 {
 		t.Errorf("offset %s, blocks %d", *first.BlobAppendOffset, *first.BlobCommittedBlockCount)
 	}
 	second, err := log.AppendBlock(ctx, body("second"), at(6))
-	if must(t, second, err); *second.BlobAppendOffset != "6" || *second.BlobCommittedBlockCount != 2 {
+	if must.Do(t, err); *second.BlobAppendOffset != "6" || *second.BlobCommittedBlockCount != 2 {
 		t.Errorf("offset %s, blocks %d", *second.BlobAppendOffset, *second.BlobCommittedBlockCount)
 	}
 	wantError(t, appendTo(t, log, "again", at(6)), http.StatusPreconditionFailed, "AppendPositionConditionNotMet")
@@ -68,13 +66,11 @@ func TestAppendBlobs(t *testing.T) {
 	wantError(t, appendTo(t, log, strings.Repeat("x", 4<<20+1), nil), http.StatusRequestEntityTooLarge, "RequestBodyTooLarge")
 	wantError(t, appendTo(t, client.NewAppendBlobClient("block"), "x", nil), http.StatusNotFound, "BlobNotFound")
 	_, err = client.NewBlockBlobClient("block").UploadBuffer(ctx, []byte("x"), nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	wantError(t, appendTo(t, client.NewAppendBlobClient("block"), "x", nil), http.StatusConflict, "InvalidBlobType")
 
 	// The content survives a restart.
-	if err := azure.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, azure.Close())
 	azure, client = auditContainer(t, dir, nil, nil)
 	defer func() { _ = azure.Close() }()
 	for _, c := range []struct {
@@ -82,7 +78,7 @@ func TestAppendBlobs(t *testing.T) {
 		want          string
 	}{{0, 0, "first second"}, {3, 0, "st second"}, {3, 5, "st se"}, {6, 6, "second"}, {8, 100, "cond"}} {
 		response, err := client.NewAppendBlobClient("writer/log").DownloadStream(ctx, &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: c.offset, Count: c.count}})
-		must(t, response, err)
+		must.Do(t, err)
 		text, err := io.ReadAll(response.Body)
 		if err != nil || string(text) != c.want || *response.ContentLength != int64(len(c.want)) {
 			t.Errorf("%d bytes from %d: %q, %v", c.count, c.offset, text, err)
@@ -92,18 +88,18 @@ func TestAppendBlobs(t *testing.T) {
 	_, err = client.NewAppendBlobClient("writer/log").DownloadStream(ctx, &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: 12}})
 	wantError(t, err, http.StatusRequestedRangeNotSatisfiable, "InvalidRange")
 	page, err := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr("writer/")}).NextPage(ctx)
-	items := must(t, page, err).Segment.BlobItems
+	items := must.Get(page, err)(t).Segment.BlobItems
 	if len(items) != 1 || *items[0].Properties.ContentLength != 12 || *items[0].Properties.BlobType != blob.BlobTypeAppendBlob {
 		t.Errorf("listed %d blobs", len(items))
 	}
 	// Without a policy, the blob can be replaced and deleted, with its blocks.
-	replaced, err := client.NewAppendBlobClient("writer/log").Create(ctx, nil)
-	must(t, replaced, err)
+	_, err = client.NewAppendBlobClient("writer/log").Create(ctx, nil)
+	must.Do(t, err)
 	if properties, err := client.NewAppendBlobClient("writer/log").GetProperties(ctx, nil); err != nil || *properties.ContentLength != 0 {
 		t.Errorf("a replaced blob: %v", err)
 	}
-	deleted, err := client.NewAppendBlobClient("writer/log").Delete(ctx, nil)
-	must(t, deleted, err)
+	_, err = client.NewAppendBlobClient("writer/log").Delete(ctx, nil)
+	must.Do(t, err)
 }
 
 // TestImmutableContainer: until the end of the retention, a blob can neither be deleted nor overwritten, and only an append blob can grow.
@@ -116,10 +112,10 @@ func TestImmutableContainer(t *testing.T) {
 		t.Errorf("the container has no policy: %v", err)
 	}
 	log := client.NewAppendBlobClient("log")
-	created, err := log.Create(ctx, nil)
-	must(t, created, err)
-	must(t, 0, appendTo(t, log, "a", at(0)))
-	must(t, 0, appendTo(t, log, "b", at(1)))
+	_, err := log.Create(ctx, nil)
+	must.Do(t, err)
+	must.Do(t, appendTo(t, log, "a", at(0)))
+	must.Do(t, appendTo(t, log, "b", at(1)))
 	refuses := func(client *container.Client) {
 		t.Helper()
 		log := client.NewAppendBlobClient("log")
@@ -133,9 +129,7 @@ func TestImmutableContainer(t *testing.T) {
 		wantError(t, err, http.StatusConflict, "BlobImmutableDueToPolicy")
 	}
 	refuses(client)
-	if err := azure.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, azure.Close())
 	// A later seed cannot remove the policy.
 	seed := emulatortest.Seed(zone)
 	seed.Containers = append(seed.Containers, emulator.SeedContainer{Account: "audit", AccountID: emulatortest.Account, Name: "audit"})
@@ -147,6 +141,6 @@ func TestImmutableContainer(t *testing.T) {
 	refuses(client)
 	wantError(t, appendTo(t, client.NewAppendBlobClient("log"), "c", at(2)), http.StatusConflict, "BlobImmutableDueToPolicy")
 	now = now.AddDate(0, 0, 31)
-	deleted, err := client.NewAppendBlobClient("log").Delete(ctx, nil)
-	must(t, deleted, err)
+	_, err = client.NewAppendBlobClient("log").Delete(ctx, nil)
+	must.Do(t, err)
 }

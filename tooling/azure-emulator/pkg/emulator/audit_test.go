@@ -26,6 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
@@ -58,10 +59,7 @@ func startAuditStorage(t *testing.T) *auditStorage {
 	seed.Assignments = []arm.SeedAssignment{{PrincipalID: serviceID, Role: adder, Scope: emulatortest.Account, Condition: ownBlobs},
 		{PrincipalID: serviceID, Role: adder, Scope: witnessAccount, Condition: ownBlobs}}
 	seed.Assignments = append(seed.Assignments, emulatortest.Owner(entratest.ObjectID)...)
-	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	azure := must.Get(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}))(t)
 	t.Cleanup(func() {
 		if err := azure.Close(); err != nil {
 			t.Error(err)
@@ -75,11 +73,11 @@ func (s *auditStorage) config(name string) blobsink.Config {
 }
 
 func (s *auditStorage) sink(t *testing.T) *blobsink.Sink {
-	return ok(blobsink.New(s.config("audit/audit")))(t)
+	return must.Get(blobsink.New(s.config("audit/audit")))(t)
 }
 
 func (s *auditStorage) witness(t *testing.T) *sink.WitnessLog {
-	return ok(blobsink.NewWitness(s.config("witness/witness")))(t)
+	return must.Get(blobsink.NewWitness(s.config("witness/witness")))(t)
 }
 
 // TestAuditSink runs the conformance suite with blobs of three blocks, and a second sink for the same container.
@@ -90,11 +88,11 @@ func TestAuditSink(t *testing.T) {
 	sinktest.Witness(t, func() *sink.WitnessLog { return storage.witness(t) })
 	// Another process continues, and the first one does not write where the other has written.
 	second := storage.sink(t)
-	must(t, 0, second.Append(t.Context(), sinktest.Writer, 12, []byte("second")))
+	must.Do(t, second.Append(t.Context(), sinktest.Writer, 12, []byte("second")))
 	if err := first.Append(t.Context(), sinktest.Writer, 12, []byte("first")); err == nil {
 		t.Error("two writers have written at the same place")
 	}
-	must(t, 0, first.Append(t.Context(), sinktest.Writer, 18, []byte("first")))
+	must.Do(t, first.Append(t.Context(), sinktest.Writer, 18, []byte("first")))
 	if size, err := second.Size(t.Context(), sinktest.Writer); err != nil || size != 23 {
 		t.Errorf("size %d, %v", size, err)
 	}
@@ -112,7 +110,7 @@ func TestAuditSink(t *testing.T) {
 			status int
 			code   string
 		}{serviceID: {http.StatusForbidden, "AuthorizationPermissionMismatch"}, entratest.ObjectID: {http.StatusConflict, "BlobImmutableDueToPolicy"}} {
-			client := ok(container.NewClient(storage.URL+"/"+where, storage.Tokens.Principal(principal), &container.ClientOptions{ClientOptions: storage.Options().ClientOptions}))(t)
+			client := must.Get(container.NewClient(storage.URL+"/"+where, storage.Tokens.Principal(principal), &container.ClientOptions{ClientOptions: storage.Options().ClientOptions}))(t)
 			_, err := client.NewBlobClient(name).Delete(t.Context(), nil)
 			wantError(t, err, refusal.status, refusal.code)
 			_, err = client.NewBlockBlobClient(name).Upload(t.Context(), streaming.NopCloser(strings.NewReader("forged")), nil)
@@ -126,7 +124,7 @@ func TestAuditSink(t *testing.T) {
 // TestAuditSinkNeedsPolicy: records are not exported into a container in which they could be changed.
 func TestAuditSinkNeedsPolicy(t *testing.T) {
 	storage := startAuditStorage(t)
-	mutable := ok(blobsink.New(storage.config("audit/mutable")))(t)
+	mutable := must.Get(blobsink.New(storage.config("audit/mutable")))(t)
 	if err := mutable.Append(t.Context(), sinktest.Writer, 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "immutability policy") {
 		t.Errorf("got %v", err)
 	}
@@ -146,11 +144,11 @@ func TestAuditSurvivesFailures(t *testing.T) {
 	storage := startAuditStorage(t)
 	dir := t.TempDir()
 	key, err := audit.GenerateKey()
-	must(t, key, err)
+	must.Do(t, err)
 	public, err := key.PublicPEM()
-	must(t, public, err)
-	must(t, 0, os.WriteFile(filepath.Join(dir, "admin.pem"), public, 0o600))
-	keys := ok(audit.LoadKeys(dir))(t)
+	must.Do(t, err)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "admin.pem"), public, 0o600))
+	keys := must.Get(audit.LoadKeys(dir))(t)
 	queue := filepath.Join(dir, "queue")
 
 	// The first requests are the creation of a blob and an append.
@@ -159,8 +157,8 @@ func TestAuditSurvivesFailures(t *testing.T) {
 		{ID: "unsent", Services: []string{"blob"}, Methods: []string{"PUT"}, DropRequest: true, Count: 2},
 		{ID: "busy", Services: []string{"blob"}, Skip: 10, Status: http.StatusServiceUnavailable, Count: 3},
 	} {
-		id, err := storage.Faults().Add(rule)
-		must(t, id, err)
+		_, err := storage.Faults().Add(rule)
+		must.Do(t, err)
 	}
 	const rounds, each = 4, 25
 	written := 0
@@ -172,12 +170,12 @@ func TestAuditSurvivesFailures(t *testing.T) {
 	for round := range rounds {
 		w, err := writer.Open(writer.Config{Dir: queue, Service: "admin", Key: key, Log: storage.sink(t), Witness: storage.witness(t), MaxBytes: writer.DefaultBytes,
 			Logger: slog.Default(), Metrics: prometheus.NewRegistry()})
-		must(t, w, err)
+		must.Do(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { w.Run(ctx) })
 		for range each {
-			must(t, 0, appendRecord(w))
+			must.Do(t, appendRecord(w))
 		}
 		if round == rounds-1 {
 			// On a busy machine, one request can have the records of a round. The faults need more requests then.
@@ -207,7 +205,7 @@ func TestAuditSurvivesFailures(t *testing.T) {
 		group.Wait()
 	}
 	report, err := verify.Verify(t.Context(), verify.Input{Log: storage.sink(t), Witness: storage.witness(t), Keys: keys, Queues: []string{queue}})
-	if must(t, report, err); len(report.Findings) > 0 || len(report.Chains) != 1 {
+	if must.Do(t, err); len(report.Findings) > 0 || len(report.Chains) != 1 {
 		t.Fatalf("%d chains, findings %+v", len(report.Chains), report.Findings)
 	}
 	var requests []string
@@ -230,16 +228,14 @@ func TestAuditSurvivesFailures(t *testing.T) {
 func lines(t *testing.T, log sink.Reader, name string) []audit.Line {
 	t.Helper()
 	content, err := log.Open(t.Context(), name, 0)
-	must(t, content, err)
+	must.Do(t, err)
 	defer content.Close()
 	var text strings.Builder
-	if _, err := io.Copy(&text, content); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.Copy(&text, content))(t)
 	var all []audit.Line
 	for line := range strings.Lines(text.String()) {
 		parsed, err := audit.ParseLine([]byte(strings.TrimSuffix(line, "\n")))
-		all = append(all, must(t, parsed, err))
+		all = append(all, must.Get(parsed, err)(t))
 	}
 	return all
 }

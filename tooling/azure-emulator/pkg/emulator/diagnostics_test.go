@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -153,19 +154,17 @@ func TestCreatedAccountsHaveBlobStorage(t *testing.T) {
 	client := newGeneric(t, azure)
 	const id = emulatortest.Group + "/providers/Microsoft.Storage/storageAccounts/customerlogs"
 	url := azure.URL + "/customerlogs/insights-logs-kube-audit"
-	logs := ok(container.NewClient(url, azure.Tokens, &container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	logs := must.Get(container.NewClient(url, azure.Tokens, &container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
 
 	_, err = logs.Create(t.Context(), nil)
 	wantError(t, err, http.StatusMisdirectedRequest, "MisdirectedRequest")
 	client.put(id, "2023-05-01", located(nil))
-	created, err := logs.Create(t.Context(), nil)
-	must(t, created, err)
+	_, err = logs.Create(t.Context(), nil)
+	must.Do(t, err)
 	blob := logs.NewAppendBlobClient("log")
-	written, err := blob.Create(t.Context(), nil)
-	must(t, written, err)
-	if err := appendTo(t, blob, "line\n", nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = blob.Create(t.Context(), nil)
+	must.Do(t, err)
+	must.Do(t, appendTo(t, blob, "line\n", nil))
 
 	poller, err := client.BeginDeleteByID(t.Context(), id, "2023-05-01", nil)
 	if err == nil {
@@ -189,10 +188,7 @@ func TestForwarderOnlyAdds(t *testing.T) {
 		{PrincipalID: customerID, Role: arm.OwnerRole, Scope: "/subscriptions/" + subscription},
 		{PrincipalID: customerID, Role: arm.BlobDataContributorRole, Scope: "/subscriptions/" + subscription},
 	}
-	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	azure := must.Get(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}))(t)
 	defer func() { _ = azure.Close() }()
 	createAccount(t, azure, customerAccount)
 	arms(t, azure, serviceID, "GET", settingsOfOne+settingVersion, "", http.StatusOK, "")
@@ -200,18 +196,16 @@ func TestForwarderOnlyAdds(t *testing.T) {
 	arms(t, azure, serviceID, "GET", customerAccount+"?api-version=2023-05-01", "", http.StatusForbidden, "")
 
 	as := func(principal string) *container.Client {
-		return ok(container.NewClient(azure.URL+"/customerlogs/insights-logs-kube-audit", azure.Tokens.Principal(principal),
+		return must.Get(container.NewClient(azure.URL+"/customerlogs/insights-logs-kube-audit", azure.Tokens.Principal(principal),
 			&container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
 	}
 	forwarder, customer := as(serviceID), as(customerID)
-	created, err := forwarder.Create(t.Context(), nil)
-	must(t, created, err)
+	_, err := forwarder.Create(t.Context(), nil)
+	must.Do(t, err)
 	blob := forwarder.NewAppendBlobClient("log")
-	written, err := blob.Create(t.Context(), nil)
-	must(t, written, err)
-	if err := appendTo(t, blob, "line\n", nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = blob.Create(t.Context(), nil)
+	must.Do(t, err)
+	must.Do(t, appendTo(t, blob, "line\n", nil))
 	const denied = "AuthorizationPermissionMismatch"
 	_, err = forwarder.NewBlobClient("log").DownloadStream(t.Context(), nil)
 	wantError(t, err, http.StatusForbidden, denied)
@@ -224,6 +218,6 @@ func TestForwarderOnlyAdds(t *testing.T) {
 	_, err = forwarder.Delete(t.Context(), nil)
 	wantError(t, err, http.StatusForbidden, denied)
 	read, err := customer.NewBlobClient("log").DownloadStream(t.Context(), nil)
-	must(t, read, err)
+	must.Do(t, err)
 	_ = read.Body.Close()
 }

@@ -16,13 +16,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
 func groupsClient(t *testing.T, azure *emulatortest.Azure, credential azcore.TokenCredential) *armresources.ResourceGroupsClient {
 	t.Helper()
-	return ok(armresources.NewResourceGroupsClient(subscription, credential, azure.Options()))(t)
+	return must.Get(armresources.NewResourceGroupsClient(subscription, credential, azure.Options()))(t)
 }
 
 func TestFaults(t *testing.T) {
@@ -31,7 +32,7 @@ func TestFaults(t *testing.T) {
 	group := armresources.ResourceGroup{Location: to.Ptr("westus3")}
 	add := func(rule faults.Rule) {
 		t.Helper()
-		ok(azure.Faults().Add(rule))(t)
+		must.Get(azure.Faults().Add(rule))(t)
 	}
 
 	add(faults.Rule{Methods: []string{"PUT"}, Services: []string{"arm"}, Path: "/resourcegroups/MANAGED", Status: 429, RetryAfterMS: 1500, Count: 1})
@@ -70,7 +71,7 @@ func TestTokens(t *testing.T) {
 	azure := start(t, emulator.Options{})
 	other := start(t, emulator.Options{})
 	token := func(issuer *emulatortest.Azure, audience string, expires time.Duration) fixedToken {
-		return fixedToken(ok(issuer.Tokens.Token(audience, time.Now().Add(expires)))(t))
+		return fixedToken(must.Get(issuer.Tokens.Token(audience, time.Now().Add(expires)))(t))
 	}
 	const manage = "https://management.azure.com"
 	tests := map[string]struct {
@@ -116,11 +117,11 @@ func TestUnsupportedRequests(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			request := ok(http.NewRequest(tc.method, azure.URL+tc.path, strings.NewReader("{}")))(t)
-			request.Header.Set("Authorization", "Bearer "+ok(azure.Tokens.Token(tc.audience, time.Now().Add(time.Hour)))(t))
-			response := ok(azure.HTTP().Do(request))(t)
+			request := must.Get(http.NewRequest(tc.method, azure.URL+tc.path, strings.NewReader("{}")))(t)
+			request.Header.Set("Authorization", "Bearer "+must.Get(azure.Tokens.Token(tc.audience, time.Now().Add(time.Hour)))(t))
+			response := must.Get(azure.HTTP().Do(request))(t)
 			defer response.Body.Close()
-			text := ok(io.ReadAll(response.Body))(t)
+			text := must.Get(io.ReadAll(response.Body))(t)
 			if response.StatusCode != tc.status || !strings.Contains(string(text), tc.code) {
 				t.Errorf("got %d %s, want %d %s", response.StatusCode, text, tc.status, tc.code)
 			}
@@ -133,7 +134,7 @@ func TestNothingIsAssumedInOwnSubscriptions(t *testing.T) {
 	const own = "5a0e0b7e-3c3b-4c58-9d0f-0c6a5d3f1e02"
 	azure, ctx := start(t, emulator.Options{AssumeCustomers: true, OwnSubscriptions: []string{strings.ToUpper(own)}}), t.Context()
 	get := func(subscription string) error {
-		identities := ok(armmsi.NewUserAssignedIdentitiesClient(subscription, azure.Tokens, azure.Options()))(t)
+		identities := must.Get(armmsi.NewUserAssignedIdentitiesClient(subscription, azure.Tokens, azure.Options()))(t)
 		_, err := identities.Get(ctx, "group", "identity", nil)
 		return err
 	}
@@ -147,21 +148,19 @@ func TestNothingIsAssumedInOwnSubscriptions(t *testing.T) {
 func TestOperationCompletesAfterRestart(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	options := emulator.Options{DataDir: dir, OperationDelay: 50 * time.Millisecond, Seed: emulatortest.Seed(zone)}
-	first := ok(emulatortest.Start(options))(t)
+	first := must.Get(emulatortest.Start(options))(t)
 	groups := groupsClient(t, first, first.Tokens)
 	for _, name := range []string{"kept", "deleted"} {
 		_, err := groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil)
-		must(t, 0, err)
+		must.Do(t, err)
 	}
 	_, err := groups.BeginDelete(ctx, "deleted", nil)
-	must(t, 0, err)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, first.Close())
 	second := start(t, options)
 	groups = groupsClient(t, second, second.Tokens)
 	_, err = groups.Get(ctx, "kept", nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	for {
 		if _, err = groups.Get(ctx, "deleted", nil); err != nil {
 			wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")

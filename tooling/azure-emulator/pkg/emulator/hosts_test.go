@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -41,12 +42,12 @@ func TestNamesOfAzure(t *testing.T) {
 		cloud.ResourceManager: {Endpoint: "https://management.azure.com", Audience: "https://management.azure.com"}}}
 
 	const name, content = "c/.well-known/openid-configuration", `{"issuer":"x"}`
-	blobs := ok(azblob.NewClient("https://oidc.blob.core.windows.net", azure.Tokens, &azblob.ClientOptions{ClientOptions: options.ClientOptions}))(t)
+	blobs := must.Get(azblob.NewClient("https://oidc.blob.core.windows.net", azure.Tokens, &azblob.ClientOptions{ClientOptions: options.ClientOptions}))(t)
 	_, err := blobs.UploadBuffer(ctx, "issuers", name, []byte(content), nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	for _, location := range []string{"https://oidc.blob.core.windows.net/issuers/", "https://OIDC.blob.core.windows.net:443/issuers/", "https://example.com/oidc/issuers/"} {
 		response, err := options.Transport.Do(get(t, location+name))
-		must(t, 0, err)
+		must.Do(t, err)
 		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || string(text) != content {
@@ -56,7 +57,7 @@ func TestNamesOfAzure(t *testing.T) {
 	found := 0
 	for pager := blobs.NewListBlobsFlatPager("issuers", nil); pager.More(); {
 		page, err := pager.NextPage(ctx)
-		found += len(must(t, page, err).Segment.BlobItems)
+		found += len(must.Get(page, err)(t).Segment.BlobItems)
 	}
 	if found != 1 {
 		t.Errorf("%d blobs are listed, want 1", found)
@@ -64,20 +65,20 @@ func TestNamesOfAzure(t *testing.T) {
 	_, err = blobs.UploadBuffer(ctx, "certificates", "x", nil, nil) // a container, and not the vault
 	wantError(t, err, http.StatusNotFound, "ContainerNotFound")
 
-	certificates := ok(azcertificates.NewClient("https://region.vault.azure.net", azure.Tokens, &azcertificates.ClientOptions{ClientOptions: options.ClientOptions}))(t)
+	certificates := must.Get(azcertificates.NewClient("https://region.vault.azure.net", azure.Tokens, &azcertificates.ClientOptions{ClientOptions: options.ClientOptions}))(t)
 	_, err = certificates.CreateCertificate(ctx, "kas", azcertificates.CreateCertificateParameters{CertificatePolicy: &azcertificates.CertificatePolicy{
 		IssuerParameters:          &azcertificates.IssuerParameters{Name: to.Ptr("Self")},
 		X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=api.c." + zone)},
 	}}, nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	created, err := certificates.GetCertificate(ctx, "kas", "", nil)
-	if must(t, created, err); !strings.HasPrefix(string(*created.ID), "https://region.vault.azure.net/certificates/kas/") {
+	if must.Do(t, err); !strings.HasPrefix(string(*created.ID), "https://region.vault.azure.net/certificates/kas/") {
 		t.Errorf("the certificate has the ID %s", *created.ID)
 	}
 
-	groups := ok(armresources.NewResourceGroupsClient(emulatortest.Subscription, azure.Tokens, options))(t)
+	groups := must.Get(armresources.NewResourceGroupsClient(emulatortest.Subscription, azure.Tokens, options))(t)
 	_, err = groups.Get(ctx, "region", nil)
-	must(t, 0, err)
+	must.Do(t, err)
 }
 
 // TestNamesSelectOneService sends requests under names that do not belong to their services.
@@ -85,7 +86,7 @@ func TestNamesSelectOneService(t *testing.T) {
 	azure := start(t, emulator.Options{})
 	client := underNames(t, azure)
 	token, err := azure.Tokens.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://vault.azure.net/.default"}})
-	must(t, token, err)
+	must.Do(t, err)
 	for location, want := range map[string]int{
 		"https://other.blob.core.windows.net/issuers/x":                                 http.StatusMisdirectedRequest,
 		"https://a.oidc.blob.core.windows.net/issuers/x":                                http.StatusMisdirectedRequest,
@@ -99,7 +100,7 @@ func TestNamesSelectOneService(t *testing.T) {
 		request := get(t, location)
 		request.Header.Set("Authorization", "Bearer "+token.Token)
 		response, err := client.Do(request)
-		must(t, 0, err)
+		must.Do(t, err)
 		_ = response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("%s: %d, want %d", location, response.StatusCode, want)
@@ -109,5 +110,5 @@ func TestNamesSelectOneService(t *testing.T) {
 
 func get(t *testing.T, location string) *http.Request {
 	t.Helper()
-	return ok(http.NewRequestWithContext(t.Context(), http.MethodGet, location, nil))(t)
+	return must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, location, nil))(t)
 }

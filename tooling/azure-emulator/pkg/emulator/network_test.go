@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -22,11 +23,11 @@ import (
 // TestOneNetworkOperationAtATime checks that a network with an operation in progress rejects the next one.
 func TestOneNetworkOperationAtATime(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour}), t.Context()
-	networks := ok(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t).NewVirtualNetworksClient()
+	networks := must.Get(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t).NewVirtualNetworksClient()
 	network := armnetwork.VirtualNetwork{Location: to.Ptr("westus3"), Properties: &armnetwork.VirtualNetworkPropertiesFormat{
 		AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.0.0.0/16")}}}}
 	_, err := networks.BeginCreateOrUpdate(ctx, "region", "vnet", network, nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	_, err = networks.BeginCreateOrUpdate(ctx, "region", "vnet", network, nil)
 	wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
 }
@@ -34,34 +35,34 @@ func TestOneNetworkOperationAtATime(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		factory := ok(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+		factory := must.Get(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 		networks, subnets, securityGroups := factory.NewVirtualNetworksClient(), factory.NewSubnetsClient(), factory.NewSecurityGroupsClient()
 		network, err := networks.BeginCreateOrUpdate(ctx, "region", "vnet", armnetwork.VirtualNetwork{Location: to.Ptr("westus3"), Properties: &armnetwork.VirtualNetworkPropertiesFormat{
 			AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.0.0.0/16")}},
 			Subnets:      []*armnetwork.Subnet{{Name: to.Ptr("workers"), Properties: &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr("10.0.0.0/24")}}},
 		}}, nil)
-		vnet, err := must(t, network, err).PollUntilDone(ctx, pollFast)
-		if must(t, vnet, err); len(vnet.Properties.Subnets) != 1 || *vnet.Properties.ProvisioningState != "Succeeded" {
+		vnet, err := must.Get(network, err)(t).PollUntilDone(ctx, pollFast)
+		if must.Do(t, err); len(vnet.Properties.Subnets) != 1 || *vnet.Properties.ProvisioningState != "Succeeded" {
 			t.Errorf("network %+v", vnet.Properties)
 		}
 		subnet, err := subnets.Get(ctx, "region", "vnet", "workers", nil)
-		must(t, subnet, err)
+		must.Do(t, err)
 		id := emulatortest.Group + "/providers/Microsoft.Network/networkSecurityGroups/nsg"
 		subnet.Properties.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &id}
 		_, err = subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
 		wantError(t, err, http.StatusBadRequest, "InvalidResourceReference")
 		group, err := securityGroups.BeginCreateOrUpdate(ctx, "region", "nsg", armnetwork.SecurityGroup{Location: to.Ptr("westus3")}, nil)
-		_, err = must(t, group, err).PollUntilDone(ctx, pollFast)
-		must(t, 0, err)
+		_, err = must.Get(group, err)(t).PollUntilDone(ctx, pollFast)
+		must.Do(t, err)
 		poller, err := subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
-		associated, err := must(t, poller, err).PollUntilDone(ctx, pollFast)
-		if must(t, associated, err); *associated.Properties.NetworkSecurityGroup.ID != id {
+		associated, err := must.Get(poller, err)(t).PollUntilDone(ctx, pollFast)
+		if must.Do(t, err); *associated.Properties.NetworkSecurityGroup.ID != id {
 			t.Errorf("subnet %+v", associated.Properties)
 		}
 		_, err = securityGroups.BeginDelete(ctx, "region", "nsg", nil)
 		wantError(t, err, http.StatusBadRequest, "InUseNetworkSecurityGroupCannotBeDeleted")
 		shown, err := securityGroups.Get(ctx, "region", "nsg", nil)
-		if must(t, shown, err); len(shown.Properties.Subnets) != 1 {
+		if must.Do(t, err); len(shown.Properties.Subnets) != 1 {
 			t.Errorf("security group %+v", shown.Properties)
 		}
 		_, err = subnets.Get(ctx, "region", "vnet", "none", nil)
@@ -72,16 +73,16 @@ func TestNetwork(t *testing.T) {
 // TestAssumeCustomers reads resources that were not created.
 func TestAssumeCustomers(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{AssumeCustomers: true}), t.Context()
-	subnets := ok(armnetwork.NewSubnetsClient(subscription, azure.Tokens, azure.Options()))(t)
-	subnet := ok(subnets.Get(ctx, "customer", "vnet", "workers", nil))(t)
+	subnets := must.Get(armnetwork.NewSubnetsClient(subscription, azure.Tokens, azure.Options()))(t)
+	subnet := must.Get(subnets.Get(ctx, "customer", "vnet", "workers", nil))(t)
 	nsg := "/subscriptions/" + subscription + "/resourceGroups/customer/providers/Microsoft.Network/networkSecurityGroups/nsg"
 	subnet.Properties.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &nsg}
 	_, err := subnets.BeginCreateOrUpdate(ctx, "customer", "vnet", "workers", subnet.Subnet, nil)
-	must(t, 0, err)
-	identities := ok(armmsi.NewUserAssignedIdentitiesClient(subscription, azure.Tokens, azure.Options()))(t)
-	identity := ok(identities.Get(ctx, "customer", "registry", nil))(t)
-	assignments := ok(armauthorization.NewRoleAssignmentsClient(subscription, azure.Tokens, azure.Options()))(t)
-	page := ok(assignments.NewListForScopePager(nsg, &armauthorization.RoleAssignmentsClientListForScopeOptions{
+	must.Do(t, err)
+	identities := must.Get(armmsi.NewUserAssignedIdentitiesClient(subscription, azure.Tokens, azure.Options()))(t)
+	identity := must.Get(identities.Get(ctx, "customer", "registry", nil))(t)
+	assignments := must.Get(armauthorization.NewRoleAssignmentsClient(subscription, azure.Tokens, azure.Options()))(t)
+	page := must.Get(assignments.NewListForScopePager(nsg, &armauthorization.RoleAssignmentsClientListForScopeOptions{
 		Filter: to.Ptr("assignedTo('" + *identity.Properties.PrincipalID + "')")}).NextPage(ctx))(t)
 	if len(page.Value) != 1 {
 		t.Errorf("an assumed identity has %d role assignments, want 1", len(page.Value))
@@ -89,7 +90,7 @@ func TestAssumeCustomers(t *testing.T) {
 	if _, err := groupsClient(t, azure, azure.Tokens).Get(ctx, "managed", nil); true {
 		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 	}
-	leftovers := ok(azure.Leftovers())(t)
+	leftovers := must.Get(azure.Leftovers())(t)
 	if want := []string{*subnet.ID + " with " + nsg}; !cmp.Equal(leftovers, want) {
 		t.Errorf("leftovers %v, want only the association: %v", leftovers, want)
 	}

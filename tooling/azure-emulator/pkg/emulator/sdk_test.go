@@ -24,6 +24,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -40,10 +41,7 @@ func start(t *testing.T, options emulator.Options) *emulatortest.Azure {
 		options.DataDir = t.TempDir()
 	}
 	options.Seed = emulatortest.Seed(zone)
-	azure, err := emulatortest.Start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	azure := must.Get(emulatortest.Start(options))(t)
 	t.Cleanup(func() {
 		if err := azure.Close(); err != nil {
 			t.Error(err)
@@ -61,23 +59,6 @@ func wantError(t *testing.T, err error, status int, code string) {
 	}
 }
 
-// must returns value, or fails the test if err is not nil.
-func must[T any](t *testing.T, value T, err error) T {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
-}
-
-// ok is must for calls with two results: ok(New(…))(t).
-func ok[T any](value T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		return must(t, value, err)
-	}
-}
-
 // pollFast polls operations every millisecond.
 var pollFast = &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
 
@@ -91,15 +72,15 @@ func withAndWithoutDelay(t *testing.T, test func(t *testing.T, azure *emulatorte
 func TestResourceGroups(t *testing.T) {
 	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		groups := ok(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
+		groups := must.Get(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
 		if _, err := groups.Get(ctx, "managed", nil); true {
 			wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 		}
 		group := armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner"), Tags: map[string]*string{"a": to.Ptr("b")}}
-		created, err := groups.CreateOrUpdate(ctx, "Managed", group, nil)
-		must(t, created, err)
+		_, err := groups.CreateOrUpdate(ctx, "Managed", group, nil)
+		must.Do(t, err)
 		got, err := groups.Get(ctx, "managed", nil)
-		must(t, got, err)
+		must.Do(t, err)
 		if *got.Name != "Managed" || *got.ManagedBy != "/owner" || *got.Tags["a"] != "b" || *got.Properties.ProvisioningState != "Succeeded" {
 			t.Errorf("got %+v", got.ResourceGroup)
 		}
@@ -107,8 +88,8 @@ func TestResourceGroups(t *testing.T) {
 		_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
 		wantError(t, err, http.StatusConflict, "ResourceGroupManagedByMismatch")
 		poller, err := groups.BeginDelete(ctx, "managed", nil)
-		_, err = must(t, poller, err).PollUntilDone(ctx, pollFast)
-		must(t, 0, err)
+		_, err = must.Get(poller, err)(t).PollUntilDone(ctx, pollFast)
+		must.Do(t, err)
 		_, err = groups.BeginDelete(ctx, "managed", nil)
 		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 	})
@@ -120,15 +101,15 @@ func TestListsHavePages(t *testing.T) {
 	var want []string
 	for i := range 201 {
 		name := fmt.Sprintf("group-%03d", i)
-		created, err := groups.CreateOrUpdate(t.Context(), name, armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil)
-		must(t, created, err)
+		_, err := groups.CreateOrUpdate(t.Context(), name, armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil)
+		must.Do(t, err)
 		want = append(want, name)
 	}
 	var got []string
 	pages := 0
 	for pager := groups.NewListPager(nil); pager.More(); pages++ {
 		page, err := pager.NextPage(t.Context())
-		for _, g := range must(t, page, err).Value {
+		for _, g := range must.Get(page, err)(t).Value {
 			got = append(got, *g.Name)
 		}
 	}
@@ -140,12 +121,12 @@ func TestListsHavePages(t *testing.T) {
 func TestDNS(t *testing.T) {
 	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		factory := ok(armdns.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+		factory := must.Get(armdns.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 		zones, records := factory.NewZonesClient(), factory.NewRecordSetsClient()
 		_, err := zones.CreateOrUpdate(ctx, "nowhere", "c."+zone, armdns.Zone{Location: to.Ptr("global")}, nil)
 		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 		child, err := zones.CreateOrUpdate(ctx, "region", "aro.c."+zone, armdns.Zone{Location: to.Ptr("global")}, nil)
-		must(t, child, err)
+		must.Do(t, err)
 		if len(child.Properties.NameServers) != 4 || *child.Properties.NumberOfRecordSets != 2 {
 			t.Errorf("zone %+v", child.Properties)
 		}
@@ -155,7 +136,7 @@ func TestDNS(t *testing.T) {
 		}
 		delegation := armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr[int64](300), NsRecords: servers}}
 		record, err := records.CreateOrUpdate(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, delegation, nil)
-		must(t, record, err)
+		must.Do(t, err)
 		if *record.Properties.Fqdn != "aro.c."+zone+"." || *record.Type != "Microsoft.Network/dnsZones/NS" || len(record.Properties.NsRecords) != 4 {
 			t.Errorf("delegation %+v", record.RecordSet)
 		}
@@ -170,78 +151,78 @@ func TestDNS(t *testing.T) {
 		n := 0
 		for pager := records.NewListByDNSZonePager("region", zone, nil); pager.More(); {
 			page, err := pager.NextPage(ctx)
-			n += len(must(t, page, err).Value)
+			n += len(must.Get(page, err)(t).Value)
 		}
 		if n != 3 {
 			t.Errorf("the zone has %d record sets, want NS, SOA and the delegation", n)
 		}
 		_, err = records.Delete(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, nil)
-		must(t, 0, err)
+		must.Do(t, err)
 		_, err = records.Get(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, nil)
 		wantError(t, err, http.StatusNotFound, "NotFound")
 		poller, err := zones.BeginDelete(ctx, "region", "aro.c."+zone, nil)
-		_, err = must(t, poller, err).PollUntilDone(ctx, pollFast)
-		must(t, 0, err)
+		_, err = must.Get(poller, err)(t).PollUntilDone(ctx, pollFast)
+		must.Do(t, err)
 		_, err = zones.Get(ctx, "region", "aro.c."+zone, nil)
 		wantError(t, err, http.StatusNotFound, "ResourceNotFound")
 		_, err = zones.BeginDelete(ctx, "region", "aro.c."+zone, nil)
-		must(t, 0, err)
+		must.Do(t, err)
 	})
 }
 
 // TestOneOperationAtATime checks that a resource with an operation in progress rejects the next one.
 func TestOneOperationAtATime(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour}), t.Context()
-	groups := ok(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
+	groups := must.Get(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
 	group := armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner")}
 	_, err := groups.CreateOrUpdate(ctx, "managed", group, nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	_, err = groups.BeginDelete(ctx, "managed", nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
 	wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
 }
 
 func TestIdentitiesAndRoles(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{}), t.Context()
-	factory := ok(armmsi.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	factory := must.Get(armmsi.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 	identities, credentials := factory.NewUserAssignedIdentitiesClient(), factory.NewFederatedIdentityCredentialsClient()
 	identity, err := identities.CreateOrUpdate(ctx, "region", "registry", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
-	must(t, identity, err)
+	must.Do(t, err)
 	again, err := identities.CreateOrUpdate(ctx, "region", "registry", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
-	if must(t, again, err); *again.Properties.PrincipalID != *identity.Properties.PrincipalID {
+	if must.Do(t, err); *again.Properties.PrincipalID != *identity.Properties.PrincipalID {
 		t.Error("a repeated PUT of an identity changed its principal")
 	}
 	federated := armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
 		Issuer: to.Ptr("https://issuer.example.com/c"), Subject: to.Ptr("system:serviceaccount:ns:sa"), Audiences: []*string{to.Ptr("openshift")}}}
 	_, err = credentials.CreateOrUpdate(ctx, "region", "registry", "first", federated, nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	_, err = credentials.CreateOrUpdate(ctx, "region", "registry", "second", federated, nil)
 	wantError(t, err, http.StatusConflict, "Conflict")
 	_, err = credentials.CreateOrUpdate(ctx, "region", "unknown", "first", federated, nil)
 	wantError(t, err, http.StatusNotFound, "ParentResourceNotFound")
 	_, err = credentials.Delete(ctx, "region", "registry", "first", nil)
-	must(t, 0, err)
+	must.Do(t, err)
 
-	roles := ok(armauthorization.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	roles := must.Get(armauthorization.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 	assignments, definitions := roles.NewRoleAssignmentsClient(), roles.NewRoleDefinitionsClient()
 	const registry = "/providers/Microsoft.Authorization/roleDefinitions/8b32b316-c2f5-4ddf-b05b-83dacd2d08b5"
 	definition, err := definitions.GetByID(ctx, registry, nil)
-	if must(t, definition, err); len(definition.Properties.Permissions) != 1 || len(definition.Properties.Permissions[0].Actions) == 0 {
+	if must.Do(t, err); len(definition.Properties.Permissions) != 1 || len(definition.Properties.Permissions[0].Actions) == 0 {
 		t.Errorf("definition %+v", definition.Properties)
 	}
 	assignment := armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
 		PrincipalID: identity.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/subscriptions/" + emulatortest.Subscription + registry)}}
 	name := uuid.NewString()
 	_, err = assignments.Create(ctx, emulatortest.Group, name, assignment, nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	_, err = assignments.Create(ctx, emulatortest.Group, uuid.NewString(), assignment, nil)
 	wantError(t, err, http.StatusConflict, "RoleAssignmentExists")
 	count := func(scope string) (n int) {
 		for pager := assignments.NewListForScopePager(scope, &armauthorization.RoleAssignmentsClientListForScopeOptions{
 			Filter: to.Ptr("atScope() and assignedTo('" + *identity.Properties.PrincipalID + "')")}); pager.More(); {
 			page, err := pager.NextPage(ctx)
-			n += len(must(t, page, err).Value)
+			n += len(must.Get(page, err)(t).Value)
 		}
 		return n
 	}
@@ -249,13 +230,13 @@ func TestIdentitiesAndRoles(t *testing.T) {
 		t.Errorf("the assignment is listed %d times below its scope and %d times above, want 1 and 0", below, above)
 	}
 	_, err = assignments.Delete(ctx, emulatortest.Group, name, nil)
-	must(t, 0, err)
+	must.Do(t, err)
 }
 
 func TestCertificates(t *testing.T) {
 	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		client := ok(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
+		client := must.Get(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
 			ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 		_, err := client.GetCertificate(ctx, "kas", "", nil)
 		wantError(t, err, http.StatusNotFound, "CertificateNotFound")
@@ -265,19 +246,19 @@ func TestCertificates(t *testing.T) {
 			X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=api.c." + zone), SubjectAlternativeNames: &azcertificates.SubjectAlternativeNames{DNSNames: []*string{to.Ptr("api.c." + zone)}}},
 		}}
 		operation, err := client.CreateCertificate(ctx, "kas", parameters, nil)
-		for must(t, operation, err); *operation.Status != "completed"; {
+		for must.Get(operation, err)(t); *operation.Status != "completed"; {
 			next, err := client.GetCertificateOperation(ctx, "kas", nil)
-			operation.CertificateOperation = must(t, next, err).CertificateOperation
+			operation.CertificateOperation = must.Get(next, err)(t).CertificateOperation
 		}
 		found, err := client.GetCertificate(ctx, "kas", "", nil)
-		if must(t, found, err); len(found.CER) == 0 || found.ID.Name() != "kas" || found.ID.Version() == "" {
+		if must.Do(t, err); len(found.CER) == 0 || found.ID.Name() != "kas" || found.ID.Version() == "" {
 			t.Errorf("certificate %+v", found.Certificate)
 		}
 		parameters.CertificatePolicy.IssuerParameters.Name = to.Ptr("Unknown")
 		_, err = client.CreateCertificate(ctx, "other", parameters, nil)
 		wantError(t, err, http.StatusBadRequest, "BadParameter")
 		_, err = client.DeleteCertificate(ctx, "kas", nil)
-		must(t, 0, err)
+		must.Do(t, err)
 		parameters.CertificatePolicy.IssuerParameters.Name = to.Ptr("Self")
 		_, err = client.CreateCertificate(ctx, "kas", parameters, nil)
 		wantError(t, err, http.StatusConflict, "Conflict")
@@ -288,7 +269,7 @@ func TestCertificates(t *testing.T) {
 			wantError(t, err, http.StatusConflict, "Conflict")
 		}
 		again, err := client.GetCertificate(ctx, "kas", "", nil)
-		if must(t, again, err); again.ID.Version() != found.ID.Version() {
+		if must.Do(t, err); again.ID.Version() != found.ID.Version() {
 			t.Errorf("recovered certificate %+v", again.Certificate)
 		}
 		_, err = client.PurgeDeletedCertificate(ctx, "kas", nil)
@@ -301,12 +282,12 @@ func TestCertificates(t *testing.T) {
 func TestCertificateVersions(t *testing.T) {
 	now := time.Now()
 	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour, CertificateLifetime: 48 * time.Hour, Now: func() time.Time { return now }}), t.Context()
-	client := ok(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
+	client := must.Get(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
 		ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 	status := func(want string) azcertificates.CertificateOperation {
 		t.Helper()
 		operation, err := client.GetCertificateOperation(ctx, "kas", nil)
-		if must(t, operation, err); *operation.Status != want {
+		if must.Do(t, err); *operation.Status != want {
 			t.Fatalf("the operation is %s, want %s", *operation.Status, want)
 		}
 		return operation.CertificateOperation
@@ -314,7 +295,7 @@ func TestCertificateVersions(t *testing.T) {
 	newest := func() azcertificates.Certificate {
 		t.Helper()
 		found, err := client.GetCertificate(ctx, "kas", "", nil)
-		return must(t, found, err).Certificate
+		return must.Get(found, err)(t).Certificate
 	}
 	create := func() error {
 		_, err := client.CreateCertificate(ctx, "kas", azcertificates.CreateCertificateParameters{CertificatePolicy: &azcertificates.CertificatePolicy{
@@ -324,7 +305,7 @@ func TestCertificateVersions(t *testing.T) {
 		}}, nil)
 		return err
 	}
-	must(t, 0, create())
+	must.Do(t, create())
 	status("inProgress")
 	if found := newest(); len(found.CER) > 0 || *found.Attributes.Enabled {
 		t.Errorf("before the first version: %+v", found)
@@ -338,8 +319,8 @@ func TestCertificateVersions(t *testing.T) {
 	}
 
 	_, err := azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Path: "kas", Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 1})
-	must(t, 0, err)
-	must(t, 0, create())
+	must.Do(t, err)
+	must.Do(t, create())
 	now = now.Add(time.Hour)
 	if failed := status("failed"); failed.Error == nil || failed.Error.Code != "RequestRejected" {
 		t.Errorf("the error of the operation is %+v", failed.Error)
@@ -348,11 +329,11 @@ func TestCertificateVersions(t *testing.T) {
 		t.Error("a failed operation changed the certificate")
 	}
 	_, err = client.DeleteCertificateOperation(ctx, "kas", nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	_, err = client.GetCertificateOperation(ctx, "kas", nil)
 	wantError(t, err, http.StatusNotFound, "PendingCertificateNotFound")
 
-	must(t, 0, create())
+	must.Do(t, create())
 	status("inProgress")
 	if found := newest(); found.ID.Version() != first.ID.Version() || !*found.Attributes.Enabled {
 		t.Error("the newest version changed while the next one is pending")
@@ -370,12 +351,12 @@ func TestCertificateVersions(t *testing.T) {
 
 func TestBlobs(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{}), t.Context()
-	client := ok(azblob.NewClient(azure.URL+"/oidc", azure.Tokens, &azblob.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	client := must.Get(azblob.NewClient(azure.URL+"/oidc", azure.Tokens, &azblob.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
 	_, err := client.UploadBuffer(ctx, "issuers", "c/.well-known/openid-configuration", []byte(`{"issuer":"x"}`), &azblob.UploadBufferOptions{
 		HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json")}})
-	must(t, 0, err)
+	must.Do(t, err)
 	response, err := azure.HTTP().Get(azure.URL + "/oidc/issuers/c/.well-known/openid-configuration")
-	must(t, response, err)
+	must.Do(t, err)
 	defer response.Body.Close()
 	if content, err := io.ReadAll(response.Body); err != nil || string(content) != `{"issuer":"x"}` || response.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("a public read returned %q, %v, %v", content, response.Header, err)
@@ -383,7 +364,7 @@ func TestBlobs(t *testing.T) {
 	var names []string
 	for pager := client.NewListBlobsFlatPager("issuers", &azblob.ListBlobsFlatOptions{Prefix: to.Ptr("c/")}); pager.More(); {
 		page, err := pager.NextPage(ctx)
-		for _, b := range must(t, page, err).Segment.BlobItems {
+		for _, b := range must.Get(page, err)(t).Segment.BlobItems {
 			names = append(names, *b.Name)
 		}
 	}
@@ -391,7 +372,7 @@ func TestBlobs(t *testing.T) {
 		t.Errorf("listed %v", names)
 	}
 	_, err = client.DeleteBlob(ctx, "issuers", "c/.well-known/openid-configuration", nil)
-	must(t, 0, err)
+	must.Do(t, err)
 	_, err = client.DeleteBlob(ctx, "issuers", "c/.well-known/openid-configuration", nil)
 	wantError(t, err, http.StatusNotFound, "BlobNotFound")
 	_, err = client.UploadBuffer(ctx, "nothing", "x", nil, nil)

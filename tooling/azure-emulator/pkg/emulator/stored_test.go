@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -37,7 +38,7 @@ type generic struct {
 
 func newGeneric(t *testing.T, azure *emulatortest.Azure) generic {
 	t.Helper()
-	return generic{ok(armresources.NewClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t), t}
+	return generic{must.Get(armresources.NewClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t), t}
 }
 
 // tryPut writes a resource and polls until the operation has completed.
@@ -53,7 +54,7 @@ func (g generic) tryPut(id, version string, resource armresources.GenericResourc
 func (g generic) put(id, version string, resource armresources.GenericResource) armresources.GenericResource {
 	g.t.Helper()
 	written, err := g.tryPut(id, version, resource)
-	return must(g.t, written, err)
+	return must.Get(written, err)(g.t)
 }
 
 // property returns a property of a resource.
@@ -88,11 +89,11 @@ func TestStoredResources(t *testing.T) {
 
 		// The children of a deleted resource are deleted.
 		deleted, err := client.BeginDeleteByID(ctx, cosmosID, cosmosVersion, nil)
-		_, err = must(t, deleted, err).PollUntilDone(ctx, pollFast)
-		must(t, 0, err)
+		_, err = must.Get(deleted, err)(t).PollUntilDone(ctx, pollFast)
+		must.Do(t, err)
 		_, err = client.GetByID(ctx, databaseID, cosmosVersion, nil)
 		wantError(t, err, http.StatusNotFound, "ResourceNotFound")
-		if left := ok(azure.Leftovers())(t); len(left) != 0 {
+		if left := must.Get(azure.Leftovers())(t); len(left) != 0 {
 			t.Errorf("left are %v", left)
 		}
 	})
@@ -153,8 +154,8 @@ func TestStoredResourcesAreChecked(t *testing.T) {
 	} {
 		if strings.Contains(c.id, "/second/") {
 			group := armresources.ResourceGroup{Location: to.Ptr("westus3")}
-			groups := ok(armresources.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
-			must(t, 0, func() error { _, err := groups.CreateOrUpdate(t.Context(), "second", group, nil); return err }())
+			groups := must.Get(armresources.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
+			must.Do(t, func() error { _, err := groups.CreateOrUpdate(t.Context(), "second", group, nil); return err }())
 		}
 		if _, err := client.tryPut(c.id, c.version, c.resource); true {
 			t.Log(c.reason)
@@ -206,13 +207,13 @@ func TestSystemAssignedIdentity(t *testing.T) {
 	if !strings.HasPrefix(issuer, "https://") || issuer != property(t, created, "oidcIssuerProfile", "issuerURL") {
 		t.Errorf("the issuer is %q", issuer)
 	}
-	assignments := ok(armauthorization.NewRoleAssignmentsClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	assignments := must.Get(armauthorization.NewRoleAssignmentsClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 	wanted := armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
 		PrincipalID: &principal, RoleDefinitionID: to.Ptr("/subscriptions/" + emulatortest.Subscription + "/providers/Microsoft.Authorization/roleDefinitions/" + arm.DNSZoneContributorRole)}}
 	name := uuid.NewString()
 	for range 2 { // the same assignment again changes nothing
-		created, err := assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil)
-		must(t, created, err)
+		_, err := assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil)
+		must.Do(t, err)
 	}
 	if _, err := assignments.Create(t.Context(), emulatortest.Group, uuid.NewString(), wanted, nil); true {
 		wantError(t, err, http.StatusConflict, "RoleAssignmentExists")
@@ -221,8 +222,8 @@ func TestSystemAssignedIdentity(t *testing.T) {
 	_, err := assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil)
 	wantError(t, err, http.StatusBadRequest, "InvalidRoleAssignmentCondition")
 	wanted.Properties.Condition = to.Ptr(ownBlobs)
-	ok(assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil))(t)
-	if read := ok(assignments.Get(t.Context(), emulatortest.Group, name, nil))(t); read.Properties.Condition == nil || *read.Properties.Condition != ownBlobs {
+	must.Get(assignments.Create(t.Context(), emulatortest.Group, name, wanted, nil))(t)
+	if read := must.Get(assignments.Get(t.Context(), emulatortest.Group, name, nil))(t); read.Properties.Condition == nil || *read.Properties.Condition != ownBlobs {
 		t.Errorf("the changed assignment is %+v", read.Properties)
 	}
 	wanted.Properties.RoleDefinitionID = to.Ptr(arm.OwnerRole)
@@ -235,7 +236,7 @@ func TestClusterCanBeSentAsItWasRead(t *testing.T) {
 	client := newGeneric(t, start(t, emulator.Options{}))
 	client.put(clusterID, aksVersion, located(map[string]any{"dnsPrefix": "svc", "addonProfiles": map[string]any{"azureKeyvaultSecretsProvider": map[string]any{"enabled": true}}}))
 	read, err := client.GetByID(t.Context(), clusterID, aksVersion, nil)
-	must(t, read, err)
+	must.Do(t, err)
 	properties := read.Properties.(map[string]any)
 	properties["serviceMeshProfile"] = map[string]any{"mode": "Istio"}
 	delete(properties, "provisioningState")
@@ -261,8 +262,8 @@ func TestKeysArePermanent(t *testing.T) {
 		t.Errorf("deleting a key: %d %s", status, body)
 	}
 	poller, err := client.BeginDeleteByID(t.Context(), vaultID, vaultVersion, nil)
-	_, err = must(t, poller, err).PollUntilDone(t.Context(), pollFast)
-	must(t, 0, err)
+	_, err = must.Get(poller, err)(t).PollUntilDone(t.Context(), pollFast)
+	must.Do(t, err)
 	_, err = client.GetByID(t.Context(), vaultID+"/keys/svc-1", vaultVersion, nil)
 	wantError(t, err, http.StatusNotFound, "ResourceNotFound")
 }
@@ -292,10 +293,10 @@ func TestKeyOfEtcd(t *testing.T) {
 	refused(cluster(user, uri, "Private"), 501, "NotImplemented")
 	refused(cluster(user, uri, "Public"), 400, "BadRequest") // the identity has no role
 
-	assignments := ok(armauthorization.NewRoleAssignmentsClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
-	created, err := assignments.Create(t.Context(), vaultID+"/keys/svc-1", uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+	assignments := must.Get(armauthorization.NewRoleAssignmentsClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	_, err := assignments.Create(t.Context(), vaultID+"/keys/svc-1", uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
 		PrincipalID: &principal, RoleDefinitionID: to.Ptr("/subscriptions/" + emulatortest.Subscription + "/providers/Microsoft.Authorization/roleDefinitions/" + arm.CryptoUserRole)}}, nil)
-	must(t, created, err)
+	must.Do(t, err)
 	if written := client.put(clusterID, aksVersion, cluster(user, uri, "Public")); property(t, written, "securityProfile", "azureKeyVaultKms", "keyId") != uri {
 		t.Errorf("the cluster has the properties %v", written.Properties)
 	}
@@ -316,32 +317,32 @@ func TestStoredResourcesNeedARole(t *testing.T) {
 func TestContainersOfResourceManager(t *testing.T) {
 	seed := emulatortest.Seed(zone)
 	seed.Containers = append(seed.Containers, emulator.SeedContainer{Account: "hcpmtest", AccountID: accountID, Name: "documents"})
-	azure := ok(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}))(t)
-	t.Cleanup(func() { must(t, 0, azure.Close()) })
+	azure := must.Get(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}))(t)
+	t.Cleanup(func() { must.Do(t, azure.Close()) })
 	arm, ctx := newGeneric(t, azure), t.Context()
-	client := ok(container.NewClient(azure.URL+"/hcpmtest/documents", azure.Tokens, &container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	client := must.Get(container.NewClient(azure.URL+"/hcpmtest/documents", azure.Tokens, &container.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
 	upload := func(name string) error {
 		_, err := client.NewBlockBlobClient(name).UploadBuffer(ctx, []byte("content"), nil)
 		return err
 	}
-	must(t, 0, upload("seeded"))
+	must.Do(t, upload("seeded"))
 	arm.put(accountID, "2023-05-01", located(map[string]any{}))
 	wantError(t, upload("early"), http.StatusNotFound, "ContainerNotFound")
 
 	id := accountID + "/blobServices/default/containers/documents"
 	arm.put(id, "2023-05-01", armresources.GenericResource{Properties: map[string]any{"publicAccess": "Blob"}})
-	must(t, 0, upload("a"))
+	must.Do(t, upload("a"))
 	response, err := azure.HTTP().Get(azure.URL + "/hcpmtest/documents/a")
-	if must(t, response, err); response.StatusCode != http.StatusOK {
+	if must.Do(t, err); response.StatusCode != http.StatusOK {
 		t.Errorf("a public blob is read with %s", response.Status)
 	}
-	must(t, 0, response.Body.Close())
+	must.Do(t, response.Body.Close())
 	arm.put(id, "2023-05-01", armresources.GenericResource{Properties: map[string]any{"publicAccess": "None"}})
 	response, err = azure.HTTP().Get(azure.URL + "/hcpmtest/documents/a")
-	if must(t, response, err); response.StatusCode == http.StatusOK {
+	if must.Do(t, err); response.StatusCode == http.StatusOK {
 		t.Error("a blob is public after the access was removed")
 	}
-	must(t, 0, response.Body.Close())
+	must.Do(t, response.Body.Close())
 
 	policy := id + "/immutabilityPolicies/default"
 	arm.put(policy, "2023-05-01", armresources.GenericResource{Properties: map[string]any{"immutabilityPeriodSinceCreationInDays": 5, "allowProtectedAppendWrites": true}})
@@ -349,8 +350,8 @@ func TestContainersOfResourceManager(t *testing.T) {
 	wantError(t, err, http.StatusConflict, "BlobImmutableDueToPolicy")
 	for _, deleted := range []string{policy, id} {
 		poller, err := arm.BeginDeleteByID(ctx, deleted, "2023-05-01", nil)
-		_, err = must(t, poller, err).PollUntilDone(ctx, pollFast)
-		must(t, 0, err)
+		_, err = must.Get(poller, err)(t).PollUntilDone(ctx, pollFast)
+		must.Do(t, err)
 	}
 	wantError(t, upload("late"), http.StatusNotFound, "ContainerNotFound")
 	arm.put(id, "2023-05-01", armresources.GenericResource{})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
@@ -38,30 +39,17 @@ type server struct {
 func startServer(t *testing.T) *server {
 	t.Helper()
 	cluster := kubeapitest.Start(t)
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig()))(t)
 	config.QPS = -1
 	clustertest.InstallDefinitions(t, config)
 	s := &server{cluster: cluster, config: config}
-	if s.client, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	plain, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups, err := restmapper.GetAPIGroupResources(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.client = must.Get(dynamic.NewForConfig(config))(t)
+	plain := must.Get(discovery.NewDiscoveryClientForConfig(config))(t)
+	groups := must.Get(restmapper.GetAPIGroupResources(plain))(t)
 	s.mapper = restmapper.NewDiscoveryRESTMapper(groups)
 	for _, name := range []string{istiodtest.Namespace, "aks-istio-system"} {
 		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-		if err := s.apply(t, namespace, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.apply(t, namespace, false))
 	}
 	return s
 }
@@ -74,10 +62,7 @@ func (s *server) apply(t *testing.T, object *unstructured.Unstructured, dryRun b
 	if err != nil {
 		return err
 	}
-	encoded, err := object.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(object.MarshalJSON())(t)
 	force := true
 	options := metav1.PatchOptions{FieldManager: "charts", Force: &force, FieldValidation: metav1.FieldValidationStrict}
 	if dryRun {
@@ -236,10 +221,7 @@ func (s *server) limitAgent(t *testing.T, targets []values.Target) {
 	config := rest.CopyConfig(s.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:maestro-agent:maestro-agent",
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:maestro-agent", "system:authenticated"}}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(config))(t)
 	agent := &server{client: client, mapper: s.mapper}
 	object := func(kind, namespace, name string) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -16,36 +17,23 @@ import (
 func frontend(t *testing.T) (*chart.Chart, map[string]any) {
 	t.Helper()
 	w, _ := workload.Find("frontend")
-	loaded, err := chart.Load(filepath.Join(charttest.Root(t), w.Folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	computed, err := values.Of(w, target(t, reference))
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := must.Get(chart.Load(filepath.Join(charttest.Root(t), w.Folder)))(t)
+	computed := must.Get(values.Of(w, target(t, reference)))(t)
 	return loaded, plain(t, computed)
 }
 
 func plain(t *testing.T, v any) map[string]any {
 	t.Helper()
-	encoded, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(v))(t)
 	var copied map[string]any
-	if err := json.Unmarshal(encoded, &copied); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(encoded, &copied))
 	return copied
 }
 
 // TestWrongValuesAreRefused changes one value at a time. The errors name the key.
 func TestWrongValuesAreRefused(t *testing.T) {
 	loaded, correct := frontend(t)
-	if _, err := loaded.Render("frontend", correct); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(loaded.Render("frontend", correct))(t)
 	for name, c := range map[string]struct {
 		path  string
 		value any
@@ -92,10 +80,7 @@ func TestAnotherNamespaceIsRefused(t *testing.T) {
 func TestSecretsCanComeFromKubernetes(t *testing.T) {
 	loaded, v := frontend(t)
 	v["secrets"].(map[string]any)["provider"] = values.Secret
-	objects, err := loaded.Render("frontend", v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(loaded.Render("frontend", v))(t)
 	all := text(t, objects)
 	if strings.Contains(all, "SecretProviderClass") || !strings.Contains(all, "secretName: frontend-keys") {
 		t.Error("the pods do not use the Secret frontend-keys")
@@ -138,10 +123,7 @@ func TestJobsOfCertificates(t *testing.T) {
 func TestWrongJobsAreRefused(t *testing.T) {
 	w, _ := workload.Find("cluster-service")
 	correct := target(t, reference)
-	loaded, err := chart.Load(filepath.Join(charttest.Root(t), w.Folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := must.Get(chart.Load(filepath.Join(charttest.Root(t), w.Folder)))(t)
 	for reason, c := range map[string]struct {
 		job, flag, value, want string
 	}{
@@ -151,10 +133,7 @@ func TestWrongJobsAreRefused(t *testing.T) {
 		"no identity of a role":  {"provision", "owner-object-id", "", "at '/provision/flags/owner-object-id'"},
 		"certificates of admins": {"provision", "database-authentication", "certificate", "at '/provision/flags/database-authentication'"},
 	} {
-		v, err := values.Of(w, correct)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(values.Of(w, correct))(t)
 		map[string]*values.DatabaseJob{"migration": v.Migration, "provision": v.Provision}[c.job].Flags[c.flag] = c.value
 		if _, err := loaded.Render(string(w.Peer), v); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", reason, err)
@@ -174,10 +153,7 @@ func TestMissingOutputsAreErrors(t *testing.T) {
 		if name.String() != reference {
 			continue
 		}
-		rendered, err := c.Render(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rendered := must.Get(c.Render(name))(t)
 		complete := charttest.Complete(name, c.Schema, rendered)
 		withoutDigest := complete
 		withoutDigest.Configuration = rendered

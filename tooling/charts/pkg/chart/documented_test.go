@@ -7,26 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 )
 
 // TestDocumentedErrorsAreTested checks that each error in docs/deploy/charts.md is one that a test expects.
 func TestDocumentedErrorsAreTested(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(charttest.Root(t), "docs/deploy/charts.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(charttest.Root(t), "docs/deploy/charts.md")))(t)
 	var expected strings.Builder
 	for _, pattern := range []string{"*_test.go", "../command/*_test.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(pattern))(t)
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			expected.Write(text)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/managementaccess"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/readrules"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
@@ -43,14 +44,8 @@ func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 			options.Workloads = append(options.Workloads, w.Peer)
 		}
 	}
-	objects, err := istiopolicy.Render(mesh.Rules(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := istiopolicy.YAML(objects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(istiopolicy.Render(mesh.Rules(), options))(t)
+	stream := must.Get(istiopolicy.YAML(objects))(t)
 	var all bytes.Buffer
 	for document := range strings.SplitSeq(string(stream), "---\n") {
 		all.WriteString("---\n")
@@ -64,10 +59,7 @@ func TestPoliciesOfMeshAreCurrent(t *testing.T) {
 func TestRightsOnManagementClustersAreCurrent(t *testing.T) {
 	for name, folder := range map[string]string{managementaccess.Agent: "maestro/agent/deploy", managementaccess.Prober: "monitor/inside/deploy", managementaccess.Tunnel: "gateway/tunnel/deploy"} {
 		// The chart replaces the repositories.
-		objects, err := managementaccess.Objects(name, `{{ join "," .Values.releaseRepositories }}`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects := must.Get(managementaccess.Objects(name, `{{ join "," .Values.releaseRepositories }}`))(t)
 		replacements := map[string]string{
 			"- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: " + name + "\n": "- kind: ServiceAccount\n  name: " + name + "\n  namespace: " + name + "\n",
 			"request.userInfo.username == '" + name + "'":                                 "request.userInfo.username == 'system:serviceaccount:" + name + ":" + name + "'",
@@ -102,10 +94,7 @@ func TestRightsOnManagementClustersAreCurrent(t *testing.T) {
 // TestRightsOnServiceClusterAreCurrent compares the rights in the chart of gateway-grants with those of access sessions on management clusters, which differ in
 // what the mode read may read.
 func TestRightsOnServiceClusterAreCurrent(t *testing.T) {
-	objects, err := managementaccess.Objects(managementaccess.Tunnel, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(managementaccess.Objects(managementaccess.Tunnel, ""))(t)
 	const name = string(mesh.GatewayGrants)
 	var all bytes.Buffer
 	roles := 0
@@ -116,9 +105,7 @@ func TestRightsOnServiceClusterAreCurrent(t *testing.T) {
 		content := strings.ReplaceAll(string(objects[file]), "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: "+managementaccess.Tunnel+"\n", "- kind: ServiceAccount\n  name: "+name+"\n  namespace: "+name+"\n")
 		content = strings.ReplaceAll(content, managementaccess.Tunnel, name)
 		var object map[string]any
-		if err := yaml.Unmarshal([]byte(content), &object); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(content), &object))
 		if object["kind"] == "ClusterRole" {
 			roles++
 			var rules []map[string]any
@@ -127,10 +114,7 @@ func TestRightsOnServiceClusterAreCurrent(t *testing.T) {
 			}
 			object["rules"] = append(rules, map[string]any{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}})
 		}
-		encoded, err := yaml.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(yaml.Marshal(object))(t)
 		all.WriteString("---\n")
 		all.Write(labelled(t, encoded, name))
 	}
@@ -143,20 +127,13 @@ func TestRightsOnServiceClusterAreCurrent(t *testing.T) {
 // TestDefinitionsOfAgentAreCurrent compares the definition of AppliedManifestWorks in the agent's chart with the published one.
 func TestDefinitionsOfAgentAreCurrent(t *testing.T) {
 	const published = "work/v1/0000_01_work.open-cluster-management.io_appliedmanifestworks.crd.yaml"
-	text, err := os.ReadFile(filepath.Join(clustertest.DefinitionsFolder(t, "open-cluster-management.io/api"), published))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(clustertest.DefinitionsFolder(t, "open-cluster-management.io/api"), published)))(t)
 	var definition map[string]any
-	if err := yaml.Unmarshal(text, &definition); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &definition))
 	delete(definition, "status") // it is the API server's
 	// With the definition, Kubernetes deletes all AppliedManifestWorks, and with them what the agent has applied.
 	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"helm.sh/resource-policy": "keep"}
-	if text, err = yaml.Marshal(definition); err != nil {
-		t.Fatal(err)
-	}
+	text = must.Get(yaml.Marshal(definition))(t)
 	compareFile(t, "maestro/agent/deploy/definitions.yaml", append([]byte("---\n"), labelled(t, text, "maestro-agent")...))
 }
 
@@ -164,10 +141,7 @@ func TestDefinitionsOfAgentAreCurrent(t *testing.T) {
 // it because its object of this kind exists before the operator, whose command installs all definitions.
 func TestDefinitionOfSizesIsCurrent(t *testing.T) {
 	const published = "cmd/install/assets/crds/hypershift-operator/scheduling.hypershift.openshift.io_clustersizingconfigurations.yaml"
-	text, err := os.ReadFile(filepath.Join(clustertest.DefinitionsFolder(t, "github.com/openshift/hypershift"), published))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(clustertest.DefinitionsFolder(t, "github.com/openshift/hypershift"), published)))(t)
 	compareFile(t, "dev-infrastructure/charts/hypershift-operator/crds/sizes.yaml", text)
 }
 
@@ -175,15 +149,10 @@ func TestDefinitionOfSizesIsCurrent(t *testing.T) {
 func labelled(t *testing.T, document []byte, name string) []byte {
 	t.Helper()
 	var object map[string]any
-	if err := yaml.Unmarshal(document, &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(document, &object))
 	metadata := object["metadata"].(map[string]any)
 	metadata["labels"] = map[string]any{"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "hcpmesh", "app.kubernetes.io/managed-by": "Helm"}
-	encoded, err := yaml.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(yaml.Marshal(object))(t)
 	return encoded
 }
 
@@ -192,9 +161,7 @@ func compareFile(t *testing.T, name string, want []byte) {
 	t.Helper()
 	file := filepath.Join(charttest.Root(t), filepath.FromSlash(name))
 	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, want, 0o644))
 	}
 	have, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(have, want) {

@@ -14,6 +14,7 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -30,10 +31,7 @@ func text(t *testing.T, objects chart.Objects) string {
 	t.Helper()
 	var all bytes.Buffer
 	for _, object := range objects {
-		document, err := yaml.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := must.Get(yaml.Marshal(object.Object))(t)
 		all.WriteString("---\n")
 		all.Write(document)
 	}
@@ -44,15 +42,10 @@ func text(t *testing.T, objects chart.Objects) string {
 func TestSchemasOfValuesAreCurrent(t *testing.T) {
 	configuration := charttest.Configuration(t)
 	for _, w := range workload.All() {
-		want, err := values.SchemaOf(w, configuration.Schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(values.SchemaOf(w, configuration.Schema))(t)
 		file := filepath.Join(charttest.Root(t), filepath.FromSlash(w.Folder), "values.schema.json")
 		if *update {
-			if err := os.WriteFile(file, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, want, 0o644))
 		}
 		have, err := os.ReadFile(file)
 		if err != nil || !bytes.Equal(have, want) {
@@ -94,30 +87,18 @@ func compareAll(t *testing.T, name string, rendered map[string]string) {
 			want[file+".yaml"] = whole
 			continue
 		}
-		difference, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(whole), B: difflib.SplitLines(got), Context: 0})
-		if err != nil {
-			t.Fatal(err)
-		}
+		difference := must.Get(difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(whole), B: difflib.SplitLines(got), Context: 0}))(t)
 		want[file+".diff"] = difference
 	}
 	dir := filepath.Join("testdata", "golden", name)
 	if *update {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(dir))
+		must.Do(t, os.MkdirAll(dir, 0o755))
 		for file, content := range want {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o644))
 		}
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, entry := range entries {
 		if _, ok := want[entry.Name()]; !ok {
 			t.Errorf("%s/%s is the golden file of no region: run the test with -update", dir, entry.Name())

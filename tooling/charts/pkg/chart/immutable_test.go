@@ -19,6 +19,7 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
@@ -39,19 +40,10 @@ func TestValuesChangeNoImmutableField(t *testing.T) {
 		if !values.Applies(w, reference) {
 			continue
 		}
-		loaded, err := chart.Load(filepath.Join(charttest.Root(t), filepath.FromSlash(w.Folder)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		computed, err := values.Of(w, reference)
-		if err != nil {
-			t.Fatal(err)
-		}
+		loaded := must.Get(chart.Load(filepath.Join(charttest.Root(t), filepath.FromSlash(w.Folder))))(t)
+		computed := must.Get(values.Of(w, reference))(t)
 		original := plain(t, computed)
-		before, err := loaded.Render(string(w.Peer), original)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(loaded.Render(string(w.Peer), original))(t)
 		changed := 0
 		for path, variants := range variants(original, nil) {
 			for _, variant := range variants {
@@ -137,10 +129,7 @@ func readReleasedObjects(t *testing.T) map[string]chart.Objects {
 	if output, err := exec.CommandContext(t.Context(), "git", "-C", root, "cat-file", "-e", commit+"^{commit}").CombinedOutput(); err != nil {
 		t.Skipf("the history of this checkout has no commit %s of the newest release: %v: %s", commit, err, output)
 	}
-	archive, err := exec.CommandContext(t.Context(), "git", "-C", root, "archive", commit, "tooling/charts/pkg/chart/testdata/golden").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(exec.CommandContext(t.Context(), "git", "-C", root, "archive", commit, "tooling/charts/pkg/chart/testdata/golden").Output())(t)
 	whole, differences := map[string]string{}, map[string]string{}
 	manifests := map[string]string{}
 	for reader := tar.NewReader(bytes.NewReader(archive)); ; {
@@ -151,10 +140,7 @@ func readReleasedObjects(t *testing.T) map[string]chart.Objects {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(io.ReadAll(reader))(t)
 		name := path.Base(path.Dir(header.Name))
 		switch target, extension := path.Base(header.Name), path.Ext(header.Name); extension {
 		case ".yaml":

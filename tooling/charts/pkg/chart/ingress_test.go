@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -23,18 +24,9 @@ func gateways(t *testing.T, sources ...string) (*chart.Chart, map[string]any) {
 	for _, source := range sources {
 		list.Items = append(list.Items, &document.Node{Kind: document.Scalar, Value: source, Origin: list.Origin})
 	}
-	found, err := values.Find("ingress", region)
-	if err != nil {
-		t.Fatal(err)
-	}
-	computed, err := found.Values()
-	if err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := chart.Load(filepath.Join(charttest.Root(t), found.Folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(values.Find("ingress", region))(t)
+	computed := must.Get(found.Values())(t)
+	loaded := must.Get(chart.Load(filepath.Join(charttest.Root(t), found.Folder)))(t)
 	return loaded, plain(t, computed)
 }
 

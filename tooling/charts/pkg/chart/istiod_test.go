@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -87,10 +88,7 @@ func TestIstiodValidates(t *testing.T) {
 
 func encoded(t *testing.T, object *unstructured.Unstructured) []byte {
 	t.Helper()
-	text, err := object.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(object.MarshalJSON())(t)
 	return text
 }
 
@@ -162,10 +160,7 @@ func certificate(t *testing.T) map[string]any {
 	}
 	data := map[string]any{}
 	for key, file := range map[string]string{"tls.crt": mesh.CertificateFile, "tls.key": mesh.KeyFile, "ca.crt": mesh.CAFile} {
-		text, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(dir, file)))(t)
 		data[key] = string(text)
 	}
 	return data
@@ -192,9 +187,7 @@ func (s *server) analyze(t *testing.T, rendered map[string]chart.Objects) error 
 		}
 	}
 	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, text.Bytes(), 0o600))
 	command := exec.CommandContext(t.Context(), filepath.Join(istiodtest.Programs(t), "istioctl"), "analyze", "--kubeconfig="+s.cluster.Kubeconfig(),
 		"--all-namespaces", "--output=json", "--output-threshold=Warning", "--failure-threshold=Warning", file)
 	var problems bytes.Buffer

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -24,18 +25,9 @@ import (
 // miseChart returns the chart of MISE, and its values in the reference region.
 func miseChart(t *testing.T) (*chart.Chart, map[string]any) {
 	t.Helper()
-	found, err := values.Find("mise", target(t, reference))
-	if err != nil {
-		t.Fatal(err)
-	}
-	computed, err := found.Values()
-	if err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := chart.Load(filepath.Join(charttest.Root(t), found.Folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(values.Find("mise", target(t, reference)))(t)
+	computed := must.Get(found.Values())(t)
+	loaded := must.Get(chart.Load(filepath.Join(charttest.Root(t), found.Folder)))(t)
 	return loaded, plain(t, computed)
 }
 
@@ -113,9 +105,7 @@ func TestMISEAndItsClientsAgree(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(encoded(t, named(t, mise, "AuthorizationPolicy", "checks")), &policy); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(encoded(t, named(t, mise, "AuthorizationPolicy", "checks")), &policy))
 	got := map[string]string{}
 	for _, rule := range policy.Spec.Rules {
 		if len(rule.From) != 1 || len(rule.To) != 1 || len(rule.From[0].Source["principals"]) != 1 || len(rule.To[0].Operation["paths"]) != 1 || !slices.Equal(rule.To[0].Operation["ports"], []string{"8080"}) {
@@ -142,9 +132,7 @@ func TestMISEAndItsClientsAgree(t *testing.T) {
 
 	// The network lets the pods of both connect, and no other pods of the region's charts.
 	network := &networkingv1.NetworkPolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(named(t, mise, "NetworkPolicy", "mise").Object, network); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(named(t, mise, "NetworkPolicy", "mise").Object, network))
 	allowed := map[string]bool{}
 	for _, objects := range all {
 		for _, object := range objects {
@@ -185,14 +173,9 @@ func TestMISEAcceptsOnlyBoundTokensOfARM(t *testing.T) {
 	loaded, v := miseChart(t)
 	read := func() (settings map[string]any, checksum string) {
 		t.Helper()
-		objects, err := loaded.Render("mise", v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects := must.Get(loaded.Render("mise", v))(t)
 		file, _, _ := unstructured.NestedString(named(t, objects, "ConfigMap", "mise").Object, "data", "appsettings.json")
-		if err := json.Unmarshal([]byte(file), &settings); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(file), &settings))
 		checksum, _, _ = unstructured.NestedString(named(t, objects, "Deployment", "mise").Object, "spec", "template", "metadata", "annotations", "hcpmesh.io/files")
 		return settings, checksum
 	}
@@ -264,10 +247,7 @@ func TestMISEIsWhereItsClientsCallIt(t *testing.T) {
 	} {
 		region := target(t, reference)
 		*region.Configuration.Get(c.path...) = document.Node{Kind: document.Scalar, Value: value}
-		found, err := values.Find("mise", region)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(values.Find("mise", region))(t)
 		if _, err := found.Values(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", value, err, c.want)
 		}

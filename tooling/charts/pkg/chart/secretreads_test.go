@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -22,15 +23,9 @@ func TestSecretReadsAreThoseOfCharts(t *testing.T) {
 	configuration := charttest.Configuration(t)
 	found := 0
 	for _, name := range configuration.Targets(nil) {
-		rendered, err := configuration.Render(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rendered := must.Get(configuration.Render(name))(t)
 		// The infrastructure knows neither digests nor client IDs.
-		reads, err := values.SecretReads(values.Target{Name: name.String(), Schema: configuration.Schema, Configuration: rendered})
-		if err != nil {
-			t.Fatal(err)
-		}
+		reads := must.Get(values.SecretReads(values.Target{Name: name.String(), Schema: configuration.Schema, Configuration: rendered}))(t)
 		found += len(reads)
 		target := charttest.Complete(name, configuration.Schema, rendered)
 		permitted, mounted := map[values.SecretRead]bool{}, map[values.SecretRead]bool{}
@@ -52,10 +47,7 @@ func TestSecretReadsAreThoseOfCharts(t *testing.T) {
 
 // TestSigningKeysHaveOneReader lists the identities that may read each key that signs. Whoever reads the intent key of admin acts as any engineer.
 func TestSigningKeysHaveOneReader(t *testing.T) {
-	reads, err := values.SecretReads(target(t, reference))
-	if err != nil {
-		t.Fatal(err)
-	}
+	reads := must.Get(values.SecretReads(target(t, reference)))(t)
 	got := map[string][]string{}
 	for _, read := range reads {
 		if strings.HasSuffix(read.Secret, "-signing-key") || read.Secret == "admin-intent-key" {
@@ -159,9 +151,7 @@ func filesOf(t *testing.T, object *unstructured.Unstructured) (parameters map[st
 		t.Fatal(err)
 	}
 	var list struct{ Array []string }
-	if err := yaml.Unmarshal([]byte(parameters["objects"]), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(parameters["objects"]), &list))
 	for _, item := range list.Array {
 		var file mountedFile
 		if err := yaml.Unmarshal([]byte(item), &file); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/command"
 )
@@ -17,34 +18,18 @@ func configuration(t *testing.T) string {
 	root := charttest.Root(t)
 	top := t.TempDir()
 	for _, folder := range []string{"config", "frontend/deploy/templates", "dev-infrastructure/charts/service"} {
-		if err := os.CopyFS(filepath.Join(top, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(filepath.Join(top, folder), os.DirFS(filepath.Join(root, folder))))
 	}
 	for _, file := range []string{"Chart.yaml", "values.schema.json"} {
-		text, err := os.ReadFile(filepath.Join(root, "frontend/deploy", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(top, "frontend/deploy", file), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(root, "frontend/deploy", file)))(t)
+		must.Do(t, os.WriteFile(filepath.Join(top, "frontend/deploy", file), text, 0o644))
 	}
-	if err := os.Mkdir(filepath.Join(top, "frontend/deploy/charts"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("../../../dev-infrastructure/charts/service", filepath.Join(top, "frontend/deploy/charts/service")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(top, "frontend/deploy/charts"), 0o755))
+	must.Do(t, os.Symlink("../../../dev-infrastructure/charts/service", filepath.Join(top, "frontend/deploy/charts/service")))
 	region := filepath.Join(top, "config/clouds/public/int/uksouth.yaml")
-	text, err := os.ReadFile(region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(region))(t)
 	text = append(text, "frontend: {image: {digest: \"sha256:"+strings.Repeat("0a", 32)+"\"}}\n"...)
-	if err := os.WriteFile(region, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(region, text, 0o644))
 	return filepath.Join(top, "config")
 }
 
@@ -60,13 +45,9 @@ func run(args ...string) (string, error) {
 func TestCommands(t *testing.T) {
 	dir := configuration(t)
 	outputs := filepath.Join(t.TempDir(), "outputs.yaml")
-	if err := os.WriteFile(outputs, []byte("clientIds: {frontend-int-uks: 00000000-0000-0000-0000-000000000001}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(outputs, []byte("clientIds: {frontend-int-uks: 00000000-0000-0000-0000-000000000001}\n"), 0o644))
 	wrong := filepath.Join(t.TempDir(), "outputs.yaml")
-	if err := os.WriteFile(wrong, []byte("identities: {}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(wrong, []byte("identities: {}\n"), 0o644))
 	for name, c := range map[string]struct {
 		args []string
 		want string

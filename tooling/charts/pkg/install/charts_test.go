@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
@@ -20,9 +21,7 @@ func TestChartsOfTheRepository(t *testing.T) {
 	c := clustertest.Start(t)
 	clustertest.InstallDefinitions(t, c.Config)
 	addOn := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "aks-istio-system"}}
-	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), addOn, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.CoreV1().Namespaces().Create(t.Context(), addOn, metav1.CreateOptions{}))(t)
 	installed := 0
 	for _, target := range charttest.Targets(t) {
 		if target.Name != "public/prod/uksouth" {

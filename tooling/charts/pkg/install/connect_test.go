@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestNoRequestAfterTheEnd checks that a transport whose context has ended sends nothing. Otherwise Helm could still record an interrupted
@@ -20,10 +22,7 @@ func TestNoRequestAfterTheEnd(t *testing.T) {
 	})}
 	for range 100 {
 		body := &closed{Reader: strings.NewReader("{}")}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://cluster.example/", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPut, "https://cluster.example/", body))(t)
 		if _, err := transport.RoundTrip(request); !errors.Is(err, context.Canceled) || !body.closed {
 			t.Fatalf("got %v, body closed: %t", err, body.closed)
 		}

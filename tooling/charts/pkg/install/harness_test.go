@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 )
@@ -27,14 +28,8 @@ func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 // startAPIServer starts an API server without controllers, and returns its configuration and a client.
 func startAPIServer(t *testing.T) (*rest.Config, kubernetes.Interface) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig()))(t)
+	clients := must.Get(kubernetes.NewForConfig(config))(t)
 	return config, clients
 }
 
@@ -133,26 +128,17 @@ func newScenario(t *testing.T, c *clustertest.Cluster, namespace string) *scenar
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range shop {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}))(t)
 	return &scenario{c, folder, namespace, &lockedLog{}, 2 * time.Minute}
 }
 
 func (s *scenario) release(t *testing.T, v shopValues) Release {
 	t.Helper()
-	loaded, err := chart.Load(s.folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := must.Get(chart.Load(s.folder))(t)
 	return Release{Chart: loaded, Namespace: s.namespace, Values: v}
 }
 
@@ -173,14 +159,8 @@ func (s *scenario) installed(t *testing.T, v shopValues) Result {
 // revisions returns the states of all revisions, for example "superseded deployed".
 func (s *scenario) revisions(t *testing.T) string {
 	t.Helper()
-	i, err := start(t.Context(), "shop", s.namespace, s.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	history, err := i.config.Releases.History("shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(start(t.Context(), "shop", s.namespace, s.options()))(t)
+	history := must.Get(i.config.Releases.History("shop"))(t)
 	states := make([]string, len(history))
 	for _, revision := range history {
 		states[revision.Version-1] = string(revision.Info.Status)
@@ -191,14 +171,8 @@ func (s *scenario) revisions(t *testing.T) string {
 // mustBeRunning checks that all pods of both workloads are ready and have an image.
 func (s *scenario) mustBeRunning(t *testing.T, web, store string) {
 	t.Helper()
-	deployment, err := s.Client.AppsV1().Deployments(s.namespace).Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := s.Client.AppsV1().StatefulSets(s.namespace).Get(t.Context(), "store", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	deployment := must.Get(s.Client.AppsV1().Deployments(s.namespace).Get(t.Context(), "web", metav1.GetOptions{}))(t)
+	set := must.Get(s.Client.AppsV1().StatefulSets(s.namespace).Get(t.Context(), "store", metav1.GetOptions{}))(t)
 	if image := deployment.Spec.Template.Spec.Containers[0].Image; image != "example.com/web:"+web || deployment.Status.ReadyReplicas != 2 || deployment.Status.UpdatedReplicas != 2 {
 		t.Errorf("the Deployment has %s and the status %+v", image, deployment.Status)
 	}
@@ -214,10 +188,7 @@ func setReady(set *appsv1.StatefulSet) bool {
 // configMaps returns the names of the ConfigMaps of the chart.
 func (s *scenario) configMaps(t *testing.T) string {
 	t.Helper()
-	list, err := s.Client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=Helm"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(s.Client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=Helm"}))(t)
 	var names []string
 	for _, item := range list.Items {
 		names = append(names, item.Name)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestHopelessPods checks after which states of its container a pod cannot become ready.
@@ -68,31 +69,18 @@ func TestHopelessPodBeforeItsDeployment(t *testing.T) {
 	selector := metav1.LabelSelector{MatchLabels: labels}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web"}}}}
 	apps, pods := clients.AppsV1(), clients.CoreV1().Pods(metav1.NamespaceDefault)
-	deployment, err := apps.Deployments(metav1.NamespaceDefault).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{Selector: &selector, Template: template}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	deployment := must.Get(apps.Deployments(metav1.NamespaceDefault).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Selector: &selector, Template: template}}, metav1.CreateOptions{}))(t)
 	revision := map[string]string{revisionAnnotation: "2"}
 	owner := *metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	set, err := apps.ReplicaSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.ReplicaSet{
+	set := must.Get(apps.ReplicaSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-2", Annotations: revision, OwnerReferences: []metav1.OwnerReference{owner}},
-		Spec:       appsv1.ReplicaSetSpec{Selector: &selector, Template: template}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Spec:       appsv1.ReplicaSetSpec{Selector: &selector, Template: template}}, metav1.CreateOptions{}))(t)
 	owner = *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
-	if _, err := clients.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-2-1", Labels: labels, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: template.Spec}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(clients.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))(t)
+	pod := must.Get(pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-2-1", Labels: labels, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: template.Spec}, metav1.CreateOptions{}))(t)
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", RestartCount: maxStarts, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
-	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))(t)
 
 	resources, err := c.Build(strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}}}"), false)
 	if err != nil || len(resources) != 1 {
@@ -108,13 +96,9 @@ func TestHopelessPodBeforeItsDeployment(t *testing.T) {
 	})
 
 	deployment.Annotations = maps.Clone(revision)
-	if deployment, err = apps.Deployments(metav1.NamespaceDefault).Update(t.Context(), deployment, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deployment = must.Get(apps.Deployments(metav1.NamespaceDefault).Update(t.Context(), deployment, metav1.UpdateOptions{}))(t)
 	deployment.Status.ObservedGeneration = deployment.Generation
-	if _, err := apps.Deployments(metav1.NamespaceDefault).UpdateStatus(t.Context(), deployment, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(apps.Deployments(metav1.NamespaceDefault).UpdateStatus(t.Context(), deployment, metav1.UpdateOptions{}))(t)
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), "pod web-2-1: the container web has ended 4 times") {
 		t.Errorf("got %v", err)
 	}

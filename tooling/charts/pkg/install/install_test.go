@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 )
 
@@ -152,10 +153,7 @@ func (s *scenario) interrupted(t *testing.T, v shopValues) {
 	v.Web = "missing"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	events, err := s.Client.CoreV1().Pods(s.namespace).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(s.Client.CoreV1().Pods(s.namespace).Watch(ctx, metav1.ListOptions{}))(t)
 	release := s.release(t, v)
 	done := make(chan error)
 	go func() {
@@ -189,10 +187,7 @@ func continuesInstallation(t *testing.T, s *scenario) {
 	}
 	interrupted := good()
 	interrupted.Web = "missing"
-	content, err := Content(s.release(t, interrupted))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(Content(s.release(t, interrupted)))(t)
 	if _, err := Rollback(t.Context(), "shop", s.namespace, content, s.options()); err == nil || !strings.Contains(err.Error(), "was deployed") {
 		t.Errorf("got %v", err)
 	}
@@ -257,9 +252,7 @@ func rollsBackToContent(t *testing.T, s *scenario) {
 func refusesForeign(t *testing.T, s *scenario) {
 	s.installed(t, good())
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}
-	if _, err := s.Client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), foreign, metav1.CreateOptions{}))(t)
 	v := good()
 	v.Extra = "foreign"
 	if _, err := Install(t.Context(), s.release(t, v), s.options()); err == nil || !strings.Contains(err.Error(), `"foreign"`) || !strings.Contains(err.Error(), "nothing was changed") {
@@ -297,9 +290,7 @@ func refusesReplacement(t *testing.T, s *scenario) {
 		t.Errorf("the revisions are %s", states)
 	}
 	orphan := metav1.DeletePropagationOrphan
-	if err := s.Client.AppsV1().StatefulSets(s.namespace).Delete(t.Context(), "store", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Client.AppsV1().StatefulSets(s.namespace).Delete(t.Context(), "store", metav1.DeleteOptions{PropagationPolicy: &orphan}))
 	eventually.Soon(t, "the StatefulSet is deleted", func() error {
 		_, err := s.Client.AppsV1().StatefulSets(s.namespace).Get(t.Context(), "store", metav1.GetOptions{})
 		if err == nil {
@@ -328,9 +319,7 @@ func showsDifference(t *testing.T, s *scenario) {
 	}
 	v := good()
 	v.Token, v.Colour = "second-secret", "blue"
-	if text, err = Diff(t.Context(), s.release(t, v), s.options()); err != nil {
-		t.Fatal(err)
-	}
+	text = must.Get(Diff(t.Context(), s.release(t, v), s.options()))(t)
 	for _, part := range []string{"-  colour: red\n", "+  colour: blue\n", "-  token: (hidden)\n", "+  token: (hidden, changed)\n"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("no %q in\n%s", part, text)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/chart"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
@@ -32,18 +33,9 @@ func operatorRelease(t *testing.T) Release {
 		if target.Name != "public/prod/uksouth/1" {
 			continue
 		}
-		found, err := values.Find("hypershift-operator", target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := found.Values()
-		if err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := chart.Load(filepath.Join(charttest.Root(t), filepath.FromSlash(found.Folder)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(values.Find("hypershift-operator", target))(t)
+		v := must.Get(found.Values())(t)
+		loaded := must.Get(chart.Load(filepath.Join(charttest.Root(t), filepath.FromSlash(found.Folder))))(t)
 		loaded.Helm().Metadata.KubeVersion = "" // the API server of tests is built without its version
 		return Release{Chart: loaded, Namespace: found.Namespace, Values: v}
 	}
@@ -54,14 +46,8 @@ func operatorRelease(t *testing.T) Release {
 // sizes returns the names of the sizes in the cluster.
 func sizes(t *testing.T, c *clustertest.Cluster) []string {
 	t.Helper()
-	client, err := dynamic.NewForConfig(c.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	object, err := client.Resource(sizingConfigurations).Get(t.Context(), "cluster", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(c.Config))(t)
+	object := must.Get(client.Resource(sizingConfigurations).Get(t.Context(), "cluster", metav1.GetOptions{}))(t)
 	list, _, err := unstructured.NestedSlice(object.Object, "spec", "sizes")
 	if err != nil {
 		t.Fatal(err)
@@ -93,13 +79,9 @@ func definitionsOf(t *testing.T, c *clustertest.Cluster) (int, error) {
 func TestOperatorIsInstalledWithoutLastingRights(t *testing.T) {
 	c := clustertest.Start(t)
 	r := operatorRelease(t)
-	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.Namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.Namespace}}, metav1.CreateOptions{}))(t)
 	priority := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "hcpmesh-service"}, Value: 1000000}
-	if _, err := c.Client.SchedulingV1().PriorityClasses().Create(t.Context(), priority, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.SchedulingV1().PriorityClasses().Create(t.Context(), priority, metav1.CreateOptions{}))(t)
 	install := func(r Release) Result {
 		t.Helper()
 		log := &lockedLog{}
@@ -137,14 +119,9 @@ func TestOperatorIsInstalledWithoutLastingRights(t *testing.T) {
 	if difference, err = Diff(t.Context(), r, options); err != nil || difference != "" {
 		t.Errorf("the difference after the installation: %v\n%s", err, difference)
 	}
-	encoded, err := json.Marshal(r.Values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(r.Values))(t)
 	changed := map[string]any{}
-	if err := json.Unmarshal(encoded, &changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(encoded, &changed))
 	last := changed["sizes"].([]any)[:1]
 	delete(last[0].(map[string]any), "maxNodes")
 	changed["sizes"] = last

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestOldStatesAreIgnored: a watch begins with the state in the cache of the API server. If it is from before the last write, or of an object that was deleted, a
@@ -25,25 +27,18 @@ func TestOldStatesAreIgnored(t *testing.T) {
 	labels := map[string]string{"app": "store"}
 	create := func(t *testing.T) *appsv1.StatefulSet {
 		t.Helper()
-		set, err := clients.AppsV1().StatefulSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "store"},
+		set := must.Get(clients.AppsV1().StatefulSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "store"},
 			Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "store", Image: "example.com/store:1"}}}}}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "store", Image: "example.com/store:1"}}}}}}, metav1.CreateOptions{}))(t)
 		return set
 	}
 	for name, write := range map[string]func(*testing.T, *appsv1.StatefulSet){
 		"an earlier generation": func(t *testing.T, set *appsv1.StatefulSet) {
 			set.Spec.Template.Spec.Containers[0].Image = "example.com/store:2"
-			if _, err := clients.AppsV1().StatefulSets(metav1.NamespaceDefault).Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(clients.AppsV1().StatefulSets(metav1.NamespaceDefault).Update(t.Context(), set, metav1.UpdateOptions{}))(t)
 		},
 		"a deleted object": func(t *testing.T, set *appsv1.StatefulSet) {
-			if err := clients.AppsV1().StatefulSets(metav1.NamespaceDefault).Delete(t.Context(), set.Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, clients.AppsV1().StatefulSets(metav1.NamespaceDefault).Delete(t.Context(), set.Name, metav1.DeleteOptions{}))
 			create(t)
 		},
 	} {
@@ -54,10 +49,7 @@ func TestOldStatesAreIgnored(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			old, err := clients.AppsV1().RESTClient().Get().Resource("statefulsets").Namespace(metav1.NamespaceDefault).Param("fieldSelector", "metadata.name=store").SetHeader("Accept", "application/json").DoRaw(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			old := must.Get(clients.AppsV1().RESTClient().Get().Resource("statefulsets").Namespace(metav1.NamespaceDefault).Param("fieldSelector", "metadata.name=store").SetHeader("Accept", "application/json").DoRaw(t.Context()))(t)
 			write(t, set)
 			var repeated atomic.Bool
 			stale := rest.CopyConfig(config)
@@ -73,10 +65,7 @@ func TestOldStatesAreIgnored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resources, err := c.Build(strings.NewReader("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: store}, spec: {selector: {matchLabels: {app: store}}, template: {}, serviceName: store}}"), false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resources := must.Get(c.Build(strings.NewReader("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: store}, spec: {selector: {matchLabels: {app: store}}, template: {}, serviceName: store}}"), false))(t)
 			info := resources[0]
 			if err := info.Get(); err != nil { // as after a write
 				t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // folder writes a configuration with two environments.
@@ -28,12 +30,8 @@ func folder(t *testing.T) string {
 		"clouds/public/prod.yaml":     "# Customers wait for it.\nreplicas: 3\n", "clouds/public/prod/west.yaml": "",
 	} {
 		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	return dir
 }
@@ -86,9 +84,7 @@ func TestExplainNamesTheLayerOfImages(t *testing.T) {
 		"images/public/prod.yaml": "# Written by a program.\nfrontend:\n  image:\n    digest: sha256:12\n",
 	} {
 		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)))
 	}
 	out, err := run(dir, "explain", "frontend.image.digest", "public/prod/west")
 	if err != nil || !strings.Contains(out, "frontend.image.digest of public/prod/west is sha256:12\n  set by images public/prod (config/images/public/prod.yaml:4)\n") {
@@ -110,9 +106,7 @@ func TestRenderWriteAndCheck(t *testing.T) {
 	if _, err := run(dir, "render", "--check"); err != nil {
 		t.Errorf("check after writing: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "clouds/public/dev/west.yaml"), []byte("account: other\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "clouds/public/dev/west.yaml"), []byte("account: other\n"), 0o644))
 	if _, err := run(dir, "render", "--write"); err == nil || !strings.Contains(err.Error(), "--allow-loss public/dev/west:account") {
 		t.Errorf("another account: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
 
@@ -53,31 +54,21 @@ func write(t *testing.T, dir string, changed map[string]string) {
 			}
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 }
 
 func open(t *testing.T, dir string) *Configuration {
 	t.Helper()
-	c, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(dir))(t)
 	return c
 }
 
 func TestRenderContainsStamps(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, nil)
-	all, err := open(t, dir).CheckAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(open(t, dir).CheckAll())(t)
 	want := map[string]any{"cloud": "public", "environment": "dev", "region": "west", "account": "a-west", "shared": "s",
 		"managementClusters": []any{map[string]any{"name": "m-west-1"}}}
 	if diff := cmp.Diff(want, all["public/dev/west"].Plain()); diff != "" {
@@ -127,10 +118,7 @@ func TestWriteRefusesLoss(t *testing.T) {
 	write(t, dir, nil)
 	save := func(allowed ...string) ([]string, error) {
 		c := open(t, dir)
-		all, err := c.CheckAll()
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(c.CheckAll())(t)
 		return c.Write(all, allowed)
 	}
 	if changed, err := save(); err != nil || len(changed) != 5 {
@@ -220,10 +208,7 @@ func TestMissing(t *testing.T) {
 	c := open(t, dir)
 	for name, want := range map[string]int{"public/dev/west": 1, "public/prod/west": 0} {
 		target, _ := layer.ParseTarget(name)
-		values, err := c.Render(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(c.Render(target))(t)
 		if missing := c.Missing(target, values); len(missing) != want {
 			t.Errorf("%s lacks %v", name, missing)
 		}
@@ -237,10 +222,7 @@ func TestDiff(t *testing.T) {
 	keys := func(first, then string, resolved bool) string {
 		a, _ := layer.ParseTarget(first)
 		b, _ := layer.ParseTarget(then)
-		found, err := c.Diff(a, b, resolved)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(c.Diff(a, b, resolved))(t)
 		var keys []string
 		for _, d := range found {
 			keys = append(keys, d.Key)
@@ -261,10 +243,7 @@ func TestDiff(t *testing.T) {
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, nil)
-	values, err := open(t, dir).Render(layer.Target{"public", "prod", "west"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(open(t, dir).Render(layer.Target{"public", "prod", "west"}))(t)
 	var layers []string
 	for _, n := range History(values.Get("account")) {
 		layers = append(layers, n.Origin.Layer)

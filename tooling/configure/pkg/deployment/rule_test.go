@@ -4,15 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 )
 
 func check(t *testing.T, assert, values string) string {
 	t.Helper()
-	rules, err := parseRules([]byte("rules: [{name: r, scope: region, keys: [a.b, c], reason: why, assert: \""+assert+"\"}]"), []string{"a", "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(parseRules([]byte("rules: [{name: r, scope: region, keys: [a.b, c], reason: why, assert: \""+assert+"\"}]"), []string{"a", "c"}))(t)
 	root, problems := document.Parse(document.Origin{Layer: "region", File: "f.yaml"}, []byte(values))
 	if problems != nil {
 		t.Fatal(problems)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
@@ -27,10 +28,7 @@ const small = `{
 
 func compiled(t *testing.T) *Schema {
 	t.Helper()
-	s, err := Parse([]byte(small))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Parse([]byte(small)))(t)
 	return s
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -42,9 +43,7 @@ func TestValidate(t *testing.T) {
 			flags := flag.NewFlagSet("x", flag.ContinueOnError)
 			var o Options
 			o.AddFlags(flags)
-			if err := flags.Parse(strings.Fields(tc.args)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, flags.Parse(strings.Fields(tc.args)))
 			err := o.Validate()
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want %q", err, tc.want)
@@ -77,10 +76,7 @@ func TestRun(t *testing.T) {
 		})
 
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-		resp, err := client.Get("https://" + address + "/dbs")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(client.Get("https://" + address + "/dbs"))(t)
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusUnauthorized || !strings.Contains(string(body), `"code":"Unauthorized"`) {
@@ -125,9 +121,7 @@ func TestFullDiskIsNotReady(t *testing.T) {
 		if reason := p.CheckReadiness(ctx).NotReady["store"]; !strings.HasPrefix(reason, "the disk is full") || !strings.Contains(reason, dir) {
 			t.Errorf("not ready because of %q, want the full disk of %s", reason, dir)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		if readiness := p.CheckReadiness(ctx); !readiness.Ready {
 			t.Errorf("after space was freed: %+v", readiness)
 		}
@@ -136,29 +130,15 @@ func TestFullDiskIsNotReady(t *testing.T) {
 
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	raw := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := must.Get(x509.ParseCertificate(der))(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
 	return pool

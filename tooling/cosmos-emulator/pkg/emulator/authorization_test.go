@@ -21,6 +21,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
@@ -35,22 +36,16 @@ type tokenAccount struct {
 // openAccount starts an emulator whose only principals are those of assignments.
 func openAccount(t testing.TB, definitions []rbac.RoleDefinition, assignments []rbac.RoleAssignment) *tokenAccount {
 	t.Helper()
-	issuer, err := entratest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(entratest.Start())(t)
 	t.Cleanup(issuer.Close)
 	container := func(name string) json.RawMessage {
 		return json.RawMessage(`{"id":"` + name + `","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`)
 	}
-	s, err := emulator.Open(emulator.Options{
+	s := must.Get(emulator.Open(emulator.Options{
 		DataDir: t.TempDir(), Tokens: &entra.Verifier{Authority: issuer.Authority(), Tenant: entratest.Tenant, Client: http.DefaultClient},
 		Account: account.Account{Name: "test", Databases: []account.Database{{Name: "db", Containers: []json.RawMessage{container("a"), container("b")}}},
 			RoleDefinitions: definitions, RoleAssignments: assignments},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	h := httptest.NewServer(s)
 	t.Cleanup(func() {
 		h.Close()
@@ -65,15 +60,9 @@ func openAccount(t testing.TB, definitions []rbac.RoleDefinition, assignments []
 // test serves.
 func (a *tokenAccount) container(t testing.TB, credential azcore.TokenCredential, name string) *azcosmos.ContainerClient {
 	t.Helper()
-	client, err := azcosmos.NewClient(a.url, credential, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(azcosmos.NewClient(a.url, credential, nil))(t)
 	t.Cleanup(client.Close)
-	c, err := client.NewContainer("db", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.NewContainer("db", name))(t)
 	return c
 }
 
@@ -200,22 +189,14 @@ func TestDataActions(t *testing.T) {
 // request sends a request with a token and returns the status, followed by the sub-status if there is one.
 func (a *tokenAccount) request(t testing.TB, token, method, path, body string, header http.Header) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body)))(t)
 	for name, values := range header {
 		r.Header[name] = values
 	}
 	r.Header.Set("Authorization", url.QueryEscape("type=aad&ver=1.0&sig="+token))
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.Copy(io.Discard, response.Body))(t)
 	if sub := response.Header.Get("X-Ms-Substatus"); sub != "" {
 		return fmt.Sprintf("%d/%s", response.StatusCode, sub)
 	}
@@ -226,14 +207,8 @@ func (a *tokenAccount) request(t testing.TB, token, method, path, body string, h
 // that principals without rights do not learn which ones exist.
 func TestTokensDoNotManageResources(t *testing.T) {
 	a := openAccount(t, nil, []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataContributor, PrincipalID: entratest.ObjectID, Scope: "/"}})
-	token, err := a.issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	unprivileged, err := a.issuer.Sign(a.issuer.Claims("https://cosmos.azure.com", "unprivileged", time.Now().Add(time.Hour)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(a.issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour)))(t)
+	unprivileged := must.Get(a.issuer.Sign(a.issuer.Claims("https://cosmos.azure.com", "unprivileged", time.Now().Add(time.Hour))))(t)
 	for _, path := range []string{"/", "/dbs", "/dbs/db", "/dbs/db/colls", "/dbs/db/colls/a", "/dbs/db/colls/a/pkranges", "/dbs/none", "/dbs/db/colls/none"} {
 		if got := a.request(t, unprivileged, http.MethodGet, path, "", nil); got != "403/5301" {
 			t.Errorf("GET %s of a principal without rights: %s, want 403/5301", path, got)
@@ -261,10 +236,7 @@ func TestTokensDoNotManageResources(t *testing.T) {
 // TestTokensAreVerified checks the sub-status of each invalid token.
 func TestTokensAreVerified(t *testing.T) {
 	a := openAccount(t, nil, []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}})
-	host, err := url.Parse(a.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must.Get(url.Parse(a.url))(t)
 	valid := a.issuer.Claims("http://"+host.Hostname(), entratest.ObjectID, time.Now().Add(time.Hour))
 	sign := func(change func(c jwt.MapClaims)) string {
 		claims := jwt.MapClaims{}
@@ -272,10 +244,7 @@ func TestTokensAreVerified(t *testing.T) {
 			claims[name] = value
 		}
 		change(claims)
-		text, err := a.issuer.Sign(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(a.issuer.Sign(claims))(t)
 		return text
 	}
 	accepted := sign(func(jwt.MapClaims) {})
@@ -307,38 +276,26 @@ func TestTokensAreVerified(t *testing.T) {
 func tampered(t *testing.T, token string) string {
 	t.Helper()
 	parts := strings.Split(token, ".")
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := must.Get(base64.RawURLEncoding.DecodeString(parts[1]))(t)
 	changed := strings.Replace(string(payload), entratest.ObjectID, "another", 1)
 	return parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(changed)) + "." + parts[2]
 }
 
 // TestCachedTokensExpire checks that a token is refused after its end, also if it was verified before.
 func TestCachedTokensExpire(t *testing.T) {
-	issuer, err := entratest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := must.Get(entratest.Start())(t)
 	t.Cleanup(issuer.Close)
 	now := time.Now()
 	clock := func() time.Time { return now }
-	s, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Now: clock,
+	s := must.Get(emulator.Open(emulator.Options{DataDir: t.TempDir(), Now: clock,
 		Tokens:  &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient, Now: clock},
-		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}}))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	token, err := issuer.Token("https://cosmos.azure.com", now.Add(10*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(issuer.Token("https://cosmos.azure.com", now.Add(10*time.Minute)))(t)
 	for _, step := range []struct {
 		after time.Duration
 		want  int
@@ -357,22 +314,13 @@ func TestCachedTokensExpire(t *testing.T) {
 // BenchmarkAuthentication compares a request that is authenticated by a cached token with one that is signed with the key. Both
 // read the account's properties.
 func BenchmarkAuthentication(b *testing.B) {
-	issuer, err := entratest.Start()
-	if err != nil {
-		b.Fatal(err)
-	}
+	issuer := must.Get(entratest.Start())(b)
 	b.Cleanup(issuer.Close)
-	s, err := emulator.Open(emulator.Options{DataDir: b.TempDir(), Key: emulator.WellKnownKey,
+	s := must.Get(emulator.Open(emulator.Options{DataDir: b.TempDir(), Key: emulator.WellKnownKey,
 		Tokens:  &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient},
-		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}}))(b)
 	b.Cleanup(func() { _ = s.Close() })
-	token, err := issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour))
-	if err != nil {
-		b.Fatal(err)
-	}
+	token := must.Get(issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour)))(b)
 	date := time.Now().UTC().Format(http.TimeFormat)
 	for name, authorization := range map[string]string{
 		"token": "type=aad&ver=1.0&sig=" + token,

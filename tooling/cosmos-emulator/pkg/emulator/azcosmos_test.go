@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -96,7 +97,7 @@ func goCommand(t *testing.T, dir string, args ...string) string {
 // copyModule copies the source of the client and replaces the endpoints in its emulator tests.
 func copyModule(t *testing.T, dir, to string, endpoints *strings.Replacer) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -115,28 +116,19 @@ func copyModule(t *testing.T, dir, to string, endpoints *strings.Replacer) {
 			text = []byte(endpoints.Replace(string(text)))
 		}
 		return os.WriteFile(filepath.Join(to, rel), text, 0o600)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // serve starts an emulator and returns its port.
 func serve(t *testing.T, cert tls.Certificate) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-	s, err := emulator.Open(emulator.Options{
+	s := must.Get(emulator.Open(emulator.Options{
 		DataDir: t.TempDir(), Key: emulator.WellKnownKey,
 		// The client's tests connect by name and expect an endpoint with an address.
 		Endpoint: "https://127.0.0.1:" + port + "/",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	h := &httptest.Server{Listener: l, Config: &http.Server{Handler: s}, TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}
 	h.StartTLS()
 	t.Cleanup(func() {
@@ -151,22 +143,14 @@ func serve(t *testing.T, cert tls.Certificate) string {
 // certificate creates a self-signed certificate and a file with it.
 func certificate(t *testing.T, dir string) (tls.Certificate, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
 	file := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -29,10 +30,7 @@ func benchBody(id, pk string, n int64) []byte {
 func openContainer(b testing.TB, o emulator.Options) (*emulator.Server, *azcosmos.ContainerClient, *httptest.Server) {
 	b.Helper()
 	o.DataDir, o.Key = b.TempDir(), emulator.WellKnownKey
-	s, err := emulator.Open(o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(emulator.Open(o))(b)
 	h := httptest.NewServer(s)
 	b.Cleanup(func() {
 		h.Close()
@@ -42,36 +40,20 @@ func openContainer(b testing.TB, o emulator.Options) (*emulator.Server, *azcosmo
 	})
 	client := newClient(b, h.URL)
 	ctx := context.Background()
-	if _, err := client.CreateDatabase(ctx, azcosmos.DatabaseProperties{ID: "db"}, nil); err != nil {
-		b.Fatal(err)
-	}
-	db, err := client.NewDatabase("db")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Get(client.CreateDatabase(ctx, azcosmos.DatabaseProperties{ID: "db"}, nil))(b)
+	db := must.Get(client.NewDatabase("db"))(b)
 	props := azcosmos.ContainerProperties{ID: "items",
 		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/partitionKey"}, Version: 2}}
-	if _, err := db.CreateContainer(ctx, props, nil); err != nil {
-		b.Fatal(err)
-	}
-	c, err := db.NewContainer("items")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Get(db.CreateContainer(ctx, props, nil))(b)
+	c := must.Get(db.NewContainer("items"))(b)
 	return s, c, h
 }
 
 func newClient(t testing.TB, url string) *azcosmos.Client {
 	t.Helper()
-	cred, err := azcosmos.NewKeyCredential(emulator.WellKnownKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cred := must.Get(azcosmos.NewKeyCredential(emulator.WellKnownKey))(t)
 	transport := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}}
-	client, err := azcosmos.NewClientWithKey(url, cred, &azcosmos.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: transport}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(azcosmos.NewClientWithKey(url, cred, &azcosmos.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: transport}}))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -130,9 +112,7 @@ func BenchmarkPointRead(b *testing.B) {
 	_, c, _ := openContainer(b, emulator.Options{})
 	for i := range 1024 {
 		key := fmt.Sprintf("sub-%d", i%16)
-		if _, err := c.UpsertItem(context.Background(), azcosmos.NewPartitionKeyString(key), benchBody(fmt.Sprintf("item-%d", i), key, 0), nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(c.UpsertItem(context.Background(), azcosmos.NewPartitionKeyString(key), benchBody(fmt.Sprintf("item-%d", i), key, 0), nil))(b)
 	}
 	measure(b, "reads/s", func(n int64) error {
 		n %= 1024
@@ -144,10 +124,7 @@ func BenchmarkPointRead(b *testing.B) {
 // rawPuts returns the durable writes per second of the storage engine alone, without group commit.
 func rawPuts(b *testing.B) float64 {
 	b.Helper()
-	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType}))(b)
 	defer func() {
 		if err := db.Close(); err != nil {
 			b.Error(err)
@@ -156,16 +133,13 @@ func rawPuts(b *testing.B) float64 {
 	const puts = 1000
 	started := time.Now()
 	for i := range puts {
-		err := db.Update(func(tx *bolt.Tx) error {
+		must.Do(b, db.Update(func(tx *bolt.Tx) error {
 			bucket, err := tx.CreateBucketIfNotExists([]byte("b"))
 			if err != nil {
 				return err
 			}
 			return bucket.Put(fmt.Appendf(nil, "item-%d", i), benchBody("x", "y", int64(i)))
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		}))
 	}
 	return puts / time.Since(started).Seconds()
 }

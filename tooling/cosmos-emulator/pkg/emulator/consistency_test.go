@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
@@ -39,15 +40,10 @@ func TestStaleReads(t *testing.T) {
 			s, c, _ := openContainer(t, emulator.Options{EnableFaults: true, Account: account.Account{ConsistencyLevel: tc.level}})
 			ctx, tokens := t.Context(), []*string{nil}
 			for _, value := range []string{"first", "second"} {
-				r, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":"a","partitionKey":"p","value":"`+value+`"}`), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(c.UpsertItem(ctx, pk("p"), []byte(`{"id":"a","partitionKey":"p","value":"`+value+`"}`), nil))(t)
 				tokens = append(tokens, r.SessionToken)
 			}
-			if _, err := s.Faults().Add(faults.Rule{Operations: []string{"read", "query"}, Container: "items", StaleRead: true}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Faults().Add(faults.Rule{Operations: []string{"read", "query"}, Container: "items", StaleRead: true}))(t)
 			options := &azcosmos.ItemOptions{SessionToken: tokens[tc.token]}
 			query := &azcosmos.QueryOptions{SessionToken: tokens[tc.token]}
 			if tc.requested != "" {
@@ -77,22 +73,15 @@ func TestStaleReads(t *testing.T) {
 // TestStaleReadOfNewItem reads an item that the lagging replica does not have, and then one of a container that no replica may lack.
 func TestStaleReadOfNewItem(t *testing.T) {
 	s, c, h := openContainer(t, emulator.Options{EnableFaults: true, Account: account.Account{ConsistencyLevel: account.Session}})
-	if _, err := s.Faults().Add(faults.Rule{Operations: []string{"read"}, Container: "items", StaleRead: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Faults().Add(faults.Rule{Operations: []string{"read"}, Container: "items", StaleRead: true}))(t)
 	if _, err := c.ReadItem(t.Context(), pk("p"), "a", nil); status(err) != "404" || strings.Contains(err.Error(), "1003") {
 		t.Errorf("a read in a new container: %v", err)
 	}
-	if _, err := c.CreateItem(t.Context(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.CreateItem(t.Context(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil))(t)
 	if _, err := c.ReadItem(t.Context(), pk("p"), "a", nil); status(err) != "404" {
 		t.Errorf("got %v, want 404 from the lagging replica", err)
 	}
-	response, err := http.Get(h.URL + "/_emulator/faults")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get(h.URL + "/_emulator/faults"))(t)
 	defer response.Body.Close()
 	var rules []faults.Rule
 	if err := json.NewDecoder(response.Body).Decode(&rules); err != nil || len(rules) != 1 || !rules[0].StaleRead || rules[0].Fired != 2 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -48,13 +49,8 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDataDir+"="+dir)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have been killed by the test
 		_ = cmd.Wait()
@@ -74,26 +70,16 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	ctx := context.Background()
 	cmd, url := startChild(t, dir)
 	client := newClient(t, url)
-	if _, err := client.CreateDatabase(ctx, azcosmos.DatabaseProperties{ID: "db"}, nil); err != nil {
-		t.Fatal(err)
-	}
-	db, err := client.NewDatabase("db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.CreateContainer(ctx, azcosmos.ContainerProperties{ID: "items",
-		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/pk"}, Version: 2}}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.CreateDatabase(ctx, azcosmos.DatabaseProperties{ID: "db"}, nil))(t)
+	db := must.Get(client.NewDatabase("db"))(t)
+	must.Get(db.CreateContainer(ctx, azcosmos.ContainerProperties{ID: "items",
+		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/pk"}, Version: 2}}, nil))(t)
 	const writers, rounds, writesPerRound = 8, 4, 150
 	acked := make([]int, writers) // the last acknowledged version of each writer's pair of items
 	feed := map[string]int{}
 	var position *string
 	for round := range rounds {
-		c, err := client.NewContainer("db", "items")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.NewContainer("db", "items"))(t)
 		var wg sync.WaitGroup
 		var total atomic.Int64
 		kill := make(chan struct{})
@@ -124,17 +110,13 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		}
 		<-kill
 		position = readFeed(t, c, position, feed, 3) // while the writers write
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Process.Kill())
 		wg.Wait()
 		_ = cmd.Wait() // it was killed
 
 		cmd, url = startChild(t, dir)
 		client = newClient(t, url)
-		if c, err = client.NewContainer("db", "items"); err != nil {
-			t.Fatal(err)
-		}
+		c = must.Get(client.NewContainer("db", "items"))(t)
 		position = readFeed(t, c, position, feed, 1000)
 		for w := range writers {
 			pk := azcosmos.NewPartitionKeyString(fmt.Sprint("w", w))
@@ -145,9 +127,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 					t.Fatalf("round %d, writer %d: %v", round, w, err)
 				}
 				var item struct{ N int }
-				if err := json.Unmarshal(r.Value, &item); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal(r.Value, &item))
 				versions[i] = item.N
 				if got := feed[fmt.Sprintf("w%d/%s", w, id)]; got != item.N {
 					t.Errorf("round %d: the feed has version %d of w%d/%s, the item is at %d", round, got, w, id, item.N)
@@ -169,11 +149,8 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 func readFeed(t *testing.T, c *azcosmos.ContainerClient, from *string, versions map[string]int, pages int) *string {
 	t.Helper()
 	for range pages {
-		r, err := c.ReadChangeFeed(context.Background(), &azcosmos.ChangeFeedOptions{
-			FeedRange: &azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, Continuation: from, MaxItemCount: 50})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(c.ReadChangeFeed(context.Background(), &azcosmos.ChangeFeedOptions{
+			FeedRange: &azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, Continuation: from, MaxItemCount: 50}))(t)
 		from = &r.ContinuationToken
 		if len(r.Items) == 0 {
 			return from
@@ -183,9 +160,7 @@ func readFeed(t *testing.T, c *azcosmos.ContainerClient, from *string, versions 
 				ID, PK string
 				N      int
 			}
-			if err := json.Unmarshal(raw, &item); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(raw, &item))
 			if id := item.PK + "/" + item.ID; versions[id] >= item.N {
 				t.Errorf("%s: version %d after %d", id, item.N, versions[id])
 			} else {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
@@ -21,24 +22,17 @@ func TestHashesEqualService(t *testing.T) {
 	}
 	compared := 0
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(file))(t)
 		var baseline struct {
 			Results []struct {
 				Input  struct{ Description, PartitionKeyValue string }
 				Output struct{ PartitionKeyHashV2 string }
 			} `xml:"Result"`
 		}
-		if err := xml.Unmarshal(raw, &baseline); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, xml.Unmarshal(raw, &baseline))
 		for _, r := range baseline.Results {
 			var key string
-			if err := json.Unmarshal([]byte(r.Input.PartitionKeyValue), &key); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(r.Input.PartitionKeyValue), &key))
 			// Routing clears the two top bits. The baselines are unmasked hashes.
 			hash := r.Output.PartitionKeyHashV2
 			want := string("0123"[strings.IndexByte("0123456789ABCDEF", hash[0])&3]) + hash[1:]

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -16,9 +17,7 @@ func TestFaults(t *testing.T) {
 	add := func(r faults.Rule) {
 		t.Helper()
 		s.Faults().Clear()
-		if _, err := s.Faults().Add(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Faults().Add(r))(t)
 	}
 	item := []byte(`{"id":"a","partitionKey":"p"}`)
 	create := func() error { _, err := c.CreateItem(ctx, pk("p"), item, nil); return err }
@@ -54,16 +53,11 @@ func TestFaults(t *testing.T) {
 
 func TestFaultsAreOffByDefault(t *testing.T) {
 	s, c, h := openContainer(t, emulator.Options{})
-	if _, err := s.Faults().Add(faults.Rule{Status: 503}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Faults().Add(faults.Rule{Status: 503}))(t)
 	if _, err := c.CreateItem(context.Background(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil); err != nil {
 		t.Errorf("a rule fired: %v", err)
 	}
-	resp, err := http.Get(h.URL + "/_emulator/faults")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(h.URL + "/_emulator/faults"))(t)
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the control endpoint responded with %d", resp.StatusCode)

@@ -16,16 +16,14 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
 // newClientOf returns a client of the container's account.
 func newClientOf(t testing.TB, c *azcosmos.ContainerClient) *azcosmos.Client {
 	t.Helper()
-	r, err := c.Read(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(c.Read(context.Background(), nil))(t)
 	u := *r.RawResponse.Request.URL
 	u.Path, u.RawPath = "", ""
 	return newClient(t, u.String())
@@ -35,10 +33,7 @@ func newClientOf(t testing.TB, c *azcosmos.ContainerClient) *azcosmos.Client {
 // after signing. The signature is of the path, or of a link if there is one.
 func send(t testing.TB, base, key, method, resourceType, path, body string, headers map[string]string, link ...string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequest(method, base+"/"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(method, base+"/"+path, strings.NewReader(body)))(t)
 	date := time.Now().UTC().Format(http.TimeFormat)
 	if d := headers["x-ms-date"]; d != "" {
 		date = d
@@ -53,15 +48,9 @@ func send(t testing.TB, base, key, method, resourceType, path, body string, head
 		}
 		req.Header.Set(k, v)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer func() { _ = resp.Body.Close() }()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(io.ReadAll(resp.Body))(t)
 	resp.Body = io.NopCloser(bytes.NewReader(data))
 	return resp
 }
@@ -69,10 +58,7 @@ func send(t testing.TB, base, key, method, resourceType, path, body string, head
 // sign returns the Authorization header of a request.
 func sign(t testing.TB, key, method, resourceType, link, date string) string {
 	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(base64.StdEncoding.DecodeString(key))(t)
 	mac := hmac.New(sha256.New, raw)
 	mac.Write([]byte(strings.ToLower(method) + "\n" + resourceType + "\n" + link + "\n" + strings.ToLower(date) + "\n\n"))
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
@@ -81,10 +67,7 @@ func sign(t testing.TB, key, method, resourceType, link, date string) string {
 // FuzzRequest sends signed requests with arbitrary headers and bodies to an item feed. The response must never be an
 // internal error of the emulator.
 func FuzzRequest(f *testing.F) {
-	s, err := emulator.Open(emulator.Options{DataDir: f.TempDir(), Key: emulator.WellKnownKey})
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := must.Get(emulator.Open(emulator.Options{DataDir: f.TempDir(), Key: emulator.WellKnownKey}))(f)
 	f.Cleanup(func() { _ = s.Close() })
 	call := func(t testing.TB, method, resourceType, link, path, body string, headers map[string]string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(method, "http://host/"+path, strings.NewReader(body))

@@ -15,6 +15,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
@@ -104,9 +105,7 @@ func checkHistory(t *testing.T, level account.ConsistencyLevel) porcupine.CheckR
 		{Operations: []string{"read", "replace"}, ResourceTypes: []string{"docs"}, Probability: &tenth, LatencyMS: 3},
 		{Operations: []string{"read"}, ResourceTypes: []string{"docs"}, Probability: &tenth, StaleRead: true},
 	} {
-		if _, err := s.Faults().Add(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Faults().Add(r))(t)
 	}
 	const clients, rounds, items = 6, 60, 3
 	started := time.Now()
@@ -161,9 +160,7 @@ func checkHistory(t *testing.T, level account.ConsistencyLevel) porcupine.CheckR
 	wg.Wait()
 	// Whether the clients read what another one has replaced depends on the order in which they run. This client always does.
 	s.Faults().Clear()
-	if _, err := s.Faults().Add(faults.Rule{Operations: []string{"read"}, ResourceTypes: []string{"docs"}, StaleRead: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Faults().Add(faults.Rule{Operations: []string{"read"}, ResourceTypes: []string{"docs"}, StaleRead: true}))(t)
 	for _, in := range []call{{verb: "create", item: items, new: value + 1}, {verb: "read", item: items}} {
 		from := time.Since(started).Nanoseconds()
 		out, _ := perform(c, in, "")

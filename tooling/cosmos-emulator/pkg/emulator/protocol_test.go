@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -40,10 +41,7 @@ func TestConditionalWrites(t *testing.T) {
 	_, c, _ := openContainer(t, emulator.Options{})
 	ctx := context.Background()
 	body := []byte(`{"id":"a","partitionKey":"p","n":1}`)
-	r, err := c.CreateItem(ctx, pk("p"), body, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(c.CreateItem(ctx, pk("p"), body, nil))(t)
 	if r.SessionToken == nil || r.RequestCharge <= 0 || r.ActivityID == "" || r.ETag == "" || r.RawResponse.StatusCode != http.StatusCreated {
 		t.Errorf("the response is incomplete: %+v", r.Response)
 	}
@@ -98,9 +96,7 @@ func TestBatchStatuses(t *testing.T) {
 	_, c, _ := openContainer(t, emulator.Options{})
 	ctx := context.Background()
 	item := func(id string) []byte { return fmt.Appendf(nil, `{"id":%q,"partitionKey":"p"}`, id) }
-	if _, err := c.CreateItem(ctx, pk("p"), item("existing"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.CreateItem(ctx, pk("p"), item("existing"), nil))(t)
 	stale := &azcosmos.TransactionalBatchItemOptions{IfMatchETag: etag(`"stale"`)}
 	cases := map[string]struct {
 		fill   func(b *azcosmos.TransactionalBatch)
@@ -128,10 +124,7 @@ func TestBatchStatuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := c.NewTransactionalBatch(pk("p"))
 			tc.fill(&b)
-			r, err := c.ExecuteTransactionalBatch(ctx, b, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(c.ExecuteTransactionalBatch(ctx, b, nil))(t)
 			var got []int32
 			for _, o := range r.OperationResults {
 				got = append(got, o.StatusCode)
@@ -164,10 +157,7 @@ func TestBatchStatuses(t *testing.T) {
 
 func TestNotModified(t *testing.T) {
 	_, c, h := openContainer(t, emulator.Options{})
-	r, err := c.CreateItem(context.Background(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(c.CreateItem(context.Background(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil))(t)
 	for condition, want := range map[string]int{string(r.ETag): http.StatusNotModified, `"other"`: http.StatusOK} {
 		resp := send(t, h.URL, emulator.WellKnownKey, http.MethodGet, "docs", "dbs/db/colls/items/docs/a", "", map[string]string{
 			"If-None-Match": condition, "x-ms-documentdb-partitionkey": `["p"]`})
@@ -180,9 +170,7 @@ func TestNotModified(t *testing.T) {
 // TestUnsupportedRequests checks that requests that no part of hcpmesh sends are rejected and have no effect.
 func TestUnsupportedRequests(t *testing.T) {
 	_, c, h := openContainer(t, emulator.Options{})
-	if _, err := c.CreateItem(t.Context(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.CreateItem(t.Context(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil))(t)
 	const coll, item = "dbs/db/colls/items", "dbs/db/colls/items/docs/a"
 	type header = map[string]string
 	for name, tc := range map[string]struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
@@ -35,9 +36,7 @@ func query1(t *testing.T, c *azcosmos.ContainerClient, query string, key azcosmo
 func idOf(t *testing.T, item []byte) string {
 	t.Helper()
 	var v struct{ ID string }
-	if err := json.Unmarshal(item, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(item, &v))
 	return v.ID
 }
 
@@ -45,9 +44,7 @@ func TestGatewayQueries(t *testing.T) {
 	_, c, _ := openContainer(t, emulator.Options{})
 	for i := range 6 {
 		key := fmt.Sprint("p", i%2)
-		if _, err := c.CreateItem(t.Context(), pk(key), fmt.Appendf(nil, `{"id":"%d","partitionKey":%q,"n":%d}`, i, key, i*7%5), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.CreateItem(t.Context(), pk(key), fmt.Appendf(nil, `{"id":"%d","partitionKey":%q,"n":%d}`, i, key, i*7%5), nil))(t)
 	}
 	allPartitions := azcosmos.NewPartitionKey()
 	cases := map[string]struct {
@@ -80,9 +77,7 @@ func TestContinuationUnderWrites(t *testing.T) {
 	_, c, _ := openContainer(t, emulator.Options{})
 	ctx := context.Background()
 	put := func(id string, n int) {
-		if _, err := c.UpsertItem(ctx, pk("p"), fmt.Appendf(nil, `{"id":%q,"partitionKey":"p","n":%d}`, id, n), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.UpsertItem(ctx, pk("p"), fmt.Appendf(nil, `{"id":%q,"partitionKey":"p","n":%d}`, id, n), nil))(t)
 	}
 	for i := range 9 {
 		put(fmt.Sprintf("i%d", i), 10*i)
@@ -101,10 +96,7 @@ func TestContinuationUnderWrites(t *testing.T) {
 		var got []string
 		pager := c.NewQueryItemsPager(query, pk("p"), &azcosmos.QueryOptions{PageSizeHint: 3})
 		for n := 0; pager.More(); n++ {
-			page, err := pager.NextPage(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(pager.NextPage(ctx))(t)
 			for _, item := range page.Items {
 				if s := idOf(t, item); s != "i4" || n == 0 {
 					got = append(got, s)
@@ -113,9 +105,7 @@ func TestContinuationUnderWrites(t *testing.T) {
 			if n == 0 {
 				put("early", 5)
 				put("late", 55)
-				if _, err := c.DeleteItem(ctx, pk("p"), "i4", nil); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(c.DeleteItem(ctx, pk("p"), "i4", nil))(t)
 			}
 		}
 		if diff := cmp.Diff(want, strings.Join(got, ",")); diff != "" {
@@ -128,18 +118,10 @@ func TestContinuationUnderWrites(t *testing.T) {
 func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 	_, c, h := openContainer(t, emulator.Options{EnableFaults: true})
 	ctx := t.Context()
-	if _, err := c.CreateItem(ctx, pk("p"), []byte(`{"id":"p","partitionKey":"p"}`), nil); err != nil {
-		t.Fatal(err)
-	}
-	before, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &azcosmos.FeedRange{MaxExclusive: "FF"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.CreateItem(ctx, pk("p"), []byte(`{"id":"p","partitionKey":"p"}`), nil))(t)
+	before := must.Get(c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &azcosmos.FeedRange{MaxExclusive: "FF"}}))(t)
 	for _, of := range []string{"0", "1"} {
-		response, err := http.Post(h.URL+"/_emulator/split?db=db&container=items&range="+of, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Post(h.URL+"/_emulator/split?db=db&container=items&range="+of, "", nil))(t)
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusNoContent {
 			t.Fatalf("splitting range %s: %s", of, response.Status)
@@ -147,17 +129,12 @@ func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 	}
 	for i := range 20 {
 		key := fmt.Sprint("q", i)
-		if _, err := c.CreateItem(ctx, pk(key), fmt.Appendf(nil, `{"id":%q,"partitionKey":%[1]q}`, key), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.CreateItem(ctx, pk(key), fmt.Appendf(nil, `{"id":%q,"partitionKey":%[1]q}`, key), nil))(t)
 	}
 	seen := map[string]bool{}
 	token := before.ContinuationToken
 	for range 20 {
-		page, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{Continuation: &token, MaxItemCount: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{Continuation: &token, MaxItemCount: 3}))(t)
 		token = page.ContinuationToken
 		for _, item := range page.Items {
 			seen[idOf(t, item)] = true
@@ -172,10 +149,7 @@ func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 	}
 	total := 0
 	for _, r := range ranges {
-		feed, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &r, MaxItemCount: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		feed := must.Get(c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &r, MaxItemCount: 100}))(t)
 		total += len(feed.Items)
 	}
 	if total != 21 {

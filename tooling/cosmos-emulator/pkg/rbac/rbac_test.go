@@ -3,16 +3,15 @@ package rbac
 import (
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestBuiltInRoles(t *testing.T) {
-	p, err := NewPolicy(nil, []RoleAssignment{
+	p := must.Get(NewPolicy(nil, []RoleAssignment{
 		{RoleDefinitionID: BuiltInDataReader, PrincipalID: "reader", Scope: "/"},
 		{RoleDefinitionID: BuiltInDataContributor, PrincipalID: "Writers", Scope: "/dbs/d"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	reads := map[Action]bool{ReadMetadata: true, ReadItem: true, ExecuteQuery: true, ReadChangeFeed: true}
 	for _, action := range Actions() {
 		at := Scope{"d", "c"}
@@ -34,10 +33,7 @@ func TestBuiltInRoles(t *testing.T) {
 }
 
 func TestScopesAreNotPrefixes(t *testing.T) {
-	p, err := NewPolicy(nil, []RoleAssignment{{RoleDefinitionID: BuiltInDataContributor, PrincipalID: "p", Scope: "/dbs/d/colls/c"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPolicy(nil, []RoleAssignment{{RoleDefinitionID: BuiltInDataContributor, PrincipalID: "p", Scope: "/dbs/d/colls/c"}}))(t)
 	for at, want := range map[Scope]bool{{"d", "c"}: true, {"d", "cc"}: false, {"d", ""}: false, {"dd", "c"}: false, {}: false, {"d", "C"}: false} {
 		if got := p.Of("p", nil).Allow(ReadItem, at); got != want {
 			t.Errorf("%s: %t, want %t", at, got, want)

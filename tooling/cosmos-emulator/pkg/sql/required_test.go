@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
@@ -31,10 +32,7 @@ func TestRequiredSubstrings(t *testing.T) {
 		"missing":     {"c.a = @missing", nil, "the parameter has no value"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, err := Parse("SELECT * FROM c WHERE " + tc.where)
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := must.Get(Parse("SELECT * FROM c WHERE " + tc.where))(t)
 			var got []string
 			for _, substring := range q.RequiredSubstrings(params) {
 				got = append(got, string(substring))
@@ -64,10 +62,7 @@ func TestRequiredFolders(t *testing.T) {
 		"not":          {"NOT STARTSWITH(c.key, @p)", nil, "a negation requires nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, err := Parse("SELECT * FROM c WHERE " + tc.where)
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := must.Get(Parse("SELECT * FROM c WHERE " + tc.where))(t)
 			if diff := cmp.Diff(tc.want, q.RequiredFolders(params)); diff != "" {
 				t.Errorf("%s: %s: %s", tc.where, tc.reason, diff)
 			}

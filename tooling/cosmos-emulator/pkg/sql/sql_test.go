@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
@@ -25,10 +26,7 @@ func documents(t testing.TB, docs []string) Source {
 	t.Helper()
 	parsed := make([]document.Value, len(docs))
 	for i, d := range docs {
-		v, err := document.Parse([]byte(d))
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(document.Parse([]byte(d)))(t)
 		parsed[i] = v
 	}
 	return func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
@@ -68,9 +66,7 @@ func rows(t testing.TB, query string, params map[string]document.Value, pageSize
 		if page.Next == nil {
 			return out, nil
 		}
-		if token, err = DecodeToken(page.Next.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		token = must.Get(DecodeToken(page.Next.Encode()))(t)
 	}
 	t.Fatalf("%s: the query does not finish with pages of %d rows", query, pageSize)
 	return nil, nil

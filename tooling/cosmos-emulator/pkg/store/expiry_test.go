@@ -4,6 +4,8 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestExpiry(t *testing.T) {
@@ -27,9 +29,7 @@ func TestExpiry(t *testing.T) {
 			s := open(t, filepath.Join(t.TempDir(), "db"), now.now)
 			c := container(t, s, `{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash"}`+tc.props+`}`)
 			body := parse(t, `{"id":"a","pk":"p",`+tc.item+`}`)
-			if _, err := do(s, c, "p", Operation{Verb: Create, Body: body}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(do(s, c, "p", Operation{Verb: Create, Body: body}))(t)
 			checkVisible := func(want bool) {
 				t.Helper()
 				_, _, err := s.Get(c, "p", "a")
@@ -49,9 +49,7 @@ func TestExpiry(t *testing.T) {
 			if tc.expiresIn == 0 {
 				return
 			}
-			if err := s.removeAllExpired(context.Background(), c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.removeAllExpired(context.Background(), c))
 			if due, err := s.hasExpired(c); err != nil || due {
 				t.Errorf("after the removal, hasExpired is %v, %v", due, err)
 			}
@@ -63,9 +61,7 @@ func TestExpiry(t *testing.T) {
 			if _, err := do(s, c, "p", Operation{Verb: Create, Body: parse(t, `{"id":"a","pk":"p","ttl":-1}`)}); err != nil {
 				t.Errorf("the ID of the expired item is not available: %v", err)
 			}
-			if err := s.removeAllExpired(context.Background(), c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.removeAllExpired(context.Background(), c))
 			checkVisible(true) // its expiry was that of its predecessor
 		})
 	}

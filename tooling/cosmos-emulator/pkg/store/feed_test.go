@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestChangeFeedIsComplete reads the feed of every physical partition during concurrent writes. The feed must return the
@@ -16,10 +18,7 @@ import (
 func TestChangeFeedIsComplete(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	container(t, s, plain)
-	c, err := s.Split(t.Context(), "db", "items", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Split(t.Context(), "db", "items", "0"))(t)
 	const writers, rounds, keys = 6, 80, 10
 	var final sync.Map // pk/id -> n
 	var writing sync.WaitGroup
@@ -107,16 +106,11 @@ func TestPagesContainWholeTransactions(t *testing.T) {
 		for i := range 5 {
 			ops = append(ops, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d-%d","pk":"p"}`, n, i))})
 		}
-		if _, err := do(s, c, "p", ops...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(do(s, c, "p", ops...))(t)
 	}
 	after, pages := uint64(0), []int{}
 	for {
-		page, err := s.ChangesAfter(c, Scope{}, after, 0, 6, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(s.ChangesAfter(c, Scope{}, after, 0, 6, 1<<20))(t)
 		if len(page.Items) == 0 {
 			break
 		}
@@ -136,9 +130,7 @@ func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 	write := func(from, to int) {
 		for i := from; i < to; i++ {
 			pk := fmt.Sprint("k", i)
-			if _, err := do(s, c, pk, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"i","pk":"%s"}`, pk))}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(do(s, c, pk, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"i","pk":"%s"}`, pk))}))(t)
 		}
 	}
 	write(0, 10)
@@ -146,10 +138,7 @@ func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 	if err != nil || len(page.Items) != 10 {
 		t.Fatalf("%d items, %v", len(page.Items), err)
 	}
-	grown, err := s.Split(context.Background(), "db", "items", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	grown := must.Get(s.Split(context.Background(), "db", "items", "0"))(t)
 	if _, err := grown.Range("0"); kindOf(err) != Gone {
 		t.Errorf("the parent's range: %v, want Gone", err)
 	}
@@ -159,10 +148,7 @@ func TestChangeFeedContinuesAfterSplit(t *testing.T) {
 		if diff := cmp.Diff([]string{"0"}, r.Parents); diff != "" {
 			t.Errorf("parents: %s", diff)
 		}
-		next, err := s.ChangesAfter(grown, Scope{Range: r.Range()}, page.LSN, 0, 100, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := must.Get(s.ChangesAfter(grown, Scope{Range: r.Range()}, page.LSN, 0, 100, 1<<20))(t)
 		if len(next.Items) == 0 {
 			t.Errorf("range %s is empty: the halves are uneven", r.ID)
 		}

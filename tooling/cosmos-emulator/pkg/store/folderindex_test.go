@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
 
@@ -22,39 +23,20 @@ func TestMayHaveFolder(t *testing.T) {
 			}
 		}
 	}
-	s, err := Open(Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.CreateDatabase(t.Context(), "d"); err != nil {
-		t.Fatal(err)
-	}
-	properties, err := document.Parse([]byte(`{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, err = s.CreateContainer(t.Context(), "d", properties); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(Options{Path: path}))(t)
+	must.Get(s.CreateDatabase(t.Context(), "d"))(t)
+	properties := must.Get(document.Parse([]byte(`{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`)))(t)
+	c = must.Get(s.CreateContainer(t.Context(), "d", properties))(t)
 	for i, at := range []string{"/a/b/c", "/a/bb/c", "no/folder"} {
-		body, err := document.Parse(fmt.Appendf(nil, `{"id":"%d","pk":"p","path":%q,"n":{"path":"/in/n"},"l":["/x/y"]}`, i, at))
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(document.Parse(fmt.Appendf(nil, `{"id":"%d","pk":"p","path":%q,"n":{"path":"/in/n"},"l":["/x/y"]}`, i, at)))(t)
 		if _, _, err := s.Transact(t.Context(), c, "p", []Operation{{Verb: Create, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check(s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err = Open(Options{Path: path}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
+	s = must.Get(Open(Options{Path: path}))(t)
 	defer func() { _ = s.Close() }()
-	if c, err = s.Container("d", "c"); err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(s.Container("d", "c"))(t)
 	check(s)
 }

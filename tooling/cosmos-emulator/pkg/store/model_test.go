@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
@@ -115,13 +116,9 @@ func TestStoreMatchesModel(t *testing.T) {
 			}
 		}
 		if batch%150 == 149 {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Close())
 			s = open(t, path, nil)
-			if c, err = s.Container("db", "items"); err != nil {
-				t.Fatal(err)
-			}
+			c = must.Get(s.Container("db", "items"))(t)
 			compare(t, s, c, m)
 		}
 	}
@@ -145,16 +142,11 @@ func compare(t *testing.T, s *Store, c *Container, m model) {
 		return fmt.Sprintf("%s/%s n%v %s", v.Get("pk").Str, v.Get("id").Str, v.Get("n").Num, item.ETag)
 	}
 	var scan, feed []string
-	if _, err := s.Scan(c, Scope{}, nil, func(_ Position, item Item) (bool, error) {
+	must.Get(s.Scan(c, Scope{}, nil, func(_ Position, item Item) (bool, error) {
 		scan = append(scan, text(item))
 		return true, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	page, err := s.ChangesAfter(c, Scope{}, 0, 0, 1<<30, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	page := must.Get(s.ChangesAfter(c, Scope{}, 0, 0, 1<<30, 1<<30))(t)
 	for _, item := range page.Items {
 		feed = append(feed, text(item))
 	}
@@ -166,16 +158,14 @@ func compare(t *testing.T, s *Store, c *Container, m model) {
 	}
 	byPartition := 0
 	for _, pk := range []partition.Key{"p0", "p1", "p2"} {
-		if _, err := s.Scan(c, Scope{Key: pk}, nil, func(_ Position, item Item) (bool, error) {
+		must.Get(s.Scan(c, Scope{Key: pk}, nil, func(_ Position, item Item) (bool, error) {
 			byPartition++
 			_, ok := m.items[string(pk)+"/"+parse(t, string(item.Body)).Get("id").Str]
 			if !ok {
 				t.Errorf("partition %s has %s", pk, item.Body)
 			}
 			return true, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	if byPartition != len(m.items) {
 		t.Errorf("the partitions have %d items, want %d", byPartition, len(m.items))

@@ -14,16 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
 func parse(t testing.TB, s string) document.Value {
 	t.Helper()
-	v, err := document.Parse([]byte(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(document.Parse([]byte(s)))(t)
 	return v
 }
 
@@ -34,10 +32,7 @@ func (c *clock) now() time.Time { return time.Unix(c.seconds.Load(), 0) }
 // open opens a store. Expired items are removed only if the test does so.
 func open(t testing.TB, path string, now func() time.Time) *Store {
 	t.Helper()
-	s, err := Open(Options{Path: path, Now: now, ExpiryInterval: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(Options{Path: path, Now: now, ExpiryInterval: time.Hour}))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -55,10 +50,7 @@ func container(t testing.TB, s *Store, props string) *Container {
 			t.Fatal(err)
 		}
 	}
-	c, err := s.CreateContainer(ctx, "db", parse(t, props))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.CreateContainer(ctx, "db", parse(t, props)))(t)
 	return c
 }
 
@@ -81,10 +73,7 @@ func TestOperations(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	c := container(t, s, plain)
 	body := func(id, extra string) document.Value { return parse(t, `{"id":"`+id+`","pk":"p"`+extra+`}`) }
-	first, err := do(s, c, "p", Operation{Verb: Create, Body: body("a", "")}, Operation{Verb: Create, Body: body("any", "")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(do(s, c, "p", Operation{Verb: Create, Body: body("a", "")}, Operation{Verb: Create, Body: body("any", "")}))(t)
 	etag := first[0].Item.ETag
 	cases := map[string]struct {
 		op     Operation
@@ -132,27 +121,16 @@ func TestWritesArePersistent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path, nil)
 	c := container(t, s, `{"id":"items","partitionKey":{"kind":"Hash","paths":["/pk"],"version":2},"defaultTtl":-1}`)
-	if _, err := s.Split(t.Context(), "db", "items", "0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Split(t.Context(), "db", "items", "0"))(t)
 	for i := range 20 {
 		pk := fmt.Sprint("p", i%3)
-		if _, err := do(s, c, pk, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d","pk":"%s","name":"n%d"}`, i, pk, i))}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(do(s, c, pk, Operation{Verb: Create, Body: parse(t, fmt.Sprintf(`{"id":"%d","pk":"%s","name":"n%d"}`, i, pk, i))}))(t)
 	}
-	if _, err := do(s, c, "p0", Operation{Verb: Delete, ID: "3"}, Operation{Verb: Upsert, Body: parse(t, `{"id":"6","pk":"p0","name":"changed"}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(do(s, c, "p0", Operation{Verb: Delete, ID: "3"}, Operation{Verb: Upsert, Body: parse(t, `{"id":"6","pk":"p0","name":"changed"}`)}))(t)
 	before := dump(t, s, c)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	s = open(t, path, nil)
-	c, err := s.Container("db", "items")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(s.Container("db", "items"))(t)
 	if diff := cmp.Diff(before, dump(t, s, c)); diff != "" {
 		t.Error(diff)
 	}
@@ -169,18 +147,12 @@ type dumped struct {
 func dump(t testing.TB, s *Store, c *Container) dumped {
 	t.Helper()
 	var d dumped
-	lsn, err := s.Scan(c, Scope{}, nil, func(_ Position, item Item) (bool, error) {
+	lsn := must.Get(s.Scan(c, Scope{}, nil, func(_ Position, item Item) (bool, error) {
 		d.Scan = append(d.Scan, string(item.Body))
 		return true, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	d.LSN = lsn
-	page, err := s.ChangesAfter(c, Scope{}, 0, 0, 1<<30, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(s.ChangesAfter(c, Scope{}, 0, 0, 1<<30, 1<<30))(t)
 	for _, item := range page.Items {
 		d.Feed = append(d.Feed, string(item.Body))
 	}
@@ -196,9 +168,7 @@ func TestBatchesAreAtomicUnderConcurrency(t *testing.T) {
 		return parse(t, fmt.Sprintf(`{"id":"%d","pk":"bank","n":%v}`, id, n))
 	}
 	for i := range accounts {
-		if _, err := do(s, c, "bank", Operation{Verb: Create, Body: body(i, start)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(do(s, c, "bank", Operation{Verb: Create, Body: body(i, start)}))(t)
 	}
 	sum := func() float64 {
 		total := 0.0
@@ -330,9 +300,7 @@ func TestInvalidContainers(t *testing.T) {
 func TestWriteToDeletedContainer(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"), nil)
 	old := container(t, s, plain)
-	if err := s.DeleteDatabase(context.Background(), "db"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.DeleteDatabase(context.Background(), "db"))
 	recreated := container(t, s, plain)
 	if _, err := do(s, old, "p", Operation{Verb: Create, Body: parse(t, `{"id":"a","pk":"p"}`)}); kindOf(err) != NotFound {
 		t.Errorf("got %v, want not found", err)

@@ -15,6 +15,7 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
@@ -72,10 +73,7 @@ func board() *dashboard.Dashboard {
 
 func TestPage(t *testing.T) {
 	source := &shards{names: []string{"mgmt-1", "mgmt-2"}}
-	page, err := Page(t.Context(), source, board(), Selection{From: noon.Add(-6 * time.Hour), To: noon, Variables: map[string][]string{"shard": {"mgmt-1", "mgmt-2"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(Page(t.Context(), source, board(), Selection{From: noon.Add(-6 * time.Hour), To: noon, Variables: map[string][]string{"shard": {"mgmt-1", "mgmt-2"}}}))(t)
 	slices.Sort(source.queries)
 	want := []string{`rate(used{shard=~"mgmt-1|mgmt-2"}[1m45s]) at 12:00:00`, `rate(used{shard=~"mgmt-1|mgmt-2"}[1m45s]) every 1m30s`}
 	if diff := cmp.Diff(want, source.queries); diff != "" {

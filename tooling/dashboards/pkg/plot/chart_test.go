@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -76,14 +78,9 @@ func TestSVG(t *testing.T) {
 			got := SVG(d, name, 420, 262)
 			golden := filepath.Join("testdata", name+".svg")
 			if *update {
-				if err := os.WriteFile(golden, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(golden, got, 0o600))
 			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(golden))(t)
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -159,21 +156,13 @@ func TestPage(t *testing.T) {
 	if diff := cmp.Diff([]int{2, 2}, page.Sections[1].rows()); diff != "" {
 		t.Error(diff)
 	}
-	image, err := PNG(page, PageWidth, page.Height(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoded, err := png.Decode(bytes.NewReader(image))
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(PNG(page, PageWidth, page.Height(), 1))(t)
+	decoded := must.Get(png.Decode(bytes.NewReader(image)))(t)
 	if size := decoded.Bounds().Size(); size.X != PageWidth || size.Y != page.Height() {
 		t.Errorf("the image has %v dots", size)
 	}
 	if file := os.Getenv("CHART_PNG"); file != "" {
-		if err := os.WriteFile(file, image, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, image, 0o600))
 	}
 }
 
@@ -181,14 +170,8 @@ func TestPage(t *testing.T) {
 func TestPNGHasLines(t *testing.T) {
 	c := hour("", Share, nil, wave("constant", 0.5, 0, 0))
 	c.Meaning = ""
-	text, err := PNG(c, 400, 300, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoded, err := png.Decode(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(PNG(c, 400, 300, 2))(t)
+	decoded := must.Get(png.Decode(bytes.NewReader(text)))(t)
 	want, x, rows := color.RGBAModel.Convert(opaque(seriesColors[0])), 500, []int{}
 	for y := range decoded.Bounds().Dy() {
 		if color.RGBAModel.Convert(decoded.At(x, y)) == want {

@@ -24,6 +24,7 @@ import (
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -36,21 +37,13 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	a := &authority{t: t, key: key, certificate: &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}}
-	der, err := x509.CreateCertificate(rand.Reader, a.certificate, a.certificate, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.certificate, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, a.certificate, a.certificate, key.Public(), key))(t)
+	a.certificate = must.Get(x509.ParseCertificate(der))(t)
 	return a
 }
 
@@ -81,18 +74,12 @@ func (a *authority) issueUntil(end time.Time, workload mesh.Peer, names ...strin
 	if workload == "" {
 		uris = nil
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
+	der := must.Get(x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, URIs: uris,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.certificate, key.Public(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	}, a.certificate, key.Public(), a.key))(a.t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -111,10 +98,7 @@ func start(t *testing.T, o broker.Options) testBroker {
 // startWith starts a broker with the log of the options.
 func startWith(t *testing.T, o broker.Options) testBroker {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return startOn(t, listener, o)
 }
 
@@ -123,10 +107,7 @@ func startOn(t *testing.T, listener net.Listener, o broker.Options) testBroker {
 	t.Helper()
 	a := newAuthority(t)
 	o.TLS = &tls.Config{Certificates: []tls.Certificate{a.issue("broker")}, ClientCAs: a.pool(), ClientAuth: tls.RequireAndVerifyClientCert}
-	b, err := broker.Start(listener, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(broker.Start(listener, o))(t)
 	t.Cleanup(func() { _ = b.Close() })
 	return testBroker{a, b}
 }
@@ -282,19 +263,13 @@ func TestMessagesAreDelivered(t *testing.T) {
 	r := start(t, broker.Options{})
 	server, agent, other := r.mustConnect("maestro-server"), r.mustConnect("mgmt-1"), r.mustConnect("mgmt-2")
 	for c, filter := range map[*client]string{server: "sources/maestro/consumers/+/agentevents", agent: down1, other: down2} {
-		if err := c.subscribe(t, filter, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.subscribe(t, filter, 1))
 	}
-	if err := server.publish(t, down1, "spec"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.publish(t, down1, "spec"))
 	if got := <-agent.received; got != "spec" {
 		t.Errorf("the agent received %q", got)
 	}
-	if err := agent.publish(t, up1, "status"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.publish(t, up1, "status"))
 	if got := <-server.received; got != "status" {
 		t.Errorf("the server received %q", got)
 	}
@@ -326,10 +301,7 @@ func TestRejectedConnections(t *testing.T) {
 		}
 	})
 	t.Run("Plain", func(t *testing.T) {
-		conn, err := net.Dial("tcp", r.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", r.Addr()))(t)
 		defer conn.Close()
 		if _, err := paho.NewClient(paho.ClientConfig{Conn: conn}).Connect(t.Context(), &paho.Connect{ClientID: "mgmt-1", KeepAlive: 30}); err == nil {
 			t.Error("a plain connection was accepted")
@@ -363,16 +335,10 @@ func TestRejectedConnections(t *testing.T) {
 func TestClientCannotTakeOverSession(t *testing.T) {
 	r := start(t, broker.Options{})
 	agent := r.mustConnect("mgmt-1")
-	if err := agent.subscribe(t, down1, 1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.connect("mgmt-2", &paho.Connect{ClientID: "mgmt-1", KeepAlive: 30, CleanStart: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.subscribe(t, down1, 1))
+	must.Get(r.connect("mgmt-2", &paho.Connect{ClientID: "mgmt-1", KeepAlive: 30, CleanStart: true}))(t)
 	server := r.mustConnect("maestro-server")
-	if err := server.publish(t, down1, "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.publish(t, down1, "x"))
 	select {
 	case <-agent.received:
 	case err := <-agent.ended:
@@ -434,9 +400,7 @@ func TestDropConnections(t *testing.T) {
 func TestInjectFault(t *testing.T) {
 	r := start(t, broker.Options{})
 	server, agent := r.mustConnect("maestro-server"), r.mustConnect("mgmt-1")
-	if err := agent.subscribe(t, down1, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.subscribe(t, down1, 1))
 	publish := func(ctx context.Context, payload string) error {
 		_, err := server.Publish(ctx, &paho.Publish{Topic: down1, QoS: 1, Payload: []byte(payload),
 			Properties: &paho.PublishProperties{User: paho.UserProperties{{Key: "at", Value: payload}}}})
@@ -483,10 +447,7 @@ func TestInjectFault(t *testing.T) {
 }
 
 func TestStartRequiresClientCertificates(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	for name, config := range map[string]*tls.Config{"None": nil, "Optional": {ClientAuth: tls.VerifyClientCertIfGiven}} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -61,9 +62,7 @@ func TestConnectionOfClientThatDoesNotReadEnds(t *testing.T) {
 		return nil
 	})
 	for range 64 { // more than the buffers of a connection hold
-		if err := server.publish(t, down2, strings.Repeat("x", broker.MaxPacketBytes-200)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.publish(t, down2, strings.Repeat("x", broker.MaxPacketBytes-200)))
 	}
 	eventually.Soon(t, "the broker closes the connection", func() error {
 		if _, err := (&packets.Publish{Topic: up2, Payload: []byte("x"), Properties: &packets.Properties{}}).WriteTo(ending); err != nil {

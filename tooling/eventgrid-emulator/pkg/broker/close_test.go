@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"github.com/mochi-mqtt/server/v2/listeners"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestListenerDisconnectsItself closes a listener. It must not call the engine's function, which waits forever for a client that ends meanwhile.
 func TestListenerDisconnectsItself(t *testing.T) {
-	network, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	network := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	disconnected := ""
 	l := listener{listeners.NewNet("name", network), func(net.Conn) {}, func(name string) { disconnected = name }}
 	l.Close(func(string) { t.Error("the engine disconnects the clients") })

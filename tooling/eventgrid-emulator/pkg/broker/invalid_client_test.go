@@ -14,6 +14,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/meshtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -21,18 +22,9 @@ import (
 // same connections are accepted.
 func TestInvalidClientsCannotConnect(t *testing.T) {
 	region := meshtest.New(t)
-	identity, err := broker.LoadIdentity(region.Identity(mesh.EventGridEmulator).Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := broker.Start(listener, broker.Options{TLS: identity.TLS(), Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := must.Get(broker.LoadIdentity(region.Identity(mesh.EventGridEmulator).Dir()))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	b := must.Get(broker.Start(listener, broker.Options{TLS: identity.TLS(), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}))(t)
 	defer func() { _ = b.Close() }()
 	connect := func(config *tls.Config, name string) error {
 		conn, err := tls.Dial("tcp", b.Addr(), config)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eclipse/paho.golang/packets"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -51,9 +52,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		if count >= 0 {
 			writer = &firstBytes{connection, count}
 		}
-		if _, err := connect.WriteTo(writer); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(connect.WriteTo(writer))(t)
 	}
 	const handshake, longest = 10 * time.Second, 1160 * time.Second
 	for name, tc := range map[string]struct {
@@ -62,9 +61,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	}{
 		"nothing": {func(_ *testing.T, raw net.Conn, _ *tls.Config) net.Conn { return raw }, handshake},
 		"half a TLS handshake": {func(t *testing.T, raw net.Conn, _ *tls.Config) net.Conn {
-			if _, err := raw.Write([]byte{22, 3, 1, 2, 0, 1, 0, 1}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(raw.Write([]byte{22, 3, 1, 2, 0, 1, 0, 1}))(t)
 			return raw
 		}, handshake},
 		"no CONNECT": {func(t *testing.T, raw net.Conn, config *tls.Config) net.Conn { return authenticated(t, raw, config) }, handshake},
@@ -111,9 +108,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 func authenticated(t *testing.T, raw net.Conn, config *tls.Config) net.Conn {
 	t.Helper()
 	connection := tls.Client(raw, config)
-	if err := connection.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, connection.HandshakeContext(t.Context()))
 	return connection
 }
 

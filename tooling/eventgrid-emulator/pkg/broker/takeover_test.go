@@ -10,6 +10,7 @@ import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -53,13 +54,9 @@ func TestClientReceivesAfterItConnectsAgain(t *testing.T) {
 	waits := &signal{message: broker.TakenOver, written: make(chan struct{})}
 	r := startWith(t, broker.Options{Log: slog.New(slog.NewTextHandler(waits, nil))})
 	end := &slowEnd{reached: make(chan struct{}), released: make(chan struct{})}
-	if err := r.AddHook(end); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.AddHook(end))
 	first := r.mustConnect("mgmt-1")
-	if err := first.subscribe(t, down1, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.subscribe(t, down1, 1))
 	r.DropConnections("mgmt-1")
 	<-end.reached
 
@@ -87,9 +84,7 @@ func TestClientReceivesAfterItConnectsAgain(t *testing.T) {
 	if second == nil {
 		t.FailNow()
 	}
-	if err := r.mustConnect("maestro-server").publish(t, down1, "hello"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.mustConnect("maestro-server").publish(t, down1, "hello"))
 	if got := <-second.received; got != "hello" {
 		t.Errorf("received %q", got)
 	}

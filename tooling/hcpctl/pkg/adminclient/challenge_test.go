@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -87,12 +88,8 @@ func (s *stepUp) answer(w http.ResponseWriter, r *http.Request) {
 func TestChallengedRequestIsRepeated(t *testing.T) {
 	s := &stepUp{}
 	client := s.connect(t)
-	if _, err := client.ApproveElevation(t.Context(), "e", "it is needed"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Act(t.Context(), adminv1.ActionClusterPause, adminv1.DecisionRequest{Reason: "it is stuck"}, "c"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.ApproveElevation(t.Context(), "e", "it is needed"))(t)
+	must.Get(client.Act(t.Context(), adminv1.ActionClusterPause, adminv1.DecisionRequest{Reason: "it is stuck"}, "c"))(t)
 	if diff := cmp.Diff([]string{"", claims}, s.issued); diff != "" {
 		t.Errorf("requests for tokens: %s", diff)
 	}
@@ -144,9 +141,7 @@ func TestAzureCLIIsNamed(t *testing.T) {
 	program := "#!/bin/sh\necho \"$@\" >> " + filepath.Join(dir, "calls") + `
 echo '{"accessToken": "plain", "expires_on": 4102444800}'
 `
-	if err := os.WriteFile(filepath.Join(dir, "az"), []byte(program), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "az"), []byte(program), 0o700))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	client := connectAs(t, func(options *adminclient.Options) { options.CredentialsFile = "" }, s.issue, s.answer)
 	_, err := client.ActivateElevation(t.Context(), "e")

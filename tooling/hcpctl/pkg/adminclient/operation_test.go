@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -52,17 +53,12 @@ func connectAs(t *testing.T, change func(*adminclient.Options), issue func(http.
 		"ca.crt":         pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 		"engineers.json": []byte(`[{"tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	options := adminclient.Options{Endpoint: server.URL, Authority: server.URL, CAFile: filepath.Join(dir, "ca.crt"),
 		CredentialsFile: filepath.Join(dir, "engineers.json"), Audience: "api://admin"}
 	change(&options)
-	client, err := adminclient.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(adminclient.New(options))(t)
 	return client
 }
 

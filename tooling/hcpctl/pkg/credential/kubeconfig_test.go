@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
@@ -46,10 +47,7 @@ contexts:
 // names returns the context, server and user's token of each context of a file, and its current context.
 func names(t *testing.T, path string) (contexts map[string]string, current string) {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.LoadFromFile(path))(t)
 	contexts = map[string]string{}
 	for name, c := range config.Contexts {
 		contexts[name] = ""
@@ -62,9 +60,7 @@ func names(t *testing.T, path string) (contexts map[string]string, current strin
 
 func write(t *testing.T, path, content string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), mode))
 }
 
 // TestKubeconfigKeepsOtherContexts adds accesses to a kubeconfig with other contexts, and replaces one.
@@ -76,19 +72,14 @@ func TestKubeconfigKeepsOtherContexts(t *testing.T) {
 		{"two", "/subscriptions/s/two", "https://two.example"},
 		{"demo", "/SUBSCRIPTIONS/s/demo", "https://new.example"},
 	} {
-		if err := (credential.Kubeconfig{Path: path, Context: k.context, Object: k.object}).Write(t.Context(), access(k.server)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, (credential.Kubeconfig{Path: path, Context: k.context, Object: k.object}).Write(t.Context(), access(k.server)))
 	}
 	got, current := names(t, path)
 	want := map[string]string{"work": "https://work.example ", "admin": "", "demo": "https://new.example secret-of-https://new.example", "two": "https://two.example secret-of-https://two.example"}
 	if diff := cmp.Diff(want, got); diff != "" || current != "demo" {
 		t.Errorf("the current context is %q; contexts (-want +got):\n%s", current, diff)
 	}
-	config, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.LoadFromFile(path))(t)
 	if c := config.Contexts["work"]; c.Namespace != "team" || c.Extensions["other"] == nil || config.AuthInfos["me"].Exec.Command != "login" || config.Clusters["work"].CertificateAuthority != "ca.crt" {
 		t.Errorf("the other context is %+v", c)
 	}
@@ -110,13 +101,9 @@ func TestKubeconfigFollowsLinks(t *testing.T) {
 				write(t, target, foreign, 0o644)
 			}
 			for link, to := range map[string]string{link: "between", filepath.Join(dir, "between"): "config"} {
-				if err := os.Symlink(to, link); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Symlink(to, link))
 			}
-			if err := (credential.Kubeconfig{Path: link, Context: "demo", Object: "o"}).Write(t.Context(), access("https://a.example")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, (credential.Kubeconfig{Path: link, Context: "demo", Object: "o"}).Write(t.Context(), access("https://a.example")))
 			if info, err := os.Lstat(link); err != nil || info.Mode().Type() != fs.ModeSymlink {
 				t.Errorf("the link is %v, %v", info.Mode(), err)
 			}
@@ -137,12 +124,8 @@ func TestKubeconfigFollowsNoLinkOfOtherUser(t *testing.T) {
 	}
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink("stolen", link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Lchown(link, 1, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("stolen", link))
+	must.Do(t, os.Lchown(link, 1, 1))
 	for _, overwrite := range []bool{false, true} {
 		err := (credential.Kubeconfig{Path: link, Context: "demo", Overwrite: overwrite}).Write(t.Context(), access("https://a.example"))
 		if err == nil || !strings.Contains(err.Error(), "another user") {
@@ -181,9 +164,7 @@ func TestKubeconfigIsNotDamaged(t *testing.T) {
 				t.Errorf("the mode is %v, %v", info.Mode(), err)
 			}
 			k.Overwrite = true
-			if err := k.Write(t.Context(), access("https://a.example")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.Write(t.Context(), access("https://a.example")))
 			if got, current := names(t, path); len(got) != 1 || current != "demo" {
 				t.Errorf("the overwritten file has %v, current %q", got, current)
 			}
@@ -200,9 +181,7 @@ func TestKubeconfigIsNotDamaged(t *testing.T) {
 // TestKubeconfigOfOtherObjectIsKept checks that the context of another cluster with the same name is not replaced.
 func TestKubeconfigOfOtherObjectIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
-	if err := (credential.Kubeconfig{Path: path, Context: "demo", Object: "group-a/demo"}).Write(t.Context(), access("https://a.example")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (credential.Kubeconfig{Path: path, Context: "demo", Object: "group-a/demo"}).Write(t.Context(), access("https://a.example")))
 	if err := (credential.Kubeconfig{Path: path, Context: "demo", Object: "group-b/demo"}).Write(t.Context(), access("https://b.example")); err == nil || !strings.Contains(err.Error(), "--context") {
 		t.Errorf("got %v", err)
 	}
@@ -217,9 +196,7 @@ func TestKubeconfigIsLocked(t *testing.T) {
 		dir := t.TempDir()
 		path, link := filepath.Join(dir, "config"), filepath.Join(dir, "link")
 		write(t, path, foreign, 0o600)
-		if err := os.Symlink(path, link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(path, link))
 		for _, lock := range []string{path, link} {
 			write(t, lock+".lock", "", 0o600)
 			synctest.Test(t, func(t *testing.T) {
@@ -231,9 +208,7 @@ func TestKubeconfigIsLocked(t *testing.T) {
 			if content, err := os.ReadFile(path); err != nil || string(content) != foreign {
 				t.Errorf("the file changed: %v", err)
 			}
-			if err := os.Remove(lock + ".lock"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(lock+".lock"))
 		}
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 			t.Errorf("the folder has %v, %v", entries, err)

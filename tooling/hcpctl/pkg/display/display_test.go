@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
@@ -11,9 +12,7 @@ import (
 func TestSafeRemovesControlCharacters(t *testing.T) {
 	const said = "up\x1b[2J\x1b]0;title\x07 \u009b31m \u202ederil \u2066iso"
 	var out strings.Builder
-	if err := display.Table(display.Safe(&out), []string{"NAME", "MESSAGE"}, [][]string{{"a", said}, {"b", "zwölf\tdreizehn\r\nvierzehn"}, {"c", ""}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, display.Table(display.Safe(&out), []string{"NAME", "MESSAGE"}, [][]string{{"a", said}, {"b", "zwölf\tdreizehn\r\nvierzehn"}, {"c", ""}}))
 	const want = "NAME  MESSAGE\na     up�[2J�]0;title� �31m �deril �iso\nb     zwölf dreizehn  vierzehn\nc     -\n"
 	if out.String() != want {
 		t.Errorf("shown as %q, want %q", out.String(), want)

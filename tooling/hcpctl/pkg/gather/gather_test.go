@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/gather"
 )
 
@@ -44,10 +45,7 @@ const (
 // managementCluster starts a kube-apiserver with the CRDs of HyperShift.
 func managementCluster(t *testing.T) (mgmtClient dynamic.Interface, kubeconfig string) {
 	t.Helper()
-	thirdParty, err := filepath.Abs("../../../../.build/third-party")
-	if err != nil {
-		t.Fatal(err)
-	}
+	thirdParty := must.Get(filepath.Abs("../../../../.build/third-party"))(t)
 	programs := os.Getenv("KUBEBUILDER_ASSETS")
 	if programs == "" {
 		programs = filepath.Join(thirdParty, "bin")
@@ -55,27 +53,17 @@ func managementCluster(t *testing.T) (mgmtClient dynamic.Interface, kubeconfig s
 	if _, err := os.Stat(filepath.Join(programs, "kube-apiserver")); err != nil {
 		kubeapitest.SkipUnlessCI(t, "kube-apiserver is not built; run tooling/third-party/build.sh")
 	}
-	crds, err := filepath.Glob(filepath.Join(thirdParty, "crds/hypershift/hypershift-operator/zz_generated.crd-manifests/*-Default.crd.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	crds := must.Get(filepath.Glob(filepath.Join(thirdParty, "crds/hypershift/hypershift-operator/zz_generated.crd-manifests/*-Default.crd.yaml")))(t)
 	crds = slices.DeleteFunc(crds, func(path string) bool {
 		return !strings.Contains(path, "hostedclusters-") && !strings.Contains(path, "nodepools-")
 	})
 	environment := &envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true, BinaryAssetsDirectory: programs}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(environment.Start())(t)
 	t.Cleanup(func() { _ = environment.Stop() })
 	config.QPS = -1
-	if mgmtClient, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
+	mgmtClient = must.Get(dynamic.NewForConfig(config))(t)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(kubeconfig, environment.KubeConfig, 0o600))
 	return mgmtClient, kubeconfig
 }
 
@@ -83,9 +71,7 @@ func managementCluster(t *testing.T) (mgmtClient dynamic.Interface, kubeconfig s
 func plant(t *testing.T) string {
 	t.Helper()
 	random := make([]byte, 24)
-	if _, err := rand.Read(random); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rand.Read(random))(t)
 	return "planted" + base64.RawURLEncoding.EncodeToString(random)
 }
 
@@ -106,10 +92,7 @@ func forms(secret string) []string {
 // files returns the files of an archive.
 func files(t *testing.T, archive []byte) map[string]string {
 	t.Helper()
-	plain, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(gzip.NewReader(bytes.NewReader(archive)))(t)
 	found := map[string]string{}
 	for reader := tar.NewReader(plain); ; {
 		header, err := reader.Next()
@@ -119,10 +102,7 @@ func files(t *testing.T, archive []byte) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(io.ReadAll(reader))(t)
 		_, name, _ := strings.Cut(header.Name, "/")
 		found[name] = string(content)
 	}
@@ -140,10 +120,7 @@ func TestArchiveHasNoSecrets(t *testing.T) {
 	}
 	create := func(resource string, object map[string]any) {
 		t.Helper()
-		gv, err := schema.ParseGroupVersion(object["apiVersion"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
+		gv := must.Get(schema.ParseGroupVersion(object["apiVersion"].(string)))(t)
 		o := &unstructured.Unstructured{Object: object}
 		if _, err := mgmtClient.Resource(gv.WithResource(resource)).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
@@ -152,16 +129,11 @@ func TestArchiveHasNoSecrets(t *testing.T) {
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
 	// The manifests of Cluster Service, with values in their Secrets.
-	text, err := os.ReadFile(rendered)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(rendered))(t)
 	var manifests []map[string]any
 	for _, document := range regexp.MustCompile(`(?m)^---.*$`).Split(string(text), -1) {
 		object := map[string]any{}
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(document), &object))
 		if len(object) == 0 {
 			continue
 		}
@@ -210,10 +182,7 @@ func TestArchiveHasNoSecrets(t *testing.T) {
 
 	logs := t.TempDir()
 	line := func(text string) string {
-		data, err := json.Marshal(map[string]string{"msg": text, "resource_id": strings.ToUpper(resourceID)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.Marshal(map[string]string{"msg": text, "resource_id": strings.ToUpper(resourceID)}))(t)
 		return string(data) + "\n"
 	}
 	for name, content := range map[string]string{
@@ -221,13 +190,11 @@ func TestArchiveHasNoSecrets(t *testing.T) {
 		"frontend.log.1": line("an older request"),
 		"postgres.log":   "INSERT " + resourceID + "\n",
 	} {
-		if err := os.WriteFile(filepath.Join(logs, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(logs, name), []byte(content), 0o600))
 	}
 
 	var out bytes.Buffer
-	index, err := gather.Run(ctx, gather.Options{
+	index := must.Get(gather.Run(ctx, gather.Options{
 		Name: "demo", TakenAt: time.Date(2026, 11, 21, 3, 16, 7, 0, time.UTC), Explanation: "Cluster demo is ready.\n",
 		Layers:      map[string]any{"maestro/bundle.yaml": manifests, "dump.json": map[string]any{"clientSecret": secret("dump"), "manifests": manifests}},
 		Unavailable: map[string]string{"maestro": "connection refused"},
@@ -235,10 +202,7 @@ func TestArchiveHasNoSecrets(t *testing.T) {
 		Versions: func(context.Context) (any, []error) {
 			return map[string]string{"frontend": "v0.4.0"}, []error{errors.New("backend does not answer")}
 		},
-	}, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, &out))(t)
 	for _, entry := range index.Entries {
 		if entry.Error != "" && entry.From != "maestro" && entry.From != "versions" {
 			t.Errorf("something could not be had: %+v", entry)
@@ -282,14 +246,8 @@ func TestArchiveHasNoSecrets(t *testing.T) {
 
 // TestCleaning cleans texts with and without secrets.
 func TestCleaning(t *testing.T) {
-	der, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bytesOfKey, err := x509.MarshalECPrivateKey(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	bytesOfKey := must.Get(x509.MarshalECPrivateKey(der))(t)
 	key := string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: bytesOfKey}))
 	tests := map[string]struct {
 		reason string
@@ -317,10 +275,7 @@ func TestCleaning(t *testing.T) {
 				}
 				return
 			}
-			want, err := json.Marshal(tc.want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(json.Marshal(tc.want))(t)
 			if have, err := json.Marshal(got); err != nil || string(have) != string(want) {
 				t.Errorf("%s: got %s, want %s", tc.reason, have, want)
 			}
@@ -337,10 +292,7 @@ func FuzzCleaning(f *testing.F) {
 		if strings.Contains(key, planted) || strings.Contains(before, planted) || strings.Contains(after, planted) {
 			return
 		}
-		data, err := json.Marshal(gather.Clean(map[string]any{"kind": "List", key: before, "items": []any{map[string]any{"kind": "Secret", "data": map[string]any{key: planted}, "note": after}}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.Marshal(gather.Clean(map[string]any{"kind": "List", key: before, "items": []any{map[string]any{"kind": "Secret", "data": map[string]any{key: planted}, "note": after}}})))(t)
 		if key != "items" && strings.Contains(string(data), planted) {
 			t.Errorf("the secret is inside: %s", data)
 		}

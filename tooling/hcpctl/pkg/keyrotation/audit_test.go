@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // auditWriter is a process that signs checkpoints with the key in a file, and exports the ID of the key.
@@ -45,9 +46,7 @@ func deployAudit(t *testing.T) *auditDeployment {
 	}
 	for range 2 {
 		w := &auditWriter{}
-		if w.key, err = audit.LoadKey(d.key); err != nil {
-			t.Fatal(err)
-		}
+		w.key = must.Get(audit.LoadKey(d.key))(t)
 		server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 			metrics, gauge := prometheus.NewRegistry(), prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "audit_signing_key", Help: "As of package writer."}, []string{"key"})
 			metrics.MustRegister(gauge)
@@ -98,14 +97,8 @@ func checkpoint(t *testing.T, key *audit.SigningKey, at time.Time) []byte {
 
 func (d *auditDeployment) verify(t *testing.T, text []byte) error {
 	t.Helper()
-	keys, err := audit.LoadKeys(d.keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := audit.ParseLine(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(audit.LoadKeys(d.keys))(t)
+	line := must.Get(audit.ParseLine(text))(t)
 	return keys.Verify(line, text)
 }
 
@@ -119,10 +112,7 @@ func TestInterruptedAuditRotationContinues(t *testing.T) {
 			d := deployAudit(t)
 			stolen := filepath.Join(t.TempDir(), "stolen.key")
 			copyFile(t, d.key, stolen)
-			former, err := audit.LoadKey(stolen)
-			if err != nil {
-				t.Fatal(err)
-			}
+			former := must.Get(audit.LoadKey(stolen))(t)
 			d.check(t, "before the rotation")
 			changes := 0
 			first := d.rotation(t)
@@ -197,16 +187,11 @@ func TestUnsafeAuditRotationsAreRefused(t *testing.T) {
 		want    string
 	}{
 		"a process signs with another key": {func(t *testing.T, d *auditDeployment, _ *AuditRotation) {
-			var err error
-			if d.writers[1].key, err = audit.GenerateKey(); err != nil {
-				t.Fatal(err)
-			}
+			d.writers[1].key = must.Get(audit.GenerateKey())(t)
 		}, "does not use"},
 		"the public key is missing": {func(t *testing.T, d *auditDeployment, _ *AuditRotation) {
 			other, err := audit.GenerateKey()
-			if err := errors.Join(err, os.Remove(d.public()), other.Publish(d.public())); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(err, os.Remove(d.public()), other.Publish(d.public())))
 		}, "does not have the public key"},
 		"the verifier has only keys of another service": {func(t *testing.T, d *auditDeployment, _ *AuditRotation) {
 			d.verified = t.TempDir()
@@ -219,10 +204,7 @@ func TestUnsafeAuditRotationsAreRefused(t *testing.T) {
 			d := deployAudit(t)
 			r := d.rotation(t)
 			c.prepare(t, d, r)
-			before, err := audit.InUse(d.public())
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must.Get(audit.InUse(d.public()))(t)
 			if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got the error %v, want %q", err, c.want)
 			}

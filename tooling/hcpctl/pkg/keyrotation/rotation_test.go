@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
 
@@ -31,10 +32,7 @@ func startReplica(t *testing.T, flag, keyset string) *replica {
 	t.Helper()
 	r := &replica{file: filepath.Join(t.TempDir(), "keyset.json"), metrics: prometheus.NewRegistry()}
 	copyFile(t, keyset, r.file)
-	var err error
-	if r.keys, err = seal.Load(r.file); err != nil {
-		t.Fatal(err)
-	}
+	r.keys = must.Get(seal.Load(r.file))(t)
 	r.metrics.MustRegister(keyfile.Collector(flag, r.keys.Ring), keyfile.Collector("other-key-file", func() keyfile.Ring { return keyfile.Ring{Primary: 1, IDs: []uint32{1}} }))
 	server := httptest.NewServer(promhttp.HandlerFor(r.metrics, promhttp.HandlerOpts{}))
 	t.Cleanup(server.Close)
@@ -44,9 +42,7 @@ func startReplica(t *testing.T, flag, keyset string) *replica {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	if err := replaceFile(from, to); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, replaceFile(from, to))
 }
 
 func replaceFile(from, to string) error {
@@ -69,9 +65,7 @@ type deployment struct {
 func deploy(t *testing.T) *deployment {
 	t.Helper()
 	d := &deployment{keyset: filepath.Join(t.TempDir(), "keyset.json")}
-	if err := seal.Create(d.keyset); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seal.Create(d.keyset))
 	for range 2 {
 		d.replicas = append(d.replicas, startReplica(t, "credential-key-file", d.keyset))
 	}
@@ -80,10 +74,7 @@ func deploy(t *testing.T) *deployment {
 
 // rotation returns a rotation whose former key is needed for a time. The files reach one replica after the other.
 func (d *deployment) rotation(t *testing.T, needed time.Duration) *Rotation {
-	kind, err := KindOf("credentials")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kind := must.Get(KindOf("credentials"))(t)
 	kind.Needed = needed
 	r := &Rotation{Kind: kind, Keyset: d.keyset, HTTP: http.DefaultClient, Now: time.Now, NoWait: true, Note: func(text string) { t.Log(text) },
 		Replicas: map[string][]string{"frontend": {d.replicas[0].url, d.replicas[1].url}}}
@@ -113,10 +104,7 @@ func (d *deployment) check(t *testing.T, when string) {
 
 func (d *deployment) ids(t *testing.T) []uint32 {
 	t.Helper()
-	handle, err := keyfile.Read(d.keyset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	handle := must.Get(keyfile.Read(d.keyset))(t)
 	return keyfile.RingOf(handle).IDs
 }
 
@@ -203,9 +191,7 @@ func TestUnsafeRotationsAreRefused(t *testing.T) {
 		want    string
 	}{
 		"a replica uses another keyset": {func(t *testing.T, d *deployment, _ *Rotation) {
-			if err := errors.Join(os.Remove(d.replicas[1].file), seal.Create(d.replicas[1].file)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(os.Remove(d.replicas[1].file), seal.Create(d.replicas[1].file)))
 		}, "does not use"},
 		"a replica is of another service": {func(_ *testing.T, _ *deployment, r *Rotation) { r.Kind.Flag = "unknown-key-file" }, "exports no keys of --unknown-key-file"},
 		"a replica is away": {func(t *testing.T, _ *deployment, r *Rotation) {
@@ -213,44 +199,28 @@ func TestUnsafeRotationsAreRefused(t *testing.T) {
 		}, "reading the metrics"},
 		"no replica is named": {func(_ *testing.T, _ *deployment, r *Rotation) { r.Replicas = nil }, "--replica"},
 		"a rotation by hand is in progress": {func(t *testing.T, d *deployment, _ *Rotation) {
-			if _, err := keyfile.Add(d.keyset); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(keyfile.Add(d.keyset))(t)
 		}, "a rotation by hand is in progress"},
 		"a rotation of another kind is in progress": {func(t *testing.T, d *deployment, _ *Rotation) {
-			if err := (&record{Kind: "skip-tokens", Step: Adding, Former: d.ids(t)[0]}).write(d.keyset); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, (&record{Kind: "skip-tokens", Step: Adding, Former: d.ids(t)[0]}).write(d.keyset))
 		}, "a rotation of the kind skip-tokens is in progress"},
 		"another process rotates": {func(t *testing.T, d *deployment, _ *Rotation) {
-			unlock, err := keyfile.Lock(d.keyset)
-			if err != nil {
-				t.Fatal(err)
-			}
+			unlock := must.Get(keyfile.Lock(d.keyset))(t)
 			t.Cleanup(unlock)
 		}, keyfile.ErrLocked.Error()},
 		"the keyset has foreign keys during a rotation": {func(t *testing.T, d *deployment, _ *Rotation) {
-			if err := (&record{Kind: "credentials", Step: Promoting, Former: d.ids(t)[0], Next: 7}).write(d.keyset); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := keyfile.Add(d.keyset); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, (&record{Kind: "credentials", Step: Promoting, Former: d.ids(t)[0], Next: 7}).write(d.keyset))
+			must.Get(keyfile.Add(d.keyset))(t)
 		}, "was changed during the rotation"},
 		"the record is of a later release": {func(t *testing.T, d *deployment, _ *Rotation) {
-			if err := (&record{Kind: "credentials", Step: "Splitting"}).write(d.keyset); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, (&record{Kind: "credentials", Step: "Splitting"}).write(d.keyset))
 		}, `step: "Splitting" is unknown`},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			d := deploy(t)
 			r := d.rotation(t, 0)
 			c.prepare(t, d, r)
-			before, err := os.ReadFile(d.keyset)
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must.Get(os.ReadFile(d.keyset))(t)
 			if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got the error %v, want %q", err, c.want)
 			}
@@ -276,9 +246,7 @@ func TestReplicaWithoutTheNewKeyStopsThePromotion(t *testing.T) {
 		}
 		d.check(t, "one replica has the new key")
 	}
-	if err := d.rotation(t, 0).Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.rotation(t, 0).Run(t.Context()))
 }
 
 // TestProgressIsReadFromTheReplicas checks the decisions on the metrics of the services.
@@ -306,10 +274,7 @@ func TestProgressIsReadFromTheReplicas(t *testing.T) {
 			"maestro-agent": {"maestro_agent_sealed_secrets{key=\"2\"} 8\n"}}, Progress{Total: 8, Done: true}},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			kind, err := KindOf(c.kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kind := must.Get(KindOf(c.kind))(t)
 			r := &Rotation{Kind: kind, Shard: "mgmt-1", HTTP: http.DefaultClient, Replicas: map[string][]string{}}
 			for service, replicas := range c.metrics {
 				for _, text := range replicas {
@@ -318,10 +283,7 @@ func TestProgressIsReadFromTheReplicas(t *testing.T) {
 					r.Replicas[service] = append(r.Replicas[service], server.URL)
 				}
 			}
-			got, err := kind.progress(t.Context(), r, "1", "2")
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(kind.progress(t.Context(), r, "1", "2"))(t)
 			if got.Done == (got.Waiting != "") {
 				t.Errorf("done %v, waiting for %q", got.Done, got.Waiting)
 			}

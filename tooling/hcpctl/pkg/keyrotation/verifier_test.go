@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/intent"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // signing is a keyset of intents with a replica that signs, and one that verifies with a copy of the public keyset.
@@ -29,16 +30,12 @@ func newSigning(t *testing.T) *signing {
 	t.Helper()
 	dir := t.TempDir()
 	s := &signing{keyset: filepath.Join(dir, "intent.key"), public: filepath.Join(dir, "intent.json"), copied: filepath.Join(dir, "copied.json"), urls: map[string][]string{}}
-	if err := errors.Join(intent.CreateKeys(s.keyset), keyfile.WritePublic(s.keyset, s.public)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(intent.CreateKeys(s.keyset), keyfile.WritePublic(s.keyset, s.public)))
 	copyFile(t, s.public, s.copied)
 	issuer, audience := intent.RegionIssuer("region.example")
 	var ring func() keyfile.Ring
 	var err error
-	if s.signer, err = intent.LoadSigner(s.keyset, issuer, audience); err != nil {
-		t.Fatal(err)
-	}
+	s.signer = must.Get(intent.LoadSigner(s.keyset, issuer, audience))(t)
 	if s.verifier, ring, err = intent.LoadVerifier(s.copied, "region.example"); err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +52,7 @@ func newSigning(t *testing.T) *signing {
 // rotation returns a rotation. Unless reaches is true, its Publish does not replace the file of the replica that verifies.
 func (s *signing) rotation(t *testing.T, reaches bool) *Rotation {
 	t.Helper()
-	kind, err := KindOf("intents")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kind := must.Get(KindOf("intents"))(t)
 	kind.Needed = 0
 	r := &Rotation{Kind: kind, Keyset: s.keyset, PublicKeyset: s.public, Replicas: s.urls, HTTP: http.DefaultClient, Now: time.Now, NoWait: true, Note: func(text string) { t.Log(text) }}
 	r.Publish = func(context.Context) error {
@@ -75,11 +69,8 @@ func (s *signing) rotation(t *testing.T, reaches bool) *Rotation {
 func (s *signing) check(t *testing.T) {
 	t.Helper()
 	now := time.Now()
-	signed, err := s.signer.Sign(&intent.Intent{OperationID: "operation", ObjectID: "engineer", Action: "action", Parameters: "digest",
-		Elevation: intent.Elevation{ID: "elevation", ExpiresAt: now.Add(time.Hour)}, IssuedAt: now, ExpiresAt: now.Add(time.Minute)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(s.signer.Sign(&intent.Intent{OperationID: "operation", ObjectID: "engineer", Action: "action", Parameters: "digest",
+		Elevation: intent.Elevation{ID: "elevation", ExpiresAt: now.Add(time.Hour)}, IssuedAt: now, ExpiresAt: now.Add(time.Minute)}))(t)
 	if _, err := s.verifier.Verify(t.Context(), signed); err != nil {
 		t.Errorf("an intent is refused: %v", err)
 	}
@@ -97,9 +88,7 @@ func TestKeyDoesNotSignBeforeVerifiersHaveIt(t *testing.T) {
 			t.Errorf("the keyset has %+v, and the former key %d should sign", ring, former)
 		}
 	}
-	if err := s.rotation(t, true).Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.rotation(t, true).Run(t.Context()))
 	if ring := s.signer.Ring(); ring.Primary == former || len(ring.IDs) != 1 {
 		t.Errorf("the keyset has %+v after the rotation", ring)
 	}
@@ -110,9 +99,7 @@ func TestKeyDoesNotSignBeforeVerifiersHaveIt(t *testing.T) {
 func TestRotationWithUnknownVerifierIsRefused(t *testing.T) {
 	s := newSigning(t)
 	other := filepath.Join(t.TempDir(), "other.key")
-	if err := errors.Join(intent.CreateKeys(other), keyfile.WritePublic(other, s.copied)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(intent.CreateKeys(other), keyfile.WritePublic(other, s.copied)))
 	r := s.rotation(t, true)
 	r.reached = nil
 	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not have the public key") {

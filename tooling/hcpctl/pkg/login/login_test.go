@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/login"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/login/logintest"
 )
@@ -26,10 +27,7 @@ const claims = `{"access_token":{"acrs":{"essential":true,"value":"c1"}}}`
 // newClient returns a client of an issuer.
 func newClient(t *testing.T, issuer *logintest.Issuer) *login.Client {
 	t.Helper()
-	client, err := login.NewClient(issuer.Application)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(login.NewClient(issuer.Application))(t)
 	return client
 }
 
@@ -42,9 +40,7 @@ func signIn(t *testing.T, issuer *logintest.Issuer, name string, asked login.Req
 		opening.Go(func() { opened = issuer.Browser(name)(target) })
 	})
 	opening.Wait()
-	if err = errors.Join(err, opened); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, opened))
 	return signedIn
 }
 
@@ -215,18 +211,13 @@ func TestLoginsAreStored(t *testing.T) {
 	first, second := signIn(t, issuer, "oncall", login.Request{}), signIn(t, issuer, "approver", login.Request{})
 	second.SignInTime = first.SignInTime.Add(time.Second)
 	for _, l := range []*login.Login{first, second, first} {
-		if err := store.Save(l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Save(l))
 	}
 	found, err := store.List(all)
 	if err != nil || len(found) != 2 || found[0].Name != "approver@example.com" || found[1].RefreshToken != first.RefreshToken {
 		t.Fatalf("%d, %v", len(found), err)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
 	for _, file := range append(files, dir) {
 		info, err := os.Stat(file)
 		if err != nil || info.Mode().Perm()&0o077 != 0 {
@@ -236,9 +227,7 @@ func TestLoginsAreStored(t *testing.T) {
 			t.Errorf("the name of the file %s contains that of the person", file)
 		}
 	}
-	if err := store.Remove(second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Remove(second))
 	if err := store.Remove(second); err != nil {
 		t.Errorf("a second removal: %v", err)
 	}
@@ -246,18 +235,12 @@ func TestLoginsAreStored(t *testing.T) {
 		t.Errorf("%d, %v", len(found), err)
 	}
 	file, _ := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err := os.Chmod(file[0], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(file[0], 0o644))
 	if _, err := store.List(all); err == nil || !strings.Contains(err.Error(), "other users") {
 		t.Errorf("a file that others can read: %v", err)
 	}
-	if err := os.WriteFile(file[0], []byte(`{"accessToken": secret`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(file[0], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file[0], []byte(`{"accessToken": secret`), 0o600))
+	must.Do(t, os.Chmod(file[0], 0o600))
 	if _, err := store.List(all); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a file that is no login: %v", err)
 	}
@@ -272,9 +255,7 @@ func TestTokensAreRefreshedOnce(t *testing.T) {
 	save := func(left time.Duration) {
 		t.Helper()
 		l.Expires = time.Now().Add(left).UTC()
-		if err := store.Save(l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Save(l))
 	}
 	get := func(asked policy.TokenRequestOptions) (string, error) {
 		token, err := login.NewCredential(store, l, nil).GetToken(t.Context(), asked)
@@ -317,9 +298,7 @@ func TestTokensAreRefreshedOnce(t *testing.T) {
 	if _, err := get(policy.TokenRequestOptions{}); !errors.As(err, &required) || !strings.Contains(err.Error(), "hcpctl login") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a login that has ended: %v", err)
 	}
-	if err := store.Remove(l); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Remove(l))
 	if _, err := get(policy.TokenRequestOptions{}); !errors.As(err, &required) || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the logout: %v", err)
 	}
@@ -330,9 +309,7 @@ func TestClaimsNeedAnotherSignIn(t *testing.T) {
 	issuer := logintest.New(t)
 	store := login.NewStore(t.TempDir())
 	l := signIn(t, issuer, "oncall", login.Request{})
-	if err := store.Save(l); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Save(l))
 	asked := policy.TokenRequestOptions{Claims: claims}
 	var required *login.RequiredError
 	if _, err := login.NewCredential(store, l, nil).GetToken(t.Context(), asked); !errors.As(err, &required) || !strings.Contains(err.Error(), "--claims-challenge eyJ") {

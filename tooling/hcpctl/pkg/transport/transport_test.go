@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
@@ -60,9 +61,7 @@ func TestProxyOfEnvironment(t *testing.T) {
 
 func TestNewTrustsOnlyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(file, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("no certificate"), 0o600))
 	for path, want := range map[string]string{file: "has no certificate", file + "x": "reading the certificate authority"} {
 		if _, err := transport.New(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
@@ -67,10 +68,7 @@ func (r *registry) push(repository string, content remote.Taggable) string {
 
 func (r *registry) digest(text string) name.Digest {
 	r.t.Helper()
-	d, err := name.NewDigest(r.Host+"/"+text, name.Insecure)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	d := must.Get(name.NewDigest(r.Host+"/"+text, name.Insecure))(r.t)
 	return d
 }
 
@@ -109,13 +107,8 @@ func newRegion(t *testing.T, targetDir string) *region {
 	image := randomImage(t, 20_000, 2)
 	r.single = r.source.push("tools/hypershift", image)
 	r.attached = r.source.push("tools/hypershift", attachTo(t, image))
-	var err error
-	if r.key, err = signature.NewKey(signature.KeyOptions{Name: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
-		t.Fatal(err)
-	}
+	r.key = must.Get(signature.NewKey(signature.KeyOptions{Name: "test"}))(t)
+	must.Do(t, r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"))
 	return r
 }
 
@@ -126,10 +119,7 @@ func digestOf(image string) string {
 
 func randomImage(t *testing.T, size int64, layers int) v1.Image {
 	t.Helper()
-	image, err := random.Image(size, int64(layers))
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(random.Image(size, int64(layers)))(t)
 	return image
 }
 
@@ -148,46 +138,23 @@ func fileImage(t *testing.T, architecture, file, text string) v1.Image {
 	t.Helper()
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: file, Mode: 0o644, Size: int64(len(text))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(w, text); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := mutate.AppendLayers(randomImage(t, 5000, 1), layer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: file, Mode: 0o644, Size: int64(len(text))}))
+	must.Get(io.WriteString(w, text))(t)
+	must.Do(t, w.Close())
+	layer := must.Get(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }))(t)
+	image := must.Get(mutate.AppendLayers(randomImage(t, 5000, 1), layer))(t)
+	config := must.Get(image.ConfigFile())(t)
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", architecture
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		t.Fatal(err)
-	}
+	image = must.Get(mutate.ConfigFile(image, config))(t)
 	return image
 }
 
 // attachTo returns a document that refers to an image.
 func attachTo(t *testing.T, image v1.Image) v1.Image {
 	t.Helper()
-	digest, err := image.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	size, err := image.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := must.Get(image.Digest())(t)
+	size := must.Get(image.Size())(t)
 	document := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cyclonedx+json")
 	return mutate.Subject(document, v1.Descriptor{MediaType: types.DockerManifestSchema2, Digest: digest, Size: size}).(v1.Image)
 }
@@ -197,26 +164,11 @@ func (r *region) options() mirror.Options {
 	r.t.Helper()
 	text := fmt.Sprintf("mirrors:\n- {source: %[1]q, target: mirror/release}\n- {source: %[2]q, target: mirror/art}\nreleases: [{image: %[3]q}]\nimages: [{image: %[4]q, target: mirror/hypershift}]\n",
 		r.source.Host+"/ocp/release", r.source.Host+"/ocp/art", r.release, r.single)
-	p, err := mirror.ParsePlan([]byte(text), name.Insecure)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	public, err := r.key.PublicKey()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	root, err := signature.ParseTrustRoot(public)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	signatures, err := signature.OpenStore("file://"+r.signatures, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	target, err := name.NewRegistry(r.target.Host, name.Insecure)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	p := must.Get(mirror.ParsePlan([]byte(text), name.Insecure))(r.t)
+	public := must.Get(r.key.PublicKey())(r.t)
+	root := must.Get(signature.ParseTrustRoot(public))(r.t)
+	signatures := must.Get(signature.OpenStore("file://"+r.signatures, nil))(r.t)
+	target := must.Get(name.NewRegistry(r.target.Host, name.Insecure))(r.t)
 	// Requests are repeated once, at once.
 	fast := []remote.Option{remote.WithRetryBackoff(remote.Backoff{Duration: time.Millisecond, Steps: 2})}
 	return mirror.Options{Plan: p, Target: target, SourceName: []name.Option{name.Insecure}, Source: fast, Destination: fast,
@@ -231,10 +183,7 @@ func (r *region) sync(want map[mirror.State]int) *mirror.Report {
 
 func (r *region) syncWith(o mirror.Options, want map[mirror.State]int) *mirror.Report {
 	r.t.Helper()
-	result, err := mirror.Run(r.t.Context(), o)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	result := must.Get(mirror.Run(r.t.Context(), o))(r.t)
 	for _, state := range []mirror.State{mirror.Copied, mirror.Present, mirror.Missing, mirror.Withheld, mirror.Failed} {
 		if got := result.Count(state); got != want[state] {
 			var table bytes.Buffer
@@ -261,10 +210,7 @@ func (r *region) invisible() {
 // complete fails the test unless the target has everything, with the right content.
 func (r *region) complete() {
 	r.t.Helper()
-	index, err := remote.Index(r.target.digest("mirror/release@" + digestOf(r.release)))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	index := must.Get(remote.Index(r.target.digest("mirror/release@" + digestOf(r.release))))(r.t)
 	if err := validate.Index(index); err != nil {
 		r.t.Error(err)
 	}
@@ -273,10 +219,7 @@ func (r *region) complete() {
 		if component == r.single {
 			repository = "mirror/hypershift@"
 		}
-		image, err := remote.Image(r.target.digest(repository + digestOf(component)))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		image := must.Get(remote.Image(r.target.digest(repository + digestOf(component))))(r.t)
 		if err := validate.Image(image); err != nil {
 			r.t.Errorf("%s: %v", component, err)
 		}
@@ -316,14 +259,9 @@ func TestMirror(t *testing.T) {
 
 func TestReleaseNeedsASignature(t *testing.T) {
 	r := newRegion(t, t.TempDir())
-	other, err := signature.NewKey(signature.KeyOptions{Name: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(signature.NewKey(signature.KeyOptions{Name: "other"}))(t)
 	file := filepath.Join(r.signatures, strings.Replace(digestOf(r.release), ":", "=", 1), "signature-1")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(file))
 	check := func(reason string) {
 		t.Helper()
 		result := r.sync(map[mirror.State]int{mirror.Failed: 1, mirror.Copied: 2})
@@ -337,9 +275,7 @@ func TestReleaseNeedsASignature(t *testing.T) {
 		r.target = startRegistry(t, t.TempDir())
 	}
 	check("no signature")
-	if err := other.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.SignInto(r.signatures, digestOf(r.release), "ocp/release"))
 	check("the signature of another key")
 }
 
@@ -393,29 +329,20 @@ func TestFaultsOfTheSource(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			r := newRegion(t, t.TempDir())
-			image, err := remote.Image(r.source.digest("ocp/art@" + digestOf(r.components[2])))
-			if err != nil {
-				t.Fatal(err)
-			}
+			image := must.Get(remote.Image(r.source.digest("ocp/art@" + digestOf(r.components[2]))))(t)
 			last, err := image.ConfigName() // the last blob that is copied
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.source.SetFault(c.fault(r, last.String()))
-			result, err := mirror.Run(t.Context(), r.options())
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := must.Get(mirror.Run(t.Context(), r.options()))(t)
 			if result.Count(mirror.Failed) == 0 || !strings.Contains(causes(result), c.cause) {
 				t.Errorf("%+v", result.Images)
 			}
 			r.invisible()
 			r.source.SetFault(nil)
 			before := r.target.Uploads()
-			result, err = mirror.Run(t.Context(), r.options())
-			if err != nil {
-				t.Fatal(err)
-			}
+			result = must.Get(mirror.Run(t.Context(), r.options()))(t)
 			if result.Count(mirror.Failed)+result.Count(mirror.Withheld) > 0 {
 				t.Errorf("%+v", result.Images)
 			}
@@ -443,9 +370,7 @@ func TestComponentOutsideOfTheMirrorsIsRefused(t *testing.T) {
 	r := newRegion(t, t.TempDir())
 	elsewhere := r.source.push("elsewhere/art", randomImage(t, 100, 1))
 	r.release = r.source.push("ocp/release", payload(t, "amd64", map[string]string{"a": r.components[0], "b": elsewhere}))
-	if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"))
 	result := r.sync(map[mirror.State]int{mirror.Failed: 1, mirror.Copied: 2})
 	if cause := result.Images[0].Cause; !strings.Contains(cause, "component b: mirrors has no source "+r.source.Host+"/elsewhere/art") {
 		t.Error(cause)
@@ -469,9 +394,7 @@ func TestImageThatIsNoReleaseIsRefused(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			r := newRegion(t, t.TempDir())
 			r.release = r.source.push("ocp/release", c.image(t))
-			if err := r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.key.SignInto(r.signatures, digestOf(r.release), "ocp/release"))
 			if cause := r.sync(map[mirror.State]int{mirror.Failed: 1, mirror.Copied: 2}).Images[0].Cause; !strings.Contains(cause, c.cause) {
 				t.Errorf("%s, want %s", cause, c.cause)
 			}
@@ -483,17 +406,12 @@ func TestFullDiskOfTheTarget(t *testing.T) {
 	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
 		r := newRegion(t, filepath.Join(dir, "registry"))
 		filler := smalldisk.Fill(t, dir)
-		result, err := mirror.Run(t.Context(), r.options())
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(mirror.Run(t.Context(), r.options()))(t)
 		if result.Count(mirror.Failed) == 0 || result.Count(mirror.Copied) > 0 || !strings.Contains(causes(result), "the disk of the registry is full") {
 			t.Errorf("%+v", result.Images)
 		}
 		r.invisible()
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		r.sync(map[mirror.State]int{mirror.Copied: everything})
 		r.complete()
 	})

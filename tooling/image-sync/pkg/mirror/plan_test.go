@@ -4,16 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
 )
 
 var digest = "@sha256:" + strings.Repeat("ab", 32)
 
 func TestParse(t *testing.T) {
-	p, err := mirror.ParsePlan([]byte("mirrors: [{source: quay.io/a/release, target: a/release}]\nreleases: [{image: \"quay.io/a/release" + digest + "\"}]\nimages: [{image: \"registry.example:5000/bb" + digest + "\", target: bb}]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(mirror.ParsePlan([]byte("mirrors: [{source: quay.io/a/release, target: a/release}]\nreleases: [{image: \"quay.io/a/release" + digest + "\"}]\nimages: [{image: \"registry.example:5000/bb" + digest + "\", target: bb}]\n")))(t)
 	if p.Releases[0].Reference.Context().Name() != "quay.io/a/release" || p.Images[0].Reference.Context().RegistryStr() != "registry.example:5000" {
 		t.Errorf("%+v", p)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
@@ -27,17 +28,10 @@ import (
 // folder copies the configuration of the repository without images.
 func folder(t *testing.T) string {
 	t.Helper()
-	found, err := deployment.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(deployment.Find())(t)
 	dir := filepath.Join(t.TempDir(), "config")
-	if err := os.CopyFS(dir, os.DirFS(found)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(dir, layer.ImagesFolder)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(found)))
+	must.Do(t, os.RemoveAll(filepath.Join(dir, layer.ImagesFolder)))
 	return dir
 }
 
@@ -55,9 +49,7 @@ func list(t *testing.T, frontend, agent string) string {
 		"etcd":          {Repository: "third-party/etcd", Digest: digest("e"), Revision: revision},
 		"changed":       {Repository: "hcpmesh/backend", Digest: digest("c")},
 	}}
-	if err := l.Write(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Write(file))
 	return file
 }
 
@@ -81,17 +73,14 @@ func read(t *testing.T, dir, environment string) string {
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(name)
 		files[name] = string(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -135,14 +124,8 @@ func TestDigestsOfABuildAreWritten(t *testing.T) {
 	if out, err = run(t, "-config-dir", dir, "-environment", "public/int", "-from", "public/dev"); err != nil || read(t, dir, "public/int") != read(t, dir, "public/dev") {
 		t.Errorf("-from: %v\n%s", err, out)
 	}
-	configuration, err := deployment.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values, err := configuration.Render(layer.Target{"public", "int", "uksouth"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	configuration := must.Get(deployment.Open(dir))(t)
+	values := must.Get(configuration.Render(layer.Target{"public", "int", "uksouth"}))(t)
 	if n := values.Get("frontend", "image", "digest"); n == nil || n.Value != digest("3") || n.Origin.Layer != "images public/int" {
 		t.Errorf("the region has the digest %v", n)
 	}
@@ -151,13 +134,9 @@ func TestDigestsOfABuildAreWritten(t *testing.T) {
 // TestImagesThatNobodyDeploysAreNotCopied copies the digests of an environment without regions. The repositories of its images are not known.
 func TestImagesThatNobodyDeploysAreNotCopied(t *testing.T) {
 	dir := folder(t)
-	if _, err := run(t, "-config-dir", dir, "-environment", "public/dev", "-images", list(t, digest("1"), digest("2")), "frontend", "maestro-agent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(run(t, "-config-dir", dir, "-environment", "public/dev", "-images", list(t, digest("1"), digest("2")), "frontend", "maestro-agent"))(t)
 	for _, region := range []string{"clouds/public/dev/westus3", "clouds/public/dev/westus3.yaml"} {
-		if err := os.RemoveAll(filepath.Join(dir, region)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(dir, region)))
 	}
 	out, err := run(t, "-config-dir", dir, "-environment", "public/int", "-from", "public/dev")
 	if err == nil || !strings.Contains(err.Error(), "-from: public/dev deploys no image that has a digest") || read(t, dir, "public/int") != "" {
@@ -169,13 +148,8 @@ func TestWrongUpdatesAreRefused(t *testing.T) {
 	dir := folder(t)
 	images := list(t, digest("1"), digest("2"))
 	uncommitted := filepath.Join(t.TempDir(), "images.json")
-	text, err := json.Marshal(imagelist.List{Images: map[string]imagelist.Image{"frontend": {Repository: "hcpmesh/frontend", Digest: "latest"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(uncommitted, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(imagelist.List{Images: map[string]imagelist.Image{"frontend": {Repository: "hcpmesh/frontend", Digest: "latest"}}}))(t)
+	must.Do(t, os.WriteFile(uncommitted, text, 0o644))
 	before := snapshot(t, dir)
 	for reason, c := range map[string]struct {
 		args []string
@@ -211,12 +185,8 @@ func TestWrongUpdatesAreRefused(t *testing.T) {
 func TestAWrongConfigurationIsNotUpdated(t *testing.T) {
 	dir := folder(t)
 	file := filepath.Join(dir, "images/public/dev.yaml")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("frontend: {replicas: 3}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte("frontend: {replicas: 3}\n"), 0o644))
 	_, err := run(t, "-config-dir", dir, "-environment", "public/dev", "-images", list(t, digest("1"), digest("2")), "frontend")
 	if err == nil || !strings.Contains(err.Error(), "images/public/dev.yaml:1: frontend.replicas: a layer of images may set only the keys KEY.image.digest") {
 		t.Errorf("%v", err)
@@ -228,28 +198,14 @@ func TestAWrongConfigurationIsNotUpdated(t *testing.T) {
 
 // TestTheRegistryMustHaveTheImages writes the digest of an image that a registry has, and refuses that of another one.
 func TestTheRegistryMustHaveTheImages(t *testing.T) {
-	content, err := store.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(store.Open(t.TempDir()))(t)
 	registry := httptest.NewServer(server.New(content, server.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	defer registry.Close()
 	host := strings.TrimPrefix(registry.URL, "http://")
-	image, err := random.Image(1000, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pushed, err := image.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reference, err := name.NewDigest(host+"/hcpmesh/frontend@"+pushed.String(), name.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(reference, image); err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(random.Image(1000, 1))(t)
+	pushed := must.Get(image.Digest())(t)
+	reference := must.Get(name.NewDigest(host+"/hcpmesh/frontend@"+pushed.String(), name.Insecure))(t)
+	must.Do(t, remote.Write(reference, image))
 	dir := folder(t)
 	args := []string{"-config-dir", dir, "-environment", "public/dev", "-registry", host, "-plain-http"}
 	if _, err := run(t, append(args, "-image", "hcpmesh/frontend@"+pushed.String(), "-image", "hcpmesh/backend@"+pushed.String())...); err == nil ||

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
@@ -84,27 +85,19 @@ func (r repository) write(files map[string]string) {
 	r.t.Helper()
 	for name, text := range files {
 		file := filepath.Join(r.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)))
 	}
 }
 
 // build builds images of the repository; no names mean all.
 func (r repository) build(into string, names ...string) map[string]imagelist.Image {
 	r.t.Helper()
-	defined, err := assemble.LoadImages(filepath.Join(r.dir, "images.yaml"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	defined := must.Get(assemble.LoadImages(filepath.Join(r.dir, "images.yaml")))(r.t)
 	selected := slices.Clone(defined)
 	if len(names) > 0 {
 		selected = slices.DeleteFunc(selected, func(image assemble.Image) bool { return !slices.Contains(names, image.Name) })
 	}
-	list, err := assemble.Build(r.t.Context(), assemble.Options{Root: r.dir, Into: into, File: "images.yaml"}, defined, selected)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(assemble.Build(r.t.Context(), assemble.Options{Root: r.dir, Into: into, File: "images.yaml"}, defined, selected))(r.t)
 	return list.Images
 }
 
@@ -160,25 +153,13 @@ func TestImage(t *testing.T) {
 	r.commit(sources())
 	into := t.TempDir()
 	images := r.build(into)
-	from, err := layout.FromPath(filepath.Join(into, "layout"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := v1.NewHash(images["b"].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := from.Image(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(layout.FromPath(filepath.Join(into, "layout")))(t)
+	digest := must.Get(v1.NewHash(images["b"].Digest))(t)
+	image := must.Get(from.Image(digest))(t)
 	if err := validate.Image(image); err != nil {
 		t.Error(err)
 	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(image.ConfigFile())(t)
 	if c := config.Config; c.User != assemble.User || !slices.Equal(c.Entrypoint, []string{"/usr/bin/b"}) || config.OS != "linux" || config.Architecture != "amd64" ||
 		c.Labels["org.opencontainers.image.revision"] != images["b"].Revision || len(images["b"].Revision) != 40 ||
 		!strings.HasPrefix(c.Labels["org.opencontainers.image.version"], "v0.0.0-20260102030405-") {
@@ -226,24 +207,15 @@ func TestUncommittedSourcesHaveNoProvenance(t *testing.T) {
 	if a := changed["a"]; a.Revision != "" || !strings.HasSuffix(a.Version, "+uncommitted") {
 		t.Errorf("%+v", a)
 	}
-	from, err := layout.FromPath(filepath.Join(into, "layout"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(layout.FromPath(filepath.Join(into, "layout")))(t)
 	for name, want := range map[string]int{"a": 1, "b": 3} {
-		digest, err := v1.NewHash(changed[name].Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		digest := must.Get(v1.NewHash(changed[name].Digest))(t)
 		if documents := attached(t, from, digest); len(documents) != want {
 			t.Errorf("%s has %v", name, slices.Collect(maps.Keys(documents)))
 		}
 	}
 	// The blobs of the earlier image a are removed.
-	old, err := v1.NewHash(committed["a"].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(v1.NewHash(committed["a"].Digest))(t)
 	if _, err := from.Blob(old); !os.IsNotExist(err) {
 		t.Errorf("the earlier image: %v", err)
 	}
@@ -252,31 +224,16 @@ func TestUncommittedSourcesHaveNoProvenance(t *testing.T) {
 // attached returns the documents that refer to an image, by media type and title.
 func attached(t *testing.T, from layout.Path, digest v1.Hash) map[string]string {
 	t.Helper()
-	index, err := from.ImageIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := must.Get(from.ImageIndex())(t)
+	list := must.Get(index.IndexManifest())(t)
 	documents := map[string]string{}
 	for _, d := range list.Manifests {
-		image, err := from.Image(d.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		manifest, err := image.Manifest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := must.Get(from.Image(d.Digest))(t)
+		manifest := must.Get(image.Manifest())(t)
 		if manifest.Subject == nil || manifest.Subject.Digest != digest {
 			continue
 		}
-		text, err := from.Bytes(manifest.Layers[0].Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(from.Bytes(manifest.Layers[0].Digest))(t)
 		documents[manifest.ArtifactType+" "+manifest.Layers[0].Annotations["org.opencontainers.image.title"]] = string(text)
 	}
 	return documents
@@ -285,21 +242,12 @@ func attached(t *testing.T, from layout.Path, digest v1.Hash) map[string]string 
 // filesOf returns the headers of the files and folders of all layers.
 func filesOf(t *testing.T, image v1.Image) map[string]*tar.Header {
 	t.Helper()
-	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(image.Layers())(t)
 	files := map[string]*tar.Header{}
 	for _, layer := range layers {
-		in, err := layer.Compressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(layer.Compressed())(t)
 		defer in.Close()
-		zip, err := gzip.NewReader(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		zip := must.Get(gzip.NewReader(in))(t)
 		for archive := tar.NewReader(zip); ; {
 			header, err := archive.Next()
 			if errors.Is(err, io.EOF) {
@@ -316,9 +264,6 @@ func filesOf(t *testing.T, image v1.Image) map[string]*tar.Header {
 
 func readFile(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }

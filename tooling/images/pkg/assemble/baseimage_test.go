@@ -9,22 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
 )
 
 func TestBaseFiles(t *testing.T) {
-	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	zones, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(goroot)), "lib/time/zoneinfo.zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := assemble.BaseFiles(zones)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goroot := must.Get(exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output())(t)
+	zones := must.Get(os.ReadFile(filepath.Join(strings.TrimSpace(string(goroot)), "lib/time/zoneinfo.zip")))(t)
+	files := must.Get(assemble.BaseFiles(zones))(t)
 	texts := map[string][]byte{}
 	for _, file := range files {
 		if file.Mode != 0o644 {

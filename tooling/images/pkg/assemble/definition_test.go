@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/assemble"
 )
 
@@ -15,10 +16,7 @@ const root = "../../../.."
 // TestImagesOfTheRepository checks that the programs and pins of the list exist. A test of the whole repository checks that every program
 // has an image or a reason to have none.
 func TestImagesOfTheRepository(t *testing.T) {
-	images, err := assemble.LoadImages(filepath.Join(root, "tooling/images/images.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := must.Get(assemble.LoadImages(filepath.Join(root, "tooling/images/images.yaml")))(t)
 	for _, image := range images {
 		for _, program := range image.Programs {
 			file := filepath.Join(root, program.Package, "main.go")

@@ -7,14 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/command"
 )
 
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	built := t.TempDir()
-	if err := os.WriteFile(filepath.Join(built, "images.json"), []byte(`{"images": {}}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(built, "images.json"), []byte(`{"images": {}}`), 0o644))
 	for _, c := range []struct{ arguments, want string }{
 		{"", "want a command"},
 		{"deploy", `unknown command "deploy"`},

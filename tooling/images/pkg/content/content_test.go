@@ -9,24 +9,17 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 )
 
 func TestLayerDependsOnItsFilesOnly(t *testing.T) {
-	s, err := content.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(content.Open(t.TempDir()))(t)
 	onDisk := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(onDisk, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(onDisk, []byte("text"), 0o600))
 	layer := func(files ...content.File) content.Layer {
 		t.Helper()
-		l, err := s.Layer(files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(s.Layer(files))(t)
 		return l
 	}
 	a, b := content.File{Path: "x/a", Mode: 0o644, Text: []byte("text")}, content.File{Path: "b", Mode: 0o755, Text: []byte("other")}
@@ -43,9 +36,7 @@ func TestLayerDependsOnItsFilesOnly(t *testing.T) {
 		t.Errorf("a file twice: %v", err)
 	}
 	// A layer that was removed is compressed again, to the same digest.
-	if err := os.Remove(s.Path(want.Digest)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(s.Path(want.Digest)))
 	if got := layer(a, b); got != want {
 		t.Errorf("%+v, %+v", got, want)
 	}
@@ -56,34 +47,18 @@ func TestLayerDependsOnItsFilesOnly(t *testing.T) {
 
 func TestWriteIndexRemovesOtherBlobs(t *testing.T) {
 	dir := t.TempDir()
-	s, err := content.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(content.Open(dir))(t)
 	image := func(text string) v1.Descriptor {
 		t.Helper()
-		layer, err := s.Layer([]content.File{{Path: "a", Mode: 0o644, Text: []byte(text)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := s.Put(types.OCIConfigJSON, []byte("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		manifest, err := s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, Config: config, Layers: []v1.Descriptor{layer.Descriptor()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		layer := must.Get(s.Layer([]content.File{{Path: "a", Mode: 0o644, Text: []byte(text)}}))(t)
+		config := must.Get(s.Put(types.OCIConfigJSON, []byte("{}")))(t)
+		manifest := must.Get(s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, Config: config, Layers: []v1.Descriptor{layer.Descriptor()}}))(t)
 		return manifest
 	}
 	old, kept := image("old"), image("new")
 	unfinished := filepath.Join(s.Layout(), "blobs/sha256/.new-1")
-	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WriteIndex([]v1.Descriptor{kept}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(unfinished, nil, 0o600))
+	must.Do(t, s.WriteIndex([]v1.Descriptor{kept}))
 	for _, file := range []string{s.Path(old.Digest), unfinished} {
 		if _, err := os.Stat(file); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", file, err)

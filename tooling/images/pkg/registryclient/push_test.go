@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
@@ -29,30 +30,13 @@ import (
 // build writes a layout with an image and a document that refers to it.
 func build(t *testing.T) (layout string, image imagelist.Image, document v1.Hash) {
 	t.Helper()
-	s, err := content.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	layer, err := s.Layer([]content.File{{Path: "a", Mode: 0o644, Text: []byte("text")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := s.PutJSON(types.OCIConfigJSON, v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{layer.DiffID}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config, Layers: []v1.Descriptor{layer.Descriptor()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	attached, err := s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: "application/x", Config: config,
-		Layers: []v1.Descriptor{}, Subject: &manifest})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WriteIndex([]v1.Descriptor{manifest, attached}); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(content.Open(t.TempDir()))(t)
+	layer := must.Get(s.Layer([]content.File{{Path: "a", Mode: 0o644, Text: []byte("text")}}))(t)
+	config := must.Get(s.PutJSON(types.OCIConfigJSON, v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{layer.DiffID}}}))(t)
+	manifest := must.Get(s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config, Layers: []v1.Descriptor{layer.Descriptor()}}))(t)
+	attached := must.Get(s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: "application/x", Config: config,
+		Layers: []v1.Descriptor{}, Subject: &manifest}))(t)
+	must.Do(t, s.WriteIndex([]v1.Descriptor{manifest, attached}))
 	return s.Layout(), imagelist.Image{Repository: "test/image", Digest: manifest.Digest.String()}, attached.Digest
 }
 
@@ -60,22 +44,14 @@ func build(t *testing.T) (layout string, image imagelist.Image, document v1.Hash
 func write(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
 func TestPush(t *testing.T) {
 	layout, image, document := build(t)
-	images, err := store.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	writers, err := server.LoadCredentials(write(t, "pipeline:0123456789abcdef"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := must.Get(store.Open(t.TempDir()))(t)
+	writers := must.Get(server.LoadCredentials(write(t, "pipeline:0123456789abcdef")))(t)
 	var writes atomic.Int32
 	handler := server.New(images, server.Policy{Write: writers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -122,9 +98,7 @@ func TestPush(t *testing.T) {
 		t.Errorf("%d writes before the right credentials", n)
 	}
 	right := registryclient.Options{Authorities: authority, Credentials: credentials("pipeline:0123456789abcdef")}
-	if err := pushWith(right); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pushWith(right))
 	if _, err := images.Manifest(image.Repository, image.Digest); err != nil {
 		t.Error(err)
 	}
@@ -145,10 +119,7 @@ func TestPlainHTTPIsRefused(t *testing.T) {
 	defer registry.Close()
 	host := strings.TrimPrefix(registry.URL, "http://")
 	client := registryclient.Options{Credentials: write(t, fmt.Sprintf(`{"auths": {%q: {"auth": "YTpi"}}}`, host))}
-	p, err := registryclient.NewPusher(layout, host, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(registryclient.NewPusher(layout, host, client))(t)
 	if err := p.Push(t.Context(), image); err == nil || requests.Load() > 0 {
 		t.Errorf("%v, %d requests", err, requests.Load())
 	}
@@ -157,22 +128,14 @@ func TestPlainHTTPIsRefused(t *testing.T) {
 // TestPushWithDial pushes to a registry whose name does not resolve, through connections that the caller opens.
 func TestPushWithDial(t *testing.T) {
 	layout, image, _ := build(t)
-	images, err := store.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := must.Get(store.Open(t.TempDir()))(t)
 	registry := httptest.NewServer(server.New(images, server.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	defer registry.Close()
 	client := registryclient.Options{PlainHTTP: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, registry.Listener.Addr().String())
 	}}
-	p, err := registryclient.NewPusher(layout, "registry.invalid", client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Push(t.Context(), image); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(registryclient.NewPusher(layout, "registry.invalid", client))(t)
+	must.Do(t, p.Push(t.Context(), image))
 	if _, err := images.Manifest(image.Repository, image.Digest); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/command"
 )
 
@@ -29,17 +30,10 @@ func TestVariables(t *testing.T) {
 	dir := t.TempDir()
 	for scope, outer := range map[string]string{"public/prod/global": `{"frontDoor": "id"}`, "public/prod/westus3/region": `{"zone": {"id": "zone"}}`} {
 		file := filepath.Join(dir, filepath.FromSlash(scope)+".json")
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(outer), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Do(t, os.WriteFile(file, []byte(outer), 0o600))
 	}
-	text, err := run(t, "variables", "management-cluster", "public/prod/westus3/1", "--dir", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(run(t, "variables", "management-cluster", "public/prod/westus3/1", "--dir", dir))(t)
 	var printed struct {
 		Config struct {
 			ManagementCluster struct{ Name string }
@@ -49,9 +43,7 @@ func TestVariables(t *testing.T) {
 			Region struct{ Zone struct{ ID string } }
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &printed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &printed))
 	if printed.Config.ManagementCluster.Name != "mgmt-usw3-1" || printed.Outer.Global.FrontDoor != "id" || printed.Outer.Region.Zone.ID != "zone" {
 		t.Errorf("printed are %+v", printed)
 	}
@@ -60,9 +52,7 @@ func TestVariables(t *testing.T) {
 func TestErrors(t *testing.T) {
 	empty := t.TempDir()
 	file := filepath.Join(empty, "no-certificate")
-	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("text"), 0o600))
 	for reason, c := range map[string]struct {
 		arguments []string
 		want      string

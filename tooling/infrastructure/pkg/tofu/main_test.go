@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
@@ -21,19 +22,13 @@ const (
 
 func open(t *testing.T) *deployment.Configuration {
 	t.Helper()
-	c, err := deployment.Open(configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(deployment.Open(configuration))(t)
 	return c
 }
 
 func parse(t *testing.T, name string) layer.Target {
 	t.Helper()
-	target, err := layer.ParseTarget(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(layer.ParseTarget(name))(t)
 	return target
 }
 
@@ -58,13 +53,8 @@ type deploy struct {
 func (d *deploy) workspace(t *testing.T) *tofu.Workspace {
 	t.Helper()
 	dir := azuretest.Programs(t)
-	values, err := tofu.NewVariables(open(t), d.scope, parse(t, d.target))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := values.SetOuter(d.scope, d.outputs); err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(tofu.NewVariables(open(t), d.scope, parse(t, d.target)))(t)
+	must.Do(t, values.SetOuter(d.scope, d.outputs))
 	if d.change != nil {
 		d.change(values.Config.(map[string]any))
 	}
@@ -79,10 +69,7 @@ func (d *deploy) workspace(t *testing.T) *tofu.Workspace {
 	if output == nil {
 		output = &d.log
 	}
-	opened, err := tofu.Open(t.Context(), d.scope, values, tofu.Options{Program: filepath.Join(dir, "tofu"), Mirror: filepath.Join(dir, "providers"), Templates: d.templates,
-		Dir: t.TempDir(), State: d.state, Env: d.env, Log: output})
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(tofu.Open(t.Context(), d.scope, values, tofu.Options{Program: filepath.Join(dir, "tofu"), Mirror: filepath.Join(dir, "providers"), Templates: d.templates,
+		Dir: t.TempDir(), State: d.state, Env: d.env, Log: output}))(t)
 	return opened
 }

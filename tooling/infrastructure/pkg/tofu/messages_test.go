@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestMessages checks that errors of `tofu apply -json` are kept, and that resources which exist are separate from other failures.
@@ -21,9 +23,7 @@ func TestMessages(t *testing.T) {
 		`{"@message":"Warning","diagnostic":{"severity":"warning","summary":"w"}}` + "\n",
 		`{"@message":"Error: Failed","diagnostic":{"severity":"error","summary":"Failed","detail":"403","address":"azapi_resource.b"}}` + "\n",
 	} {
-		if _, err := m.Write([]byte(part)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.Write([]byte(part)))(t)
 	}
 	err = m.err(plan)
 	var exists *ExistsError

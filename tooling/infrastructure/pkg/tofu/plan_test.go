@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
 )
 
@@ -20,10 +21,7 @@ const plan = `{"resource_changes": [
 ]}`
 
 func TestCheck(t *testing.T) {
-	read, err := tofu.ReadPlan(strings.NewReader(plan))
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(tofu.ReadPlan(strings.NewReader(plan)))(t)
 	if pending := read.Pending(); len(pending) != 6 {
 		t.Errorf("pending are %v", pending)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
@@ -21,10 +22,7 @@ type reader struct{ Identity, Scope string }
 // vault returns the ID of the vault with the secrets of the scope's charts, and the rights that the charts need: one for each secret that they mount.
 func (d *deploy) vault(t *testing.T) (string, map[reader]bool) {
 	t.Helper()
-	config, err := open(t).Render(parse(t, d.target))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(open(t).Render(parse(t, d.target)))(t)
 	text := func(keys ...string) string { return config.Get(keys...).Plain().(string) }
 	id := func(subscription, group, name string) string {
 		return "/subscriptions/" + subscription + "/resourceGroups/" + group + "/providers/Microsoft.KeyVault/vaults/" + name
@@ -33,10 +31,7 @@ func (d *deploy) vault(t *testing.T) (string, map[reader]bool) {
 	if d.scope == tofu.ManagementCluster {
 		vault = id(text("subscriptions", "management"), text("managementCluster", "resourceGroup"), text("managementCluster", "keyVault"))
 	}
-	values, err := tofu.NewVariables(open(t), d.scope, parse(t, d.target))
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(tofu.NewVariables(open(t), d.scope, parse(t, d.target)))(t)
 	rights := map[reader]bool{}
 	for _, read := range values.Tables.SecretReads {
 		rights[reader{read.Identity, vault + "/secrets/" + read.Secret}] = true

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/azuretest"
 	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/tofu"
@@ -25,25 +26,16 @@ import (
 func (d *deploy) apply(t *testing.T) []string {
 	t.Helper()
 	w := d.workspace(t)
-	plan, err := w.Plan(t.Context(), false, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plan.Check(nil); err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(w.Plan(t.Context(), false, true))(t)
+	must.Do(t, plan.Check(nil))
 	changed := []string{}
 	for _, change := range plan.Pending() {
 		changed = append(changed, strings.Join(change.Change.Actions, "+")+" "+change.Address)
 	}
 	if len(changed) > 0 {
-		if err := w.Apply(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Apply(t.Context()))
 	}
-	if d.outputs[d.scope], err = w.Outputs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	d.outputs[d.scope] = must.Get(w.Outputs(t.Context()))(t)
 	return changed
 }
 
@@ -101,9 +93,7 @@ func TestInfrastructureLifecycle(t *testing.T) {
 	deploys[tofu.ManagementCluster].checkReaders(t, azure, identities)
 
 	var cluster struct{ EgressAddresses []string }
-	if err := json.Unmarshal(outputs[tofu.ServiceCluster], &cluster); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(outputs[tofu.ServiceCluster], &cluster))
 	if addresses := slices.Compact(slices.Sorted(slices.Values(cluster.EgressAddresses))); len(addresses) != 2 {
 		t.Errorf("the service cluster connects to the internet from %q, not from two addresses", cluster.EgressAddresses)
 	}
@@ -120,10 +110,7 @@ func TestInfrastructureLifecycle(t *testing.T) {
 
 	// Another name of the account would replace the data.
 	deploys[tofu.Region].change = func(config map[string]any) { config["cosmos"].(map[string]any)["account"] = "hcpm-other" }
-	plan, err := deploys[tofu.Region].workspace(t).Plan(t.Context(), false, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(deploys[tofu.Region].workspace(t).Plan(t.Context(), false, true))(t)
 	var loss *tofu.LossError
 	if err := plan.Check(nil); !errors.As(err, &loss) || !slices.Contains(loss.Addresses, "azapi_resource.cosmos") || !slices.Contains(loss.Addresses, `azapi_resource.cosmos_container["Resources"]`) {
 		t.Errorf("a plan that replaces Cosmos DB is checked with %v", err)
@@ -134,19 +121,12 @@ func TestInfrastructureLifecycle(t *testing.T) {
 	slices.Reverse(scopes)
 	for _, scope := range scopes {
 		w := deploys[scope].workspace(t)
-		plan, err := w.Plan(t.Context(), true, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(w.Plan(t.Context(), true, true))(t)
 		if err := plan.Check(nil); !errors.As(err, &loss) {
 			t.Errorf("%s: a plan that destroys everything is checked with %v", scope, err)
 		}
-		if err := plan.Check(plan.Loss()); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Apply(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, plan.Check(plan.Loss()))
+		must.Do(t, w.Apply(t.Context()))
 	}
 	left, err := azure.Leftovers()
 	if err != nil || len(left) != 0 {
@@ -179,9 +159,7 @@ func TestApplyContinuesAfterInterruption(t *testing.T) {
 	stopped := &interrupter{cancel: cancel}
 	d.output = stopped
 	w := d.workspace(t)
-	if _, err := w.Plan(t.Context(), false, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Plan(t.Context(), false, true))(t)
 	if err := w.Apply(ctx); err == nil {
 		t.Fatalf("an interrupted apply succeeded:\n%s", &stopped.log)
 	}
@@ -189,9 +167,7 @@ func TestApplyContinuesAfterInterruption(t *testing.T) {
 	adopted := 0
 	w = d.workspace(t)
 	for {
-		if _, err := w.Plan(t.Context(), false, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Plan(t.Context(), false, true))(t)
 		err := w.Apply(t.Context())
 		var exists *tofu.ExistsError
 		if !errors.As(err, &exists) {
@@ -205,9 +181,7 @@ func TestApplyContinuesAfterInterruption(t *testing.T) {
 			t.Errorf("the state has lost %v", exists.Resources)
 		}
 		adopted += len(exists.Resources)
-		if err := w.Adopt(exists.Resources); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Adopt(exists.Resources))
 	}
 	t.Logf("adopted %d resources", adopted)
 	if changed := d.apply(t); len(changed) != 0 {
@@ -219,9 +193,7 @@ func TestApplyContinuesAfterInterruption(t *testing.T) {
 func form(t *testing.T, text json.RawMessage) any {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &value))
 	var reduce func(value any) any
 	reduce = func(value any) any {
 		switch v := value.(type) {
@@ -250,10 +222,7 @@ func TestPlansOfAllRegions(t *testing.T) {
 			t.Run(target.String()+"/"+string(scope), func(t *testing.T) {
 				t.Parallel()
 				d := &deploy{scope: scope, target: target.String(), outputs: placeholders(t, target), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}}
-				plan, err := d.workspace(t).Plan(t.Context(), false, false)
-				if err != nil {
-					t.Fatal(err)
-				}
+				plan := must.Get(d.workspace(t).Plan(t.Context(), false, false))(t)
 				if len(plan.Pending()) == 0 {
 					t.Error("the plan creates nothing")
 				}
@@ -276,10 +245,7 @@ func TestKeysOfEtcdChangeInPlace(t *testing.T) {
 	}
 	deploys[tofu.Global].apply(t)
 	cluster := "module.cluster.azapi_resource.cluster"
-	config, err := open(t).Render(parse(t, region))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(open(t).Render(parse(t, region)))(t)
 	name := config.Get("serviceCluster", "name").Plain().(string)
 	for number, want := range []struct {
 		key    any
@@ -330,10 +296,7 @@ func TestKeysOfEtcdChangeInPlace(t *testing.T) {
 		}
 	}
 	// A key that no cluster uses any more stays in the vault.
-	left, err := azure.Leftovers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(azure.Leftovers())(t)
 	for _, suffix := range []string{"-1", "-2", "-3"} {
 		if !slices.ContainsFunc(left, func(id string) bool { return strings.HasSuffix(id, "/keys/"+name+suffix) }) {
 			t.Errorf("the vault has lost the key %s%s; there are %q", name, suffix, left)
@@ -344,10 +307,7 @@ func TestKeysOfEtcdChangeInPlace(t *testing.T) {
 // azureCluster returns the properties of the cluster in the state, and the sorted IDs of the keys for which its identity has a role.
 func azureCluster(t *testing.T, d *deploy) (properties map[string]any, keys []string) {
 	t.Helper()
-	text, err := os.ReadFile(d.state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(d.state))(t)
 	var state struct {
 		Resources []struct {
 			Module, Name string
@@ -356,9 +316,7 @@ func azureCluster(t *testing.T, d *deploy) (properties map[string]any, keys []st
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &state); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &state))
 	for _, r := range state.Resources {
 		for _, instance := range r.Instances {
 			switch {
@@ -389,10 +347,7 @@ func TestReleasesReplaceCaches(t *testing.T) {
 	}{"no releases": {[]any{}, 2}, "a release": {[]any{"quay.io/openshift-release-dev/ocp-release@sha256:a"}, 0}} {
 		d := &deploy{scope: tofu.Global, target: region, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"},
 			change: func(config map[string]any) { config["registry"].(map[string]any)["releases"] = c.releases }}
-		plan, err := d.workspace(t).Plan(t.Context(), false, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(d.workspace(t).Plan(t.Context(), false, false))(t)
 		caches := 0
 		for _, change := range plan.Pending() {
 			if strings.HasPrefix(change.Address, "azapi_resource.cache[") {
@@ -505,21 +460,14 @@ func TestAuditLogsOfClusters(t *testing.T) {
 func TestPlanRejectsWrongBodies(t *testing.T) {
 	azuretest.Programs(t)
 	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(templates)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(copied, os.DirFS(templates)))
 	file := filepath.Join(copied, "region", "cosmos.tf")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	wrong := strings.Replace(string(text), "publicNetworkAccess ", "publicNetworkAcess ", 1)
 	if wrong == string(text) {
 		t.Fatal("the template has no publicNetworkAccess")
 	}
-	if err := os.WriteFile(file, []byte(wrong), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(wrong), 0o600))
 	d := &deploy{scope: tofu.Region, target: region, templates: copied, outputs: placeholders(t, parse(t, region)), env: []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin"}}
 	if _, err := d.workspace(t).Plan(t.Context(), false, false); err == nil || !strings.Contains(err.Error(), "properties.publicNetworkAcess") {
 		t.Errorf("got %v", err)
@@ -529,10 +477,7 @@ func TestPlanRejectsWrongBodies(t *testing.T) {
 // placeholders returns outputs in place of those of applied outer scopes. TestInfrastructureLifecycle compares their form with that of real ones.
 func placeholders(t *testing.T, target layer.Target) map[tofu.Scope]json.RawMessage {
 	t.Helper()
-	values, err := open(t).Render(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(open(t).Render(target))(t)
 	text := func(keys ...string) string { return values.Get(keys...).Plain().(string) }
 	id := func(subscription, group, rest string) string {
 		return "/subscriptions/" + text("subscriptions", subscription) + "/resourceGroups/" + text("resourceGroups", group) + "/providers/" + rest
@@ -599,10 +544,7 @@ func placeholders(t *testing.T, target layer.Target) map[tofu.Scope]json.RawMess
 	}
 	outputs := map[tofu.Scope]json.RawMessage{}
 	for scope, value := range maps.All(result) {
-		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(value))(t)
 		outputs[scope] = text
 	}
 	return outputs

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
@@ -17,10 +18,7 @@ import (
 )
 
 func TestTables(t *testing.T) {
-	tables, err := tofu.NewTables("maestro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := must.Get(tofu.NewTables("maestro"))(t)
 	want := map[string]tofu.Permission{
 		"maestro-server-publish-sourceevents":  {"maestro-server", "sourceevents-of-all", "Publisher"},
 		"maestro-server-subscribe-agentevents": {"maestro-server", "agentevents-of-all", "Subscriber"},
@@ -47,10 +45,7 @@ func TestTables(t *testing.T) {
 // TestServiceAccountsAreThoseOfCharts checks that each service account that may use a managed identity is in a chart. Azure compares its
 // namespace and name with the subject of the federated credential.
 func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
-	tables, err := tofu.NewTables("maestro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := must.Get(tofu.NewTables("maestro"))(t)
 	checked := 0
 	for _, accounts := range []map[string]tofu.Account{tables.ServiceAccounts, tables.MigrationAccounts, tables.ProvisionAccounts} {
 		for _, account := range accounts {
@@ -58,10 +53,7 @@ func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
 			if account.Namespace == "maestro-agent" || account.Namespace == "gateway-tunnel" { // of stamps
 				file = "public-prod-uksouth-1.yaml"
 			}
-			objects, err := os.ReadFile("../../../charts/pkg/chart/testdata/golden/" + account.Namespace + "/" + file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			objects := must.Get(os.ReadFile("../../../charts/pkg/chart/testdata/golden/" + account.Namespace + "/" + file))(t)
 			if !slices.ContainsFunc(strings.Split(string(objects), "\n---\n"), func(object string) bool {
 				return strings.Contains(object, "kind: ServiceAccount\n") && strings.Contains(object+"\n", "\n  name: "+account.Name+"\n  namespace: "+account.Namespace+"\n")
 			}) {
@@ -76,10 +68,7 @@ func TestServiceAccountsAreThoseOfCharts(t *testing.T) {
 }
 
 func TestNewRejectsWrongTargets(t *testing.T) {
-	opened, err := deployment.Open(configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(deployment.Open(configuration))(t)
 	for _, c := range []struct {
 		scope  tofu.Scope
 		target layer.Target
@@ -93,10 +82,7 @@ func TestNewRejectsWrongTargets(t *testing.T) {
 			t.Errorf("%s of %s: %v", c.scope, c.target, err)
 		}
 	}
-	values, err := tofu.NewVariables(opened, tofu.ServiceCluster, layer.Target{"public", "prod", "westus3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(tofu.NewVariables(opened, tofu.ServiceCluster, layer.Target{"public", "prod", "westus3"}))(t)
 	if err := values.SetOuter(tofu.ServiceCluster, map[tofu.Scope]json.RawMessage{tofu.Global: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "region") {
 		t.Errorf("outputs of the region are missing: %v", err)
 	}
@@ -105,10 +91,7 @@ func TestNewRejectsWrongTargets(t *testing.T) {
 // TestSecretReads expects that the scopes with vaults have the secrets of their own target, and that secrets of another vault are refused: the
 // scope assigns no role there.
 func TestSecretReads(t *testing.T) {
-	opened, err := deployment.Open(configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(deployment.Open(configuration))(t)
 	target := layer.Target{"public", "prod", "westus3"}
 	stamp := append(slices.Clone(target), "1")
 	for _, c := range []struct {
@@ -126,10 +109,7 @@ func TestSecretReads(t *testing.T) {
 			{Identity: "maestro-agent-prod-usw3-1", Vault: "hcpm-prod-usw3-m1", Secret: "maestro-agent-secrets-key"},
 		}},
 	} {
-		v, err := tofu.NewVariables(opened, c.scope, c.target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(tofu.NewVariables(opened, c.scope, c.target))(t)
 		got := slices.DeleteFunc(v.Tables.SecretReads, func(read values.SecretRead) bool { return c.secret != "" && read.Secret != c.secret })
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s of %s: identities read %v, want %v", c.scope, c.target, got, c.want)
@@ -137,16 +117,10 @@ func TestSecretReads(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(configuration)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(configuration)))
 	wrong := "managementCluster: {tunnel: {intentKeys: {vault: service, secret: admin-intent-key}}}\n"
-	if err := os.WriteFile(dir+"/clouds/public/prod/westus3/1.yaml", []byte(wrong), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if opened, err = deployment.Open(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(dir+"/clouds/public/prod/westus3/1.yaml", []byte(wrong), 0o600))
+	opened = must.Get(deployment.Open(dir))(t)
 	if _, err := tofu.NewVariables(opened, tofu.ManagementCluster, stamp); err == nil || !strings.Contains(err.Error(), "gateway-tunnel-prod-usw3-1 mounts the secret admin-intent-key of the vault hcpm-prod-usw3-svc") {
 		t.Errorf("a management cluster with a secret of the region: %v", err)
 	}
@@ -155,19 +129,11 @@ func TestSecretReads(t *testing.T) {
 // TestTypesAreEmulated checks that the emulator of Azure has each type of the templates at their api-version. A type that it does not have
 // could not be applied in the test of the templates.
 func TestTypesAreEmulated(t *testing.T) {
-	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: emulatortest.Seed("example.com")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	azure := must.Get(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: emulatortest.Seed("example.com")}))(t)
 	defer azure.Close()
-	text, err := os.ReadFile(templates + "/types.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(templates + "/types.json"))(t)
 	var types map[string]string
-	if err := json.Unmarshal(text, &types); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &types))
 	for name, versioned := range types {
 		kind, version, found := strings.Cut(versioned, "@")
 		if !found {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
@@ -25,10 +26,7 @@ import (
 func istioAPIServer(t *testing.T) (*kubeapitest.Cluster, dynamic.Interface) {
 	t.Helper()
 	cluster := kubeapitest.Start(t)
-	client, err := dynamic.NewForConfig(istiodtest.InstallDefinitions(t, cluster))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(istiodtest.InstallDefinitions(t, cluster)))(t)
 	return cluster, client
 }
 
@@ -36,14 +34,9 @@ func istioAPIServer(t *testing.T) (*kubeapitest.Cluster, dynamic.Interface) {
 func create(t *testing.T, client dynamic.Interface, text string, arguments ...any) *unstructured.Unstructured {
 	t.Helper()
 	var object unstructured.Unstructured
-	if err := yaml.Unmarshal(fmt.Appendf(nil, text, arguments...), &object.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(fmt.Appendf(nil, text, arguments...), &object.Object))
 	plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	created, err := client.Resource(plural).Namespace(object.GetNamespace()).Create(t.Context(), &object, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(client.Resource(plural).Namespace(object.GetNamespace()).Create(t.Context(), &object, metav1.CreateOptions{}))(t)
 	return created
 }
 
@@ -55,10 +48,7 @@ func createNamespace(t *testing.T, client dynamic.Interface, name string) {
 // applyPolicies applies the policies of the table.
 func applyPolicies(t *testing.T, client dynamic.Interface, objects []runtime.Object) {
 	t.Helper()
-	text, err := istiopolicy.YAML(objects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(istiopolicy.YAML(objects))(t)
 	for document := range strings.SplitSeq(string(text), "---\n") {
 		if err := apply(t, client, []byte(document)); err != nil {
 			t.Errorf("%v:\n%s", err, document)
@@ -82,18 +72,13 @@ func TestRealAPIServerRefusesWrongPolicies(t *testing.T) {
 	_, client := istioAPIServer(t)
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.ClusterService}
-	objects, err := istiopolicy.Render(mesh.Rules(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(istiopolicy.Render(mesh.Rules(), o))(t)
 	text, err := istiopolicy.YAML(objects[len(objects)-1:]) // the calls
 	if err != nil {
 		t.Fatal(err)
 	}
 	correct := strings.ReplaceAll(string(text), "namespace: cluster-service", "namespace: default")
-	if err := apply(t, client, []byte(correct)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, apply(t, client, []byte(correct)))
 	for _, change := range [][2]string{{"principals:", "principal:"}, {"spec:", "spec:\n  action: ALOW"}} {
 		if err := apply(t, client, []byte(strings.ReplaceAll(correct, change[0], change[1]))); err == nil {
 			t.Errorf("the API server accepts %q instead of %q", change[1], change[0])
@@ -104,9 +89,7 @@ func TestRealAPIServerRefusesWrongPolicies(t *testing.T) {
 func apply(t *testing.T, client dynamic.Interface, document []byte) error {
 	t.Helper()
 	var object unstructured.Unstructured
-	if err := yaml.Unmarshal(document, &object.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(document, &object.Object))
 	encoded, err := object.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)

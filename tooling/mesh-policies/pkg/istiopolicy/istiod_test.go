@@ -35,6 +35,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiodtest"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
 )
@@ -62,19 +63,13 @@ func startMesh(ctx context.Context, t *testing.T) *istioMesh {
 	t.Helper()
 	istiodtest.Programs(t)
 	m := &istioMesh{options: meshOptions(), authority: t.TempDir(), servers: map[mesh.Peer]string{}}
-	objects, err := istiopolicy.Render(mesh.Rules(), m.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(istiopolicy.Render(mesh.Rules(), m.options))(t)
 	cluster, client := istioAPIServer(t)
 	m.client = client
 	createNamespace(t, client, istiodtest.Namespace)
 	listeners := map[mesh.Peer]net.Listener{}
 	for n, workload := range m.options.Workloads {
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", n+1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", n+1)))(t)
 		listeners[workload] = listener
 		createNamespace(t, client, string(workload))
 		m.createPod(t, workload, listener.Addr().(*net.TCPAddr))
@@ -98,22 +93,15 @@ func (m *istioMesh) createPod(t *testing.T, workload mesh.Peer, address *net.TCP
 	pod.Object["status"] = map[string]any{"phase": "Running", "podIP": address.IP.String(), "podIPs": []any{map[string]any{"ip": address.IP.String()}},
 		"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
 	pods := m.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(string(workload))
-	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))(t)
 }
 
 // identity issues the certificate of a workload and returns its folder.
 func (m *istioMesh) identity(t *testing.T, trustDomain string, workload mesh.Peer) string {
 	t.Helper()
-	authority, err := mesh.OpenAuthority(m.authority, trustDomain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(mesh.OpenAuthority(m.authority, trustDomain))(t)
 	dir := t.TempDir()
-	if err := authority.Issue(dir, workload); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, authority.Issue(dir, workload))
 	return dir
 }
 
@@ -123,7 +111,7 @@ func (m *istioMesh) serve(ctx context.Context, t *testing.T, workload mesh.Peer,
 	address := listener.Addr().(*net.TCPAddr)
 	dir := m.identity(t, m.options.TrustDomain, workload)
 	name := string(workload)
-	bootstrap, err := json.Marshal(map[string]any{
+	bootstrap := must.Get(json.Marshal(map[string]any{
 		"xds_servers": []any{map[string]any{"server_uri": m.istiod.XDS, "channel_creds": []any{map[string]string{"type": "insecure"}}, "server_features": []string{"xds_v3"}}},
 		"node": map[string]any{"id": fmt.Sprintf("sidecar~%s~%s.%s~%s.svc.cluster.local", address.IP, name, name, name), "metadata": map[string]any{
 			"GENERATOR": "grpc", "CLUSTER_ID": "Kubernetes", "NAMESPACE": name, "SERVICE_ACCOUNT": name, "INSTANCE_IPS": address.IP.String(),
@@ -132,26 +120,17 @@ func (m *istioMesh) serve(ctx context.Context, t *testing.T, workload mesh.Peer,
 			"certificate_file": filepath.Join(dir, mesh.CertificateFile), "private_key_file": filepath.Join(dir, mesh.KeyFile),
 			"ca_certificate_file": filepath.Join(dir, mesh.CAFile), "refresh_interval": "600s"}}},
 		"server_listener_resource_name_template": "xds.istio.io/grpc/lds/inbound/%s",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	secure, err := xdscredentials.NewServerCredentials(xdscredentials.ServerOptions{FallbackCreds: insecure.NewCredentials()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	secure := must.Get(xdscredentials.NewServerCredentials(xdscredentials.ServerOptions{FallbackCreds: insecure.NewCredentials()}))(t)
 	modes := make(chan xds.ServingModeChangeArgs, 1)
-	server, err := xds.NewGRPCServer(grpc.Creds(secure), xds.BootstrapContentsForTesting(bootstrap),
+	server := must.Get(xds.NewGRPCServer(grpc.Creds(secure), xds.BootstrapContentsForTesting(bootstrap),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(&emptypb.Empty{}) }),
 		xds.ServingModeCallback(func(_ net.Addr, mode xds.ServingModeChangeArgs) {
 			select {
 			case modes <- mode:
 			default: // the test has stopped waiting
 			}
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+		})))(t)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -176,10 +155,7 @@ func (m *istioMesh) serve(ctx context.Context, t *testing.T, workload mesh.Peer,
 // connect returns a connection to a server with credentials.
 func (m *istioMesh) connect(t *testing.T, server mesh.Peer, with credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
-	connection, err := grpc.NewClient("passthrough:///"+m.servers[server], grpc.WithTransportCredentials(with))
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient("passthrough:///"+m.servers[server], grpc.WithTransportCredentials(with)))(t)
 	t.Cleanup(func() { _ = connection.Close() })
 	return connection
 }
@@ -188,14 +164,8 @@ func (m *istioMesh) connect(t *testing.T, server mesh.Peer, with credentials.Tra
 func (m *istioMesh) as(t *testing.T, trustDomain string, client mesh.Peer) credentials.TransportCredentials {
 	t.Helper()
 	dir := m.identity(t, trustDomain, client)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, mesh.CertificateFile), filepath.Join(dir, mesh.KeyFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, mesh.CAFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, mesh.CertificateFile), filepath.Join(dir, mesh.KeyFile)))(t)
+	text := must.Get(os.ReadFile(filepath.Join(dir, mesh.CAFile)))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true,
@@ -307,10 +277,7 @@ func swapped(t *testing.T, o istiopolicy.Options) []runtime.Object {
 		}
 		rules = append(rules, rule)
 	}
-	objects, err := istiopolicy.Render(rules, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(istiopolicy.Render(rules, o))(t)
 	return objects
 }
 
@@ -339,9 +306,7 @@ func TestIstioFollowsPolicies(t *testing.T) {
 	expect("the changed policy refuses the backend", backend, false)
 
 	strict := m.client.Resource(schema.GroupVersionResource{Group: "security.istio.io", Version: "v1", Resource: "peerauthentications"})
-	if err := strict.Namespace(string(mesh.ClusterService)).Delete(ctx, "strict", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, strict.Namespace(string(mesh.ClusterService)).Delete(ctx, "strict", metav1.DeleteOptions{}))
 	eventually.Before(ctx, t, "a call without TLS reaches the policies", func() error {
 		allowed, err := call(ctx, m.connect(t, mesh.ClusterService, insecure.NewCredentials()), path)
 		if err == nil && allowed {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/mesh-policies/pkg/istiopolicy"
 )
 
@@ -34,28 +35,17 @@ func options() istiopolicy.Options {
 
 func render(t *testing.T) []runtime.Object {
 	t.Helper()
-	objects, err := istiopolicy.Render(mesh.Rules(), options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(istiopolicy.Render(mesh.Rules(), options()))(t)
 	return objects
 }
 
 func TestRenderMatchesGolden(t *testing.T) {
-	got, err := istiopolicy.YAML(render(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(istiopolicy.YAML(render(t)))(t)
 	golden := filepath.Join("testdata", "policies.yaml")
 	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(golden, got, 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(golden))(t)
 	if string(got) != string(want) {
 		t.Errorf("the policies differ from %s; if the table was changed on purpose, run the test with -update", golden)
 	}
@@ -191,10 +181,7 @@ func TestRenderRefusesWhatIstioEnforcesDifferently(t *testing.T) {
 func TestRenderExcludesPathsOfOthers(t *testing.T) {
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.Frontend}
-	objects, err := istiopolicy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "/a/{id}", mesh.Admin)}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(istiopolicy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "/a/{id}", mesh.Admin)}, o))(t)
 	for client, paths := range map[mesh.Peer]map[string]bool{mesh.Backend: {"/a/1": false, "/a/1/2": true, "/b": true}, mesh.Admin: {"/a/1": true, "/a/1/2": false, "/b": false}} {
 		for path, want := range paths {
 			for _, method := range []string{"GET", "POST"} {
@@ -210,15 +197,9 @@ func TestRenderExcludesPathsOfOthers(t *testing.T) {
 func TestRenderOmitsRedundantRules(t *testing.T) {
 	o := options()
 	o.Workloads = []mesh.Peer{mesh.Frontend}
-	objects, err := istiopolicy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "GET /same", mesh.Backend),
-		rule(mesh.HTTP, "GET /more", mesh.Backend, mesh.Admin)}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := istiopolicy.YAML(objects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(istiopolicy.Render([]mesh.Rule{rule(mesh.HTTP, "/", mesh.Backend), rule(mesh.HTTP, "GET /same", mesh.Backend),
+		rule(mesh.HTTP, "GET /more", mesh.Backend, mesh.Admin)}, o))(t)
+	text := must.Get(istiopolicy.YAML(objects))(t)
 	if strings.Contains(string(text), "/same") || !strings.Contains(string(text), "/more") {
 		t.Errorf("rendered:\n%s", text)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -43,10 +44,7 @@ type registry struct {
 
 func start(t *testing.T, dir string, policy server.Policy) *registry {
 	t.Helper()
-	content, err := store.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(store.Open(dir))(t)
 	s := httptest.NewServer(server.New(content, policy, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	t.Cleanup(s.Close)
 	return &registry{t, s.URL, []remote.Option{remote.WithContext(t.Context())}}
@@ -57,10 +55,7 @@ func open() server.Policy { return server.Policy{Open: true} }
 // reference parses the name of an image in the registry.
 func (r *registry) reference(text string) name.Reference {
 	r.t.Helper()
-	ref, err := name.ParseReference(strings.TrimPrefix(r.url, "http://")+"/"+text, name.Insecure)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	ref := must.Get(name.ParseReference(strings.TrimPrefix(r.url, "http://")+"/"+text, name.Insecure))(r.t)
 	return ref
 }
 
@@ -71,22 +66,13 @@ func (r *registry) do(method, path, body string, header map[string]string) (*htt
 	if !strings.HasPrefix(path, "http") {
 		location = r.url + path
 	}
-	request, err := http.NewRequestWithContext(r.t.Context(), method, location, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(r.t.Context(), method, location, strings.NewReader(body)))(r.t)
 	for key, value := range header {
 		request.Header.Set(key, value)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(r.t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(r.t)
 	return response, string(text)
 }
 
@@ -98,19 +84,11 @@ func TestPublishedClientPushesAndPulls(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := r.reference("a/b:v1")
-	if err := remote.WriteIndex(ref, index, r.options...); err != nil {
-		t.Fatal(err)
-	}
-	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, remote.WriteIndex(ref, index, r.options...))
+	digest := must.Get(index.Digest())(t)
 	r = start(t, dir, server.Policy{}) // another process, which nobody may write
 	for _, text := range []string{"a/b:v1", "a/b@" + digest.String()} {
-		pulled, err := remote.Index(r.reference(text), r.options...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pulled := must.Get(remote.Index(r.reference(text), r.options...))(t)
 		if err := validate.Index(pulled); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -126,41 +104,19 @@ func TestPublishedClientPushesAndPulls(t *testing.T) {
 
 func TestReferrers(t *testing.T) {
 	r := start(t, t.TempDir(), open())
-	image, err := random.Image(1000, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := image.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(random.Image(1000, 1))(t)
+	digest := must.Get(image.Digest())(t)
 	subject := r.reference("aa@" + digest.String()).(name.Digest)
-	if err := remote.Write(subject, image, r.options...); err != nil {
-		t.Fatal(err)
-	}
-	size, err := image.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, remote.Write(subject, image, r.options...))
+	size := must.Get(image.Size())(t)
 	for _, artifactType := range []types.MediaType{"application/a", "application/b"} {
 		document := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), artifactType)
 		referrer := mutate.Subject(document, v1.Descriptor{MediaType: types.DockerManifestSchema2, Digest: digest, Size: size}).(v1.Image)
-		at, err := referrer.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := remote.Write(r.reference("aa@"+at.String()), referrer, r.options...); err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(referrer.Digest())(t)
+		must.Do(t, remote.Write(r.reference("aa@"+at.String()), referrer, r.options...))
 	}
-	found, err := remote.Referrers(subject, append(r.options, remote.WithFilter("artifactType", "application/b"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := found.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(remote.Referrers(subject, append(r.options, remote.WithFilter("artifactType", "application/b"))...))(t)
+	list := must.Get(found.IndexManifest())(t)
 	if len(list.Manifests) != 1 || list.Manifests[0].ArtifactType != "application/b" {
 		t.Errorf("%+v", list)
 	}
@@ -174,20 +130,12 @@ func TestCredentials(t *testing.T) {
 	credentials := func(file, text string) *server.Credentials {
 		t.Helper()
 		path := filepath.Join(dir, file)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c, err := server.LoadCredentials(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		c := must.Get(server.LoadCredentials(path))(t)
 		return c
 	}
 	read, write := credentials("read", "node:0123456789abcdef\n"), credentials("write", "pipeline:fedcba9876543210")
-	image, err := random.Image(1000, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(random.Image(1000, 1))(t)
 	as := func(user, password string) remote.Option {
 		return remote.WithAuth(&authn.Basic{Username: user, Password: password})
 	}
@@ -208,9 +156,7 @@ func TestCredentials(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			data := t.TempDir()
-			if err := remote.Write(start(t, data, open()).reference("aa:v1"), image); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, remote.Write(start(t, data, open()).reference("aa:v1"), image))
 			r := start(t, data, c.policy)
 			other, err := random.Image(1000, 1)
 			if err != nil {
@@ -227,9 +173,7 @@ func TestCredentials(t *testing.T) {
 	}
 	for text, want := range map[string]string{"secret": "USER:PASSWORD", "user:short": "shorter than", "a:0123456789abcdef\nb:0123456789abcdef": "USER:PASSWORD"} {
 		path := filepath.Join(dir, "wrong")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := server.LoadCredentials(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -293,14 +237,9 @@ func TestUploads(t *testing.T) {
 
 func TestTagsInPages(t *testing.T) {
 	r := start(t, t.TempDir(), open())
-	image, err := random.Image(100, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(random.Image(100, 1))(t)
 	for _, tag := range []string{"a", "b", "c"} {
-		if err := remote.Write(r.reference("xx:"+tag), image, r.options...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, remote.Write(r.reference("xx:"+tag), image, r.options...))
 	}
 	response, text := r.do(http.MethodGet, "/v2/xx/tags/list?n=2", "", nil)
 	if strings.TrimSpace(text) != `{"name":"xx","tags":["a","b"]}` || response.Header.Get("Link") != `</v2/xx/tags/list?last=b&n=2>; rel="next"` {
@@ -322,10 +261,7 @@ func TestCutUploadLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	body := io.MultiReader(bytes.NewReader(text[:len(text)/2]), cancelling{cancel})
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/v2/a/blobs/uploads/?digest=%s", r.url, store.DigestOf(text)), body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/v2/a/blobs/uploads/?digest=%s", r.url, store.DigestOf(text)), body))(t)
 	request.ContentLength = int64(len(text))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{}}}
 	defer client.CloseIdleConnections()

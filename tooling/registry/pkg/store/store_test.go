@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
@@ -20,10 +21,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func open(t *testing.T, dir string) *store.Store {
 	t.Helper()
-	s, err := store.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(dir))(t)
 	return s
 }
 
@@ -55,25 +53,14 @@ func TestContentSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	for _, text := range []string{"config", "layer"} {
-		if err := putBlob(s, "a/b", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, putBlob(s, "a/b", []byte(text)))
 	}
-	unfinished, err := s.Begin("a/b", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unfinished.Append(strings.NewReader("part"), -1, now); err != nil {
-		t.Fatal(err)
-	}
+	unfinished := must.Get(s.Begin("a/b", now))(t)
+	must.Get(unfinished.Append(strings.NewReader("part"), -1, now))(t)
 	manifest := image("config", "layer", "")
-	if _, err := s.PutManifest("a/b", "v1", imageType, manifest); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.PutManifest("a/b", "v1", imageType, manifest))(t)
 	referrer := image("config", "layer", `, "artifactType": "application/z", "subject": {"mediaType": "x", "digest": "`+store.DigestOf(manifest)+`", "size": 1}`)
-	if _, err := s.PutManifest("a/b", store.DigestOf(referrer), imageType, referrer); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.PutManifest("a/b", store.DigestOf(referrer), imageType, referrer))(t)
 
 	s = open(t, dir)
 	for _, reference := range []string{"v1", store.DigestOf(manifest)} {
@@ -90,10 +77,7 @@ func TestContentSurvivesARestart(t *testing.T) {
 	if found, err := s.Referrers("a/b", store.DigestOf(manifest), "application/other"); err != nil || len(found) != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	file, err := s.Blob(store.DigestOf([]byte("layer")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(s.Blob(store.DigestOf([]byte("layer"))))(t)
 	defer file.Close()
 	if text, err := io.ReadAll(file); err != nil || string(text) != "layer" {
 		t.Errorf("%s, %v", text, err)
@@ -109,17 +93,10 @@ func TestContentSurvivesARestart(t *testing.T) {
 func TestWrongContentIsRefused(t *testing.T) {
 	s := open(t, t.TempDir())
 	for _, text := range []string{"config", "layer"} {
-		if err := putBlob(s, "a", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, putBlob(s, "a", []byte(text)))
 	}
-	u, err := s.Begin("a", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.Append(strings.NewReader("corrupted"), 0, now); err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(s.Begin("a", now))(t)
+	must.Get(u.Append(strings.NewReader("corrupted"), 0, now))(t)
 	if err := s.Commit(u, store.DigestOf([]byte("other"))); !errors.Is(err, store.ErrDigest) {
 		t.Errorf("a blob with another digest: %v", err)
 	}
@@ -163,10 +140,7 @@ func TestWrongContentIsRefused(t *testing.T) {
 
 func TestUploadInParts(t *testing.T) {
 	s := open(t, t.TempDir())
-	u, err := s.Begin("a", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(s.Begin("a", now))(t)
 	if size, err := u.Append(strings.NewReader("one"), 0, now); err != nil || size != 3 {
 		t.Fatal(size, err)
 	}
@@ -184,9 +158,7 @@ func TestUploadInParts(t *testing.T) {
 	if _, err := s.Upload("b", u.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an upload of another repository: %v", err)
 	}
-	if err := s.Commit(u, store.DigestOf([]byte("onetwo"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(u, store.DigestOf([]byte("onetwo"))))
 	if err := s.Commit(u, store.DigestOf([]byte("onetwo"))); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the second commit: %v", err)
 	}
@@ -223,12 +195,8 @@ func TestUploadsAreBounded(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	smalldisk.Run(t, 4<<20, func(t *testing.T, dir string) {
 		s := open(t, filepath.Join(dir, "registry"))
-		if err := putBlob(s, "a", []byte("config")); err != nil {
-			t.Fatal(err)
-		}
-		if err := putBlob(s, "a", []byte("layer")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, putBlob(s, "a", []byte("config")))
+		must.Do(t, putBlob(s, "a", []byte("layer")))
 		filler := smalldisk.Fill(t, dir)
 		large := bytes.Repeat([]byte("x"), 1<<20)
 		if err := putBlob(s, "a", large); !errors.Is(err, syscall.ENOSPC) {
@@ -240,9 +208,7 @@ func TestFullDisk(t *testing.T) {
 		if _, err := s.Manifest("a", "v1"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the manifest is stored: %v", err)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		if err := putBlob(s, "a", large); err != nil {
 			t.Errorf("a blob when there is space: %v", err)
 		}

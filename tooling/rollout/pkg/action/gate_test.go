@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
 )
 
@@ -99,9 +100,7 @@ func TestExplainGate(t *testing.T) {
 	} {
 		program := filepath.Join(t.TempDir(), "hcpctl")
 		text := "#!/bin/sh\n[ \"$*\" = 'explain -o json --admin-endpoint https://admin --admin-audience api://admin' ] || exit 9\necho '" + c.explanation + "'\n"
-		if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(program, []byte(text), 0o755))
 		err := Gates{Hcpctl: program}.explain(t.Context(), definition.ExplainGate{Endpoint: "https://admin", Audience: "api://admin"}, Request{Log: io.Discard})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", reason, err, c.want)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func shell(t *testing.T, ctx context.Context, log io.Writer, with map[string]any) error {
@@ -25,9 +27,7 @@ func TestShellHasACleanEnvironment(t *testing.T) {
 		t.Setenv(name, "inherited")
 	}
 	var log bytes.Buffer
-	if err := shell(t, t.Context(), &log, map[string]any{"command": []string{"env"}, "environment": map[string]string{"REGION": "$HOME west"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, shell(t, t.Context(), &log, map[string]any{"command": []string{"env"}, "environment": map[string]string{"REGION": "$HOME west"}}))
 	names := map[string]bool{}
 	for line := range strings.Lines(log.String()) {
 		name, _, _ := strings.Cut(line, "=")
@@ -68,22 +68,15 @@ func TestShellErrors(t *testing.T) {
 // named pipe, which both have open, is closed.
 func TestTimeoutStopsThePrograms(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(fifo, 0o600))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error)
 	go func() {
 		done <- shell(t, ctx, io.Discard, map[string]any{"command": []string{"sh", "-c", "exec 3>$0; sleep 1000 & echo started >&3; wait", fifo}})
 	}()
-	pipe, err := os.Open(fifo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pipe := must.Get(os.Open(fifo))(t)
 	line := make([]byte, 8)
-	if _, err := io.ReadFull(pipe, line); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(pipe, line))(t)
 	cancel(context.DeadlineExceeded)
 	if err := <-done; !errors.Is(err, context.DeadlineExceeded) || ClassOf(err) != Timeout {
 		t.Errorf("%v, class %s", err, ClassOf(err))

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -30,10 +31,7 @@ func start(t *testing.T, delay time.Duration, assignments []arm.SeedAssignment) 
 	t.Helper()
 	seed := emulatortest.Seed(parentZone)
 	seed.Assignments = assignments
-	azure, err := emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed, OperationDelay: delay})
-	if err != nil {
-		t.Fatal(err)
-	}
+	azure := must.Get(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed, OperationDelay: delay}))(t)
 	t.Cleanup(func() {
 		if err := azure.Close(); err != nil {
 			t.Error(err)
@@ -56,19 +54,13 @@ func certificateOf(azure *emulatortest.Azure, dnsName string) map[string]any {
 
 func vaultClient(t *testing.T, azure *emulatortest.Azure) *azcertificates.Client {
 	t.Helper()
-	client, err := azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 	return client
 }
 
 func version(t *testing.T, client *azcertificates.Client) string {
 	t.Helper()
-	found, err := client.GetCertificate(t.Context(), "ingress", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(client.GetCertificate(t.Context(), "ingress", "", nil))(t)
 	return found.ID.Version()
 }
 
@@ -86,10 +78,7 @@ func TestCertificate(t *testing.T) {
 	if log, err := perform(t, create, certificateOf(azure, "arm.example.com")); err != nil || !strings.Contains(log, "requested") || version(t, client) == first {
 		t.Errorf("another name: %v: %s", err, log)
 	}
-	found, err := client.GetCertificate(t.Context(), "ingress", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(client.GetCertificate(t.Context(), "ingress", "", nil))(t)
 	if len(found.Policy.LifetimeActions) != 1 || *found.Policy.LifetimeActions[0].Action.ActionType != azcertificates.CertificatePolicyActionAutoRenew {
 		t.Errorf("the vault does not renew the certificate: %+v", found.Policy.LifetimeActions)
 	}
@@ -100,9 +89,7 @@ func TestInterruptedIssuanceIsAwaited(t *testing.T) {
 	azure, connection := start(t, 300*time.Millisecond, nil)
 	client := vaultClient(t, azure)
 	i := &issuance{wanted: wanted{azure.URL, "ingress", "rp.example.com", "OneCertV2-PublicCA"}, client: client, request: action.Request{Log: &bytes.Buffer{}}}
-	if err := i.create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, i.create(t.Context()))
 	if log, err := perform(t, Certificate{connection}, certificateOf(azure, "rp.example.com")); err != nil || strings.Contains(log, "requested") {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -111,9 +98,7 @@ func TestInterruptedIssuanceIsAwaited(t *testing.T) {
 // TestRefusedCertificate lets the issuer refuse a certificate once. The step fails with the cause, and succeeds when it runs again.
 func TestRefusedCertificate(t *testing.T) {
 	azure, connection := start(t, 0, nil)
-	if _, err := azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Path: "ingress", Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Path: "ingress", Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 1}))(t)
 	if _, err := perform(t, Certificate{connection}, certificateOf(azure, "rp.example.com")); err == nil || !strings.Contains(err.Error(), "the issuer refused the certificate ingress: ") || !strings.Contains(err.Error(), "QuotaExceeded") {
 		t.Errorf("got %v", err)
 	}
@@ -126,12 +111,8 @@ func TestRefusedCertificate(t *testing.T) {
 func TestDeletedCertificateIsKept(t *testing.T) {
 	azure, connection := start(t, 0, nil)
 	client := vaultClient(t, azure)
-	if _, err := perform(t, Certificate{connection}, certificateOf(azure, "rp.example.com")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.DeleteCertificate(t.Context(), "ingress", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(perform(t, Certificate{connection}, certificateOf(azure, "rp.example.com")))(t)
+	must.Get(client.DeleteCertificate(t.Context(), "ingress", nil))(t)
 	if _, err := perform(t, Certificate{connection}, certificateOf(azure, "rp.example.com")); err == nil || !strings.Contains(err.Error(), "recover or purge it") || action.ClassOf(err) != action.ClassFailed {
 		t.Errorf("got %v", err)
 	}
@@ -145,27 +126,15 @@ func delegationOf(zone string) map[string]any {
 // TestDelegation delegates a zone, repeats the step, and repairs a record that somebody has changed.
 func TestDelegation(t *testing.T) {
 	azure, connection := start(t, 0, nil)
-	zones, err := armdns.NewZonesClient(emulatortest.Subscription, azure.Tokens, azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	records, err := armdns.NewRecordSetsClient(emulatortest.Subscription, azure.Tokens, azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	zones := must.Get(armdns.NewZonesClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	records := must.Get(armdns.NewRecordSetsClient(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 	delegate := DNSDelegation{connection}
 	if _, err := perform(t, delegate, delegationOf("west.example.com")); err == nil || !strings.Contains(err.Error(), "reading the zone west.example.com: 404") {
 		t.Errorf("without the zone: %v", err)
 	}
-	created, err := zones.CreateOrUpdate(t.Context(), "region", "west.example.com", armdns.Zone{Location: to.Ptr("global")}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(zones.CreateOrUpdate(t.Context(), "region", "west.example.com", armdns.Zone{Location: to.Ptr("global")}, nil))(t)
 	servers := func() []string {
-		found, err := records.Get(t.Context(), "region", parentZone, "west", armdns.RecordTypeNS, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(records.Get(t.Context(), "region", parentZone, "west", armdns.RecordTypeNS, nil))(t)
 		return nameServers(found.RecordSet)
 	}
 	want := strings.Join(texts(created.Properties.NameServers), " ")
@@ -176,9 +145,7 @@ func TestDelegation(t *testing.T) {
 		t.Errorf("a repeated step: %v: %s", err, log)
 	}
 	wrong := armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr[int64](60), NsRecords: []*armdns.NsRecord{{Nsdname: to.Ptr("ns.other.example.")}}}}
-	if _, err := records.CreateOrUpdate(t.Context(), "region", parentZone, "west", armdns.RecordTypeNS, wrong, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(records.CreateOrUpdate(t.Context(), "region", parentZone, "west", armdns.RecordTypeNS, wrong, nil))(t)
 	if _, err := perform(t, delegate, delegationOf("west.example.com")); err != nil || strings.Join(servers(), " ") != want {
 		t.Errorf("after a change: %v: %v", err, servers())
 	}

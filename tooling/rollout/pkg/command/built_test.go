@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
@@ -16,30 +17,16 @@ import (
 // builtImages writes a list of images with the repositories of an environment.
 func builtImages(t *testing.T, environment layer.Target) string {
 	t.Helper()
-	found, err := deployment.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	configuration, err := deployment.Open(found)
-	if err != nil {
-		t.Fatal(err)
-	}
-	images, err := configuration.Images(environment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(deployment.Find())(t)
+	configuration := must.Get(deployment.Open(found))(t)
+	images := must.Get(configuration.Images(environment))(t)
 	list := imagelist.List{Images: map[string]imagelist.Image{}}
 	for _, image := range images {
 		list.Images[strings.ReplaceAll(image.Repository, "/", "-")] = imagelist.Image{Repository: image.Repository, Digest: "sha256:" + strings.Repeat("a", 64), Version: "1.0.0"}
 	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(list))(t)
 	file := filepath.Join(t.TempDir(), "images.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, text, 0o600))
 	return file
 }
 
@@ -55,9 +42,7 @@ func TestBuiltImagesCompleteARegionOfNodes(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var shown struct{ Steps []shownDecision }
-	if err := json.Unmarshal([]byte(out), &shown); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &shown))
 	runs := 0
 	for _, step := range shown.Steps {
 		switch step.Verdict {

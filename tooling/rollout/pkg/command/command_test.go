@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // run executes the program in the repository and returns its output.
@@ -26,10 +28,7 @@ func TestPipelinesOfTheRepositoryAreValid(t *testing.T) {
 }
 
 func TestGraph(t *testing.T) {
-	out, err := run(t, "graph")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run(t, "graph"))(t)
 	for _, edge := range []string{`"global/infrastructure" -> "region/infrastructure"`, `"cluster-service/deploy" -> "backend/deploy"`, `"maestro-agent/deploy" -> "maestro-server/deploy"`} {
 		if !strings.Contains(out, edge) {
 			t.Errorf("no %s in\n%s", edge, out)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -48,9 +49,7 @@ func TestStampIsDeleted(t *testing.T) {
 	if out, err := in(t, dir, "plan"); err != nil || strings.Count(out, "it has not run yet") != 1 {
 		t.Errorf("the plan that would create the stamp again: %v\n%s", err, out)
 	}
-	if err := os.Remove(filepath.Join(dir, filepath.FromSlash(rollouttest.SecondStamp))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, filepath.FromSlash(rollouttest.SecondStamp))))
 	if out, err := in(t, dir, "run"); err != nil || !strings.Contains(out, "0 steps succeeded, 4 were up to date") {
 		t.Errorf("the rollout without the stamp: %v\n%s", err, out)
 	}
@@ -100,16 +99,12 @@ func TestDeletionGoesOn(t *testing.T) {
 	agent := filepath.Join(dir, "world", "agent-m-west-1")
 	block := func() {
 		t.Helper()
-		if err := os.Remove(agent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(agent))
 		rollouttest.Change(t, dir, "world/agent-m-west-1/file", "rm -f refuses folders\n")
 	}
 	repair := func() {
 		t.Helper()
-		if err := os.RemoveAll(agent); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(agent))
 		rollouttest.Change(t, dir, "world/clusters-m-west-1", "the gate is closed\n")
 	}
 	block()
@@ -128,23 +123,17 @@ func TestDeletionGoesOn(t *testing.T) {
 		t.Errorf("the second deletion: %v\n%s", err, out)
 	}
 
-	if _, err := in(t, dir, "run"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(in(t, dir, "run"))(t)
 	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitRefused {
 		t.Errorf("the gates after another rollout: %v", err)
 	}
-	if err := os.Remove(filepath.Join(dir, "world", "clusters-m-west-1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "world", "clusters-m-west-1")))
 	block()
 	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitFailed {
 		t.Errorf("the third deletion: %v", err)
 	}
 	repair()
-	if _, err := in(t, dir, "run"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(in(t, dir, "run"))(t)
 	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitRefused {
 		t.Errorf("the gates after a rollout has ended the deletion: %v", err)
 	}
@@ -153,9 +142,7 @@ func TestDeletionGoesOn(t *testing.T) {
 // TestDeletionNeedsOutputs deletes a region after the loss of the state of its environment. Steps of the region need outputs of the environment.
 func TestDeletionNeedsOutputs(t *testing.T) {
 	dir := deployed(t)
-	if _, err := in(t, dir, "forget", "global/registry"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(in(t, dir, "forget", "global/registry"))(t)
 	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "region/deploy: the steps that return its inputs registry have not succeeded") {
 		t.Errorf("got %v", err)
 	}
@@ -173,18 +160,10 @@ func TestDeletionRefusals(t *testing.T) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
-	region, err := layer.ParseTarget(rollouttest.Region)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := state.Acquire(filepath.Join(dir, "state"), region, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
+	lock := must.Get(state.Acquire(filepath.Join(dir, "state"), region, false))(t)
 	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitUnavailable {
 		t.Errorf("while a rollout runs: %v", err)
 	}
-	if err := lock.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lock.Release())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -18,9 +19,7 @@ func TestForgottenStepsRunAgain(t *testing.T) {
 	dir := deployed(t)
 	world := rollouttest.World(t, dir)
 	for _, name := range []string{"frontend", "a-west"} {
-		if err := os.Remove(filepath.Join(dir, "world", name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(dir, "world", name)))
 	}
 	if out, err := in(t, dir, "run"); err != nil || !strings.Contains(out, "0 steps succeeded, 5 were up to date") {
 		t.Errorf("before the steps are forgotten: %v\n%s", err, out)
@@ -51,10 +50,7 @@ func TestForgetRefusals(t *testing.T) {
 	if _, err := in(t, dir, "forget"); ExitCode(err) != ExitRefused {
 		t.Errorf("without a name: %v", err)
 	}
-	region, err := layer.ParseTarget(rollouttest.Region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
 	for _, c := range []struct {
 		locked layer.Target
 		shared bool
@@ -66,15 +62,10 @@ func TestForgetRefusals(t *testing.T) {
 		{region[:layer.Environment], true, "global/registry", ExitUnavailable},
 		{region[:layer.Environment], false, "region", ExitUnavailable},
 	} {
-		lock, err := state.Acquire(filepath.Join(dir, "state"), c.locked, c.shared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(state.Acquire(filepath.Join(dir, "state"), c.locked, c.shared))(t)
 		if _, err := in(t, dir, "forget", c.name); ExitCode(err) != c.code {
 			t.Errorf("forget %s while %s is locked (shared: %t): %v, want exit code %d", c.name, c.locked, c.shared, err, c.code)
 		}
-		if err := lock.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lock.Release())
 	}
 }

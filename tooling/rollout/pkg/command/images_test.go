@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
@@ -99,10 +100,7 @@ func TestImagesComeFromAnEnvironment(t *testing.T) {
 		if target.Level() != layer.Region {
 			continue
 		}
-		values, err := configuration.Render(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(configuration.Render(target))(t)
 		text := func(path ...string) string { return values.Get(path...).Value.(string) }
 		sources[text("registry", "services")+"."+text("endpoints", "registrySuffix")] = text("registry", "source")
 	}
@@ -143,10 +141,7 @@ func TestReleasesAreCopiedToTheirMirrors(t *testing.T) {
 		if target.Level() != layer.Region {
 			continue
 		}
-		values, err := configuration.Render(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(configuration.Render(target))(t)
 		registry := values.Get("registry", "openshift").Value.(string) + "." + values.Get("endpoints", "registrySuffix").Value.(string)
 		var want []any
 		for _, source := range values.Get("clusterService", "config", "imageContentSources").Items {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/state"
@@ -39,14 +40,8 @@ steps:
 	}
 
 	// The step of the environment that is left out does not have to run, so a rollout of another region may run at the same time.
-	region, err := layer.ParseTarget(rollouttest.Region)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared, err := state.Acquire(filepath.Join(dir, "state"), region[:layer.Environment], true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
+	shared := must.Get(state.Acquire(filepath.Join(dir, "state"), region[:layer.Environment], true))(t)
 	defer func() { _ = shared.Release() }()
 	if out, err = in(t, dir, "run"); err != nil || !strings.Contains(out, "0 steps succeeded, 4 were up to date, 0 failed, 0 did not run, 2 are left out\n") {
 		t.Errorf("again: %v\n%s", err, out)
@@ -54,9 +49,7 @@ steps:
 
 	// What was left out runs when the configuration has it again.
 	rollouttest.Change(t, dir, rollouttest.DevLayer, "pipelines: {without: [global/banner]}\n")
-	if err := shared.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, shared.Release())
 	if out, err = in(t, dir, "run"); err != nil || !strings.Contains(out, "1 steps succeeded, 4 were up to date") || rollouttest.World(t, dir)["a-west"] == "" {
 		t.Errorf("without the entry: %v\n%s", err, out)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
@@ -32,9 +33,7 @@ func in(t *testing.T, dir, verb string, args ...string) (string, error) {
 func deployed(t *testing.T) (dir string) {
 	t.Helper()
 	dir = rollouttest.Write(t, nil)
-	if _, err := in(t, dir, "run"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(in(t, dir, "run"))(t)
 	return dir
 }
 
@@ -53,9 +52,7 @@ func TestPlanRunAndStatus(t *testing.T) {
 	if out, err = in(t, dir, "plan"); err != nil || strings.Count(out, "up to date") != 5 {
 		t.Errorf("plan after run: %v\n%s", err, out)
 	}
-	if out, err = in(t, dir, "status", "-o", "json"); err != nil {
-		t.Fatal(err)
-	}
+	out = must.Get(in(t, dir, "status", "-o", "json"))(t)
 	var records map[string]state.Record
 	if err := json.Unmarshal([]byte(out), &records); err != nil || len(records) != 5 || records["region/deploy"].Status != state.Succeeded {
 		t.Errorf("status: %v\n%s", err, out)
@@ -75,9 +72,7 @@ func TestLossesNeedAFlag(t *testing.T) {
 	dir := deployed(t)
 	world := rollouttest.World(t, dir)
 	rollouttest.Change(t, dir, rollouttest.RegionLayer, "account: other\n")
-	if err := os.Remove(filepath.Join(dir, filepath.FromSlash(rollouttest.SecondStamp))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, filepath.FromSlash(rollouttest.SecondStamp))))
 	for _, verb := range []string{"plan", "run"} {
 		_, err := in(t, dir, verb, "--allow-loss", "public/dev/west:account")
 		if ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "public/dev/west/2 disappears with its data stores and clusters (allow with --allow-loss public/dev/west/2)") || strings.Contains(err.Error(), "account changes") {
@@ -126,29 +121,18 @@ func TestExitCodes(t *testing.T) {
 // TestOneRolloutAtATime takes the lock of the region, and then that of the environment.
 func TestOneRolloutAtATime(t *testing.T) {
 	dir := rollouttest.Write(t, nil)
-	region, err := layer.ParseTarget(rollouttest.Region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
 	for _, target := range []layer.Target{region, region[:layer.Environment]} {
-		lock, err := state.Acquire(filepath.Join(dir, "state"), target, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(state.Acquire(filepath.Join(dir, "state"), target, false))(t)
 		if _, err := in(t, dir, "run"); ExitCode(err) != ExitUnavailable || !strings.Contains(err.Error(), "another rollout of "+target.String()+" runs (process ") {
 			t.Errorf("while %s is locked: %v", target, err)
 		}
-		if err := lock.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lock.Release())
 	}
 	if _, err := in(t, dir, "run"); err != nil {
 		t.Error(err)
 	}
-	shared, err := state.Acquire(filepath.Join(dir, "state"), region[:layer.Environment], true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shared := must.Get(state.Acquire(filepath.Join(dir, "state"), region[:layer.Environment], true))(t)
 	defer func() { _ = shared.Release() }()
 	if _, err := in(t, dir, "run"); err != nil {
 		t.Errorf("while another region of the environment is deployed: %v", err)
@@ -194,14 +178,8 @@ func TestExplanationsAreGatesOfTheLastService(t *testing.T) {
 // TestEveryRegionCanBePlanned plans each region of the repository. A step may only be blocked by an image that was not published. Only an
 // environment without Azure leaves steps out, apart from optional parts.
 func TestEveryRegionCanBePlanned(t *testing.T) {
-	found, err := deployment.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	configuration, err := deployment.Open(found)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(deployment.Find())(t)
+	configuration := must.Get(deployment.Open(found))(t)
 	for _, target := range configuration.Targets(nil) {
 		if target.Level() != layer.Region {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
 )
 
@@ -99,30 +100,20 @@ func checkout(t *testing.T, edits ...[3]string) string {
 	}
 	for name, text := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	return dir
 }
 
 func open(t *testing.T, dir string) (*Topology, error) {
 	t.Helper()
-	s, err := schema.Parse([]byte(configurationSchema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(schema.Parse([]byte(configurationSchema)))(t)
 	return Open(dir, s)
 }
 
 func TestOpen(t *testing.T) {
-	topology, err := open(t, checkout(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	topology := must.Get(open(t, checkout(t)))(t)
 	got := map[string][]string{}
 	for _, g := range topology.Groups {
 		for _, s := range g.Steps {

@@ -31,6 +31,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	imageupdater "github.com/hcpmesh/hcpmesh/tooling/image-updater/pkg/update"
@@ -70,10 +71,7 @@ func newDelivery(t *testing.T) *delivery {
 	d := &delivery{checkout: newCheckout(t), addresses: map[string]string{}, sources: t.TempDir(), built: t.TempDir()}
 	root := charttest.Root(t)
 	for _, file := range []string{regionLayer, "dev-infrastructure/pipelines/images/pipeline.yaml"} {
-		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(root, filepath.FromSlash(file))))(t)
 		d.write(t, file, string(text))
 	}
 	d.write(t, definition.TopologyFile, topology+`  dependsOn: [images]
@@ -98,10 +96,7 @@ func newDelivery(t *testing.T) *delivery {
 		login := auth{base64.StdEncoding.EncodeToString([]byte(user + ":" + password))}
 		auths[host], auths[d.addresses[host]] = login, login
 	}
-	text, err := json.Marshal(map[string]any{"auths": auths})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]any{"auths": auths}))(t)
 	d.authorities, d.credentials = certificate, secretFile(t, string(text))
 	return d
 }
@@ -109,32 +104,21 @@ func newDelivery(t *testing.T) *delivery {
 func secretFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
 // certificate writes a certificate for both registries and its key, and returns their paths.
 func (d *delivery) certificate(t *testing.T) (certificate, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "registries"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{buildRegistry, environmentRegistry}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	encoded := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	return secretFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}))),
 		secretFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})))
 }
@@ -147,10 +131,7 @@ func (d *delivery) startRegistry(t *testing.T, program, certificate, key string)
 		"--tls-cert", certificate, "--tls-key", key, "--read-credentials", login, "--write-credentials", login)
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
-	process, err := spawn.Start(command, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	process := must.Get(spawn.Start(command, syscall.SIGKILL))(t)
 	t.Cleanup(func() {
 		_ = process.Signal(syscall.SIGTERM)
 		if err := process.Err(); err != nil || strings.Contains(output.String(), password) {
@@ -196,9 +177,7 @@ func (d *delivery) build(t *testing.T, text string) map[string]imagelist.Image {
 		"tooling/images/cmd/images/main.go": tool, "cmd/small/main.go": fmt.Sprintf("package main\n\nfunc main() { print(%q) }\n", text),
 	} {
 		at := filepath.Join(d.sources, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o644)))
 	}
 	for _, arguments := range [][]string{{"init", "-q"}, {"add", "-A"}, {"commit", "-q", "-m", text}} {
 		git := exec.CommandContext(t.Context(), "git", append([]string{"-C", d.sources, "-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false"}, arguments...)...)
@@ -214,10 +193,7 @@ func (d *delivery) build(t *testing.T, text string) map[string]imagelist.Image {
 			t.Fatalf("images %v: %v", arguments, err)
 		}
 	}
-	list, err := imagelist.Load(filepath.Join(d.built, "images.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(imagelist.Load(filepath.Join(d.built, "images.json")))(t)
 	built := map[string]imagelist.Image{}
 	for _, image := range list.Images {
 		built[image.Repository] = image
@@ -243,10 +219,7 @@ func (d *delivery) rollout(t *testing.T) (runner.Result, error) {
 
 func (d *delivery) runnerWithMirror(t *testing.T) (*runner.Runner, []*plan.Instance) {
 	t.Helper()
-	configuration, err := deployment.Open(filepath.Join(d.dir, "config"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	configuration := must.Get(deployment.Open(filepath.Join(d.dir, "config")))(t)
 	r, instances := d.runner(t)
 	r.Planner.Actions["ImageMirror"] = imagemirror.ImageMirror{Configuration: configuration, Authorities: d.authorities, Credentials: d.credentials, Dial: d.dial}
 	return r, instances
@@ -256,10 +229,7 @@ func (d *delivery) runnerWithMirror(t *testing.T) (*runner.Runner, []*plan.Insta
 func (d *delivery) verdicts(t *testing.T) (map[string]string, *runner.Runner, []plan.Decision) {
 	t.Helper()
 	r, instances := d.runnerWithMirror(t)
-	decisions, err := r.Planner.All(instances)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions := must.Get(r.Planner.All(instances))(t)
 	verdicts := map[string]string{}
 	for _, decision := range decisions {
 		verdicts[decision.ID] = strings.Join(append([]string{string(decision.Verdict)}, decision.Reasons...), ": ")
@@ -270,14 +240,8 @@ func (d *delivery) verdicts(t *testing.T) (map[string]string, *runner.Runner, []
 // mustHave checks that the registry of the environment has an image with all of its content.
 func (d *delivery) mustHave(t *testing.T, image imagelist.Image) {
 	t.Helper()
-	options, err := (&registryclient.Options{Authorities: d.authorities, Credentials: d.credentials, Dial: d.dial}).Remote()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reference, err := name.NewDigest(environmentRegistry + "/" + image.Repository + "@" + image.Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := must.Get((&registryclient.Options{Authorities: d.authorities, Credentials: d.credentials, Dial: d.dial}).Remote())(t)
+	reference := must.Get(name.NewDigest(environmentRegistry + "/" + image.Repository + "@" + image.Digest))(t)
 	found, err := remote.Image(reference, options...)
 	if err == nil {
 		err = validate.Image(found)
@@ -295,10 +259,7 @@ func (d *delivery) mustHave(t *testing.T, image imagelist.Image) {
 // mustDeploy checks the image of the frontend in the cluster.
 func (d *delivery) mustDeploy(t *testing.T, image imagelist.Image) {
 	t.Helper()
-	found, err := d.cluster.Client.AppsV1().Deployments("frontend").Get(t.Context(), "frontend", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(d.cluster.Client.AppsV1().Deployments("frontend").Get(t.Context(), "frontend", metav1.GetOptions{}))(t)
 	if want := environmentRegistry + "/" + image.Repository + "@" + image.Digest; found.Spec.Template.Spec.Containers[0].Image != want {
 		t.Errorf("the frontend runs %s, not %s", found.Spec.Template.Spec.Containers[0].Image, want)
 	}
@@ -354,14 +315,9 @@ func TestDeliveryOfImages(t *testing.T) {
 			if decision.ID != "images/services" {
 				continue
 			}
-			request, err := r.Planner.Request(decision)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(r.Planner.Request(decision))(t)
 			var preview bytes.Buffer
-			if err := r.Planner.Actions["ImageMirror"].(action.Previewer).Preview(t.Context(), request, &preview); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Planner.Actions["ImageMirror"].(action.Previewer).Preview(t.Context(), request, &preview))
 			frontend := "/hcpmesh/frontend@" + built["hcpmesh/frontend"].Digest
 			if want := "copy " + buildRegistry + frontend + " to " + environmentRegistry + frontend + "\n"; !strings.Contains(preview.String(), want) {
 				t.Errorf("%s: the preview is\n%s", text, preview.String())

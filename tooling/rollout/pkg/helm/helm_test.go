@@ -20,6 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/clustertest"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/install"
@@ -94,9 +95,7 @@ func newCheckout(t *testing.T) *checkout {
 	t.Helper()
 	root, dir := charttest.Root(t), t.TempDir()
 	for _, folder := range []string{"config", "frontend/deploy", "dev-infrastructure/charts"} {
-		if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
 	}
 	c := &checkout{dir: dir, cluster: clustertest.Start(t)}
 	clustertest.InstallDefinitions(t, c.cluster.Config)
@@ -129,58 +128,33 @@ func newCheckout(t *testing.T) *checkout {
 
 func (c *checkout) read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(name)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(name))))(t)
 	return string(text)
 }
 
 func (c *checkout) write(t *testing.T, name, text string) {
 	t.Helper()
 	file := filepath.Join(c.dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // release sets the image of the frontend.
 func (c *checkout) release(t *testing.T, digit string) {
 	t.Helper()
 	root := charttest.Root(t)
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(regionLayer)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, filepath.FromSlash(regionLayer))))(t)
 	c.write(t, regionLayer, string(text)+"\nfrontend: {image: {digest: \""+digest(digit)+"\"}}\n")
 }
 
 // runner returns the runner and the instances of a rollout.
 func (c *checkout) runner(t *testing.T) (*runner.Runner, []*plan.Instance) {
 	t.Helper()
-	configuration, err := deployment.Open(filepath.Join(c.dir, "config"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := definition.Open(c.dir, configuration.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := layer.ParseTarget(region)
-	if err != nil {
-		t.Fatal(err)
-	}
-	instances, err := plan.Instances(read, configuration, target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := state.Open(filepath.Join(c.dir, "state"), target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	configuration := must.Get(deployment.Open(filepath.Join(c.dir, "config")))(t)
+	read := must.Get(definition.Open(c.dir, configuration.Schema))(t)
+	target := must.Get(layer.ParseTarget(region))(t)
+	instances := must.Get(plan.Instances(read, configuration, target))(t)
+	store := must.Get(state.Open(filepath.Join(c.dir, "state"), target))(t)
 	c.store = store
 	actions := map[string]action.Action{"Helm": Helm{configuration, Kubeconfigs{filepath.Join(c.dir, "kubeconfigs")}, values.CSI}}
 	record := func(i *plan.Instance) (state.Record, bool) { return store.Step(i.ID) }
@@ -200,10 +174,7 @@ func (c *checkout) rollout(t *testing.T) (runner.Result, error) {
 // mustRun checks the image of the frontend.
 func (c *checkout) mustRun(t *testing.T, digit string) {
 	t.Helper()
-	found, err := c.cluster.Client.AppsV1().Deployments("frontend").Get(t.Context(), "frontend", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(c.cluster.Client.AppsV1().Deployments("frontend").Get(t.Context(), "frontend", metav1.GetOptions{}))(t)
 	if image := found.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, "@"+digest(digit)) || found.Status.UnavailableReplicas > 0 {
 		t.Errorf("the frontend runs %s: %+v", image, found.Status)
 	}
@@ -225,29 +196,19 @@ func TestRollout(t *testing.T) {
 
 	c.release(t, "2")
 	r, instances := c.runner(t)
-	decisions, err := r.Planner.All(instances)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions := must.Get(r.Planner.All(instances))(t)
 	decisions = slices.DeleteFunc(decisions, func(d plan.Decision) bool { return d.Verdict == plan.LeftOut })
 	if d := decisions[1]; decisions[0].Verdict != plan.Skip || d.Verdict != plan.Run || strings.Join(d.Reasons, ";") != "the content of the release frontend has changed" {
 		t.Errorf("the plan is %v and %v", decisions[0], d)
 	}
-	request, err := r.Planner.Request(decisions[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(r.Planner.Request(decisions[1]))(t)
 	var preview bytes.Buffer
-	if err := r.Planner.Actions["Helm"].(action.Previewer).Preview(t.Context(), request, &preview); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Planner.Actions["Helm"].(action.Previewer).Preview(t.Context(), request, &preview))
 	if text := preview.String(); !strings.Contains(text, "+++ Deployment frontend/frontend") || !strings.Contains(text, "@"+digest("2")+"\n") || strings.Contains(text, "ConfigMap") {
 		t.Errorf("the preview is\n%s", text)
 	}
 
-	if err := os.Remove(filepath.Join(c.dir, "healthy")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(c.dir, "healthy")))
 	if _, err = c.rollout(t); !errors.Is(err, runner.ErrFailed) {
 		t.Fatalf("an unhealthy release: %v", err)
 	}
@@ -265,10 +226,7 @@ func TestRollout(t *testing.T) {
 // TestMissingParts expects a step to be blocked, or to fail with the name of what is missing.
 func TestMissingParts(t *testing.T) {
 	configuration := charttest.Configuration(t)
-	target, err := layer.ParseTarget(region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(layer.ParseTarget(region))(t)
 	h := Helm{configuration, Kubeconfigs{t.TempDir()}, values.CSI}
 	request := func(with map[string]any) action.Request {
 		return action.Request{Step: "a/b", Target: target, With: with, Root: charttest.Root(t), Log: io.Discard}
@@ -298,10 +256,7 @@ func TestMissingParts(t *testing.T) {
 // TestPipelinesSupplyIDs computes the values of each chart with those IDs of identities that its pipeline passes. Without an ID that the
 // chart needs, the step would fail after the infrastructure exists.
 func TestPipelinesSupplyIDs(t *testing.T) {
-	read, err := definition.Open(charttest.Root(t), charttest.Configuration(t).Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(definition.Open(charttest.Root(t), charttest.Configuration(t).Schema))(t)
 	checked := map[string]bool{}
 	for _, target := range charttest.Targets(t) {
 		for _, group := range read.Groups {

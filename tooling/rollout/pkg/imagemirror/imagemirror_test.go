@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
@@ -37,33 +38,22 @@ type registry struct{ *registrytest.Registry }
 
 func startRegistry(t *testing.T, dir string) *registry {
 	t.Helper()
-	writers, err := server.LoadCredentials(file(t, user))
-	if err != nil {
-		t.Fatal(err)
-	}
+	writers := must.Get(server.LoadCredentials(file(t, user)))(t)
 	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: server.Policy{Write: writers}, TLS: true})}
 }
 
 func (r *registry) digest(t *testing.T, repository, digest string) name.Digest {
 	t.Helper()
-	reference, err := name.NewDigest(r.Host + "/" + repository + "@" + digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reference := must.Get(name.NewDigest(r.Host + "/" + repository + "@" + digest))(t)
 	return reference
 }
 
 // push stores a random image and returns it.
 func (r *registry) push(t *testing.T, repository string) v1.Image {
 	t.Helper()
-	image, err := random.Image(20_000, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(random.Image(20_000, 2))(t)
 	auth := &authn.Basic{Username: "pipeline", Password: "0123456789abcdef"}
-	if err := remote.Write(r.digest(t, repository, digestOf(t, image)), image, remote.WithTransport(r.Client().Transport), remote.WithAuth(auth)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, remote.Write(r.digest(t, repository, digestOf(t, image)), image, remote.WithTransport(r.Client().Transport), remote.WithAuth(auth)))
 	return image
 }
 
@@ -76,10 +66,7 @@ func (r *registry) complete(t *testing.T, repository string, image v1.Image) boo
 
 func digestOf(t *testing.T, image v1.Image) string {
 	t.Helper()
-	digest, err := image.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := must.Get(image.Digest())(t)
 	return digest.String()
 }
 
@@ -87,9 +74,7 @@ func digestOf(t *testing.T, image v1.Image) string {
 func file(t *testing.T, text string) string {
 	t.Helper()
 	f := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(f, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(f, []byte(text), 0o600))
 	return f
 }
 
@@ -128,14 +113,9 @@ func newWorld(t *testing.T, targetDir string) *world {
 		"clouds/public/prod.yaml": "", "clouds/public/prod/west.yaml": "",
 	} {
 		f := filepath.Join(dir, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(f), 0o755), os.WriteFile(f, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(f), 0o755), os.WriteFile(f, []byte(text), 0o644)))
 	}
-	configuration, err := deployment.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	configuration := must.Get(deployment.Open(dir))(t)
 	authorities := ""
 	for _, r := range []*registry{w.source, w.target} {
 		authorities += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}))
@@ -169,18 +149,14 @@ func (w *world) everything(t *testing.T) bool {
 func TestImagesAreMirroredOnce(t *testing.T) {
 	w := newWorld(t, t.TempDir())
 	var preview bytes.Buffer
-	if err := w.action.Preview(t.Context(), w.request, &preview); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.action.Preview(t.Context(), w.request, &preview))
 	if want := "copy " + w.source.Host + "/hcpmesh/agent@" + digestOf(t, w.agent) + " to " + w.target.Host + "/hcpmesh/agent@" + digestOf(t, w.agent) + "\n"; !strings.Contains(preview.String(), want) || strings.Count(preview.String(), "copy ") != 3 {
 		t.Errorf("the preview is\n%s", preview.String())
 	}
 	if w.target.Writes() > 0 || w.everything(t) {
 		t.Error("the preview copied something")
 	}
-	if err := w.run(t); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.run(t))
 	if !w.everything(t) {
 		t.Error("the target lacks content")
 	}
@@ -214,10 +190,8 @@ func TestContentFollowsTheConfiguration(t *testing.T) {
 	if content() != first {
 		t.Error("the content of the same configuration differs")
 	}
-	if err := w.action.Configuration.SetImages(layer.Target{"public", "dev"}, fmt.Appendf(nil, "frontend: {image: {digest: %q}}\nmanagementCluster: {agent: {image: {digest: %q}}}\n",
-		digestOf(t, w.operator), digestOf(t, w.agent))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.action.Configuration.SetImages(layer.Target{"public", "dev"}, fmt.Appendf(nil, "frontend: {image: {digest: %q}}\nmanagementCluster: {agent: {image: {digest: %q}}}\n",
+		digestOf(t, w.operator), digestOf(t, w.agent))))
 	if content() == first {
 		t.Error("another digest has the same content")
 	}
@@ -280,9 +254,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 // TestASourceThatIsTheTarget checks that the step then succeeds if the registry has the images, and writes nothing.
 func TestASourceThatIsTheTarget(t *testing.T) {
 	w := newWorld(t, t.TempDir())
-	if err := w.run(t); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.run(t))
 	before := w.target.Writes()
 	w.request.With["source"] = w.target.Host
 	if err := w.run(t); err != nil || !strings.Contains(w.log.String(), "0 copied, 3 present") || w.target.Writes() != before {
@@ -336,9 +308,7 @@ func TestAFullTarget(t *testing.T) {
 		if err := w.run(t); err == nil || action.ClassOf(err) != action.ClassFailed || !strings.Contains(err.Error(), "the disk of the registry is full") {
 			t.Errorf("class %s, %v", action.ClassOf(err), err)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		if err := w.run(t); err != nil || !w.everything(t) {
 			t.Errorf("with space: %v", err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 )
 
@@ -27,27 +28,13 @@ func (w *world) pushRelease(t *testing.T, component string) v1.Image {
 	text := fmt.Sprintf(`{"kind": "ImageStream", "spec": {"tags": [{"name": "etcd", "from": {"kind": "DockerImage", "name": %q}}]}}`, component)
 	var archive bytes.Buffer
 	files := tar.NewWriter(&archive)
-	if err := files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "release-manifests/image-references", Mode: 0o644, Size: int64(len(text))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(files, text); err != nil {
-		t.Fatal(err)
-	}
-	if err := files.Close(); err != nil {
-		t.Fatal(err)
-	}
-	content, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	release, err := mutate.AppendLayers(empty.Image, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "release-manifests/image-references", Mode: 0o644, Size: int64(len(text))}))
+	must.Get(io.WriteString(files, text))(t)
+	must.Do(t, files.Close())
+	content := must.Get(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }))(t)
+	release := must.Get(mutate.AppendLayers(empty.Image, content))(t)
 	auth := &authn.Basic{Username: "pipeline", Password: "0123456789abcdef"}
-	if err := remote.Write(w.source.digest(t, "ocp/release", digestOf(t, release)), release, remote.WithTransport(w.source.Client().Transport), remote.WithAuth(auth)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, remote.Write(w.source.digest(t, "ocp/release", digestOf(t, release)), release, remote.WithTransport(w.source.Client().Transport), remote.WithAuth(auth)))
 	return release
 }
 
@@ -63,17 +50,9 @@ func (w *world) withRelease(t *testing.T) signed {
 	t.Helper()
 	etcd := w.source.push(t, "ocp/art")
 	s := signed{release: w.pushRelease(t, w.source.Host+"/ocp/art@"+digestOf(t, etcd)), etcd: etcd, signatures: t.TempDir()}
-	key, err := signature.NewKey(signature.KeyOptions{Name: "publisher"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(w.request.Root, "keys.asc"), public, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(signature.NewKey(signature.KeyOptions{Name: "publisher"}))(t)
+	public := must.Get(key.PublicKey())(t)
+	must.Do(t, os.WriteFile(filepath.Join(w.request.Root, "keys.asc"), public, 0o644))
 	s.key = key
 	for _, name := range []string{"source", "components", "images"} {
 		delete(w.request.With, name)
@@ -93,9 +72,7 @@ func TestReleasesNeedASignature(t *testing.T) {
 	if w.target.Writes() > 0 {
 		t.Error("the target got content of a release without a signature")
 	}
-	if err := s.key.SignInto(s.signatures, digestOf(t, s.release), "ocp/release"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.key.SignInto(s.signatures, digestOf(t, s.release), "ocp/release"))
 	if err := w.run(t); err != nil || !w.target.complete(t, "mirror/release", s.release) || !w.target.complete(t, "mirror/art", s.etcd) {
 		t.Errorf("with a signature: %v", err)
 	}
@@ -129,9 +106,7 @@ func TestReleasesOfAList(t *testing.T) {
 	if err := w.run(t); action.ClassOf(err) != action.ClassFailed || !strings.Contains(err.Error(), "has no valid signature") {
 		t.Errorf("without a signature: %v", err)
 	}
-	if err := s.key.SignInto(s.signatures, digestOf(t, s.release), "ocp/release"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.key.SignInto(s.signatures, digestOf(t, s.release), "ocp/release"))
 	if err := w.run(t); err != nil || !w.target.complete(t, "mirror/release", s.release) || !w.target.complete(t, "mirror/art", s.etcd) {
 		t.Errorf("with a signature: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/values"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/schema"
@@ -29,10 +30,7 @@ const (
 
 func configuration(t *testing.T, dir string) *deployment.Configuration {
 	t.Helper()
-	c, err := deployment.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(deployment.Open(dir))(t)
 	return c
 }
 
@@ -47,32 +45,21 @@ func TestApply(t *testing.T) {
 	azure := azuretest.Start(t, 0)
 	a := Infrastructure{Configuration: configuration(t, checkout+"/config"), Allowed: map[string][]string{},
 		Options: tofu.ScopeOptions{Templates: checkout + "/dev-infrastructure/azure", Programs: programs, Dir: t.TempDir(), Env: azure.Env}}
-	global, err := a.Run(t.Context(), request("global/infrastructure", "public/prod", map[string]any{"scope": "global"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	global := must.Get(a.Run(t.Context(), request("global/infrastructure", "public/prod", map[string]any{"scope": "global"})))(t)
 	region := request("region/infrastructure", westus3, map[string]any{"scope": "region", "outer": map[string]string{"global": global[Result]}})
 	var first bytes.Buffer
 	if err := a.Preview(t.Context(), region, &first); err != nil || !strings.Contains(first.String(), "create azapi_resource.cosmos\n") {
 		t.Errorf("the preview is %s: %v", &first, err)
 	}
-	outputs, err := a.Run(t.Context(), region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	outputs := must.Get(a.Run(t.Context(), region))(t)
 	for name, output := range outputs { // a rollout stores outputs, and refuses those with the form of a secret
 		if schema.LooksLikeSecret(output) {
 			t.Errorf("the output %s has the form of a secret", name)
 		}
 	}
 	var clients, objects map[string]string
-	if err := errors.Join(json.Unmarshal([]byte(outputs[ClientIDs]), &clients), json.Unmarshal([]byte(outputs[ObjectIDs]), &objects)); err != nil {
-		t.Fatal(err)
-	}
-	rendered, err := a.Configuration.Render(region.Target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(json.Unmarshal([]byte(outputs[ClientIDs]), &clients), json.Unmarshal([]byte(outputs[ObjectIDs]), &objects)))
+	rendered := must.Get(a.Configuration.Render(region.Target))(t)
 	for _, program := range []string{"frontend", "backend", "admin", "gatewayAccess", "gatewayEgress", "monitor", "clusterService", "maestro", "ingress"} {
 		for _, identity := range values.Identities(rendered.Get(program)) {
 			if clients[identity] == "" || objects[identity] == "" || clients[identity] == objects[identity] { // the chart of the program needs both
@@ -87,13 +74,8 @@ func TestApply(t *testing.T) {
 
 	// Another name of the account would replace the data.
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(checkout+"/config")); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.OpenFile(dir+"/clouds/public/prod/westus3.yaml", os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(checkout+"/config")))
+	file := must.Get(os.OpenFile(dir+"/clouds/public/prod/westus3.yaml", os.O_APPEND|os.O_WRONLY, 0))(t)
 	if _, err = file.WriteString("\ncosmos: {account: hcpm-other}\n"); err == nil {
 		err = file.Close()
 	}
@@ -138,10 +120,7 @@ func TestContent(t *testing.T) {
 		request("region/infrastructure", "public/prod/uksouth", map[string]any{"scope": "region"}),
 		request("management-cluster@1/infrastructure", westus3+"/1", map[string]any{"scope": "management-cluster"}),
 	} {
-		content, err := a.Content(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(a.Content(r))(t)
 		again, err := a.Content(r)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(content) {
 			t.Errorf("%s: %v and %v: %v", r.Step, content, again, err)

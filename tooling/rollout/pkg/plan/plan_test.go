@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/plan"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/rollouttest"
@@ -23,10 +24,7 @@ func decide(t *testing.T, dir string, records map[string]state.Record, actions m
 		r, found := records[i.ID]
 		return r, found
 	}}
-	decisions, err := p.All(instances)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions := must.Get(p.All(instances))(t)
 	byID := map[string]plan.Decision{}
 	for _, d := range decisions {
 		byID[d.ID] = d

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
@@ -162,15 +163,9 @@ func newRunner(dir string, points *killer) (*runner.Runner, error) {
 func statuses(t *testing.T, dir string) map[string]state.Status {
 	t.Helper()
 	found := map[string]state.Status{}
-	region, err := layer.ParseTarget(rollouttest.Region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
 	for _, level := range []int{layer.Environment, layer.Region} {
-		store, err := state.Open(filepath.Join(dir, "state"), region[:level])
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(state.Open(filepath.Join(dir, "state"), region[:level]))(t)
 		for id, record := range store.Steps() {
 			found[id] = record.Status
 		}
@@ -293,10 +288,7 @@ func child(t *testing.T, dir string, killAt int, deletion bool) (points int, kil
 
 func mustRollOut(t *testing.T, dir string) runner.Result {
 	t.Helper()
-	result, err := rollOut(t.Context(), dir, &killer{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(rollOut(t.Context(), dir, &killer{}))(t)
 	return result
 }
 
@@ -394,9 +386,7 @@ steps:
   with: {command: [cat, gate]}
 `})
 	fifo := filepath.Join(dir, "gate")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(fifo, 0o600))
 	r, instances, err := openRegion(dir, &killer{})
 	if err != nil {
 		t.Fatal(err)
@@ -414,9 +404,7 @@ steps:
 	if got := statuses(t, dir)["global/registry"]; got != state.Failed {
 		t.Errorf("the step is %s", got)
 	}
-	if err := os.Remove(fifo); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(fifo))
 	rollouttest.Change(t, dir, "gate", `{"address": "a"}`)
 	if got := mustRollOut(t, dir); len(got.Succeeded) != 5 {
 		t.Errorf("the next rollout: %+v", got)
@@ -467,10 +455,7 @@ steps:
 		if _, err := rollOut(t.Context(), dir, &killer{}); !errors.Is(err, runner.ErrFailed) {
 			t.Errorf("%s: %v", reason, err)
 		}
-		text, err := os.ReadFile(filepath.Join(dir, "state", "public", "dev", "state.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(dir, "state", "public", "dev", "state.json")))(t)
 		if !strings.Contains(string(text), c.want) || strings.Contains(string(text), "hunter2") {
 			t.Errorf("%s: the state is %s", reason, text)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
 
@@ -17,22 +18,12 @@ var target = layer.Target{"public", "dev", "westus3"}
 
 func TestStateSurvives(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(dir, target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(dir, target))(t)
 	want := Record{Status: Succeeded, Attempt: 2, Started: time.Unix(1, 0).UTC(), Ended: time.Unix(2, 0).UTC(), Outputs: map[string]string{"a": "b"},
 		Content: &Content{Definition: "d", Inputs: map[string]string{"i": "1"}, Files: map[string]string{"f": "h"}}}
-	if err := s.Put("region/stores", want); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutStores(map[string]map[string]string{"public/dev/westus3": {"cosmos.account": "x"}}); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Open(dir, target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Put("region/stores", want))
+	must.Do(t, s.PutStores(map[string]map[string]string{"public/dev/westus3": {"cosmos.account": "x"}}))
+	again := must.Get(Open(dir, target))(t)
 	got, found := again.Step("region/stores")
 	if diff := cmp.Diff(want, got); diff != "" || !found {
 		t.Errorf("the record differs (-want +got):\n%s", diff)
@@ -50,12 +41,8 @@ func TestUnusableStateIsReported(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "public", "dev", "westus3", fileName)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Do(t, os.WriteFile(file, []byte(c.text), 0o600))
 		if _, err := Open(dir, target); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", reason, err, c.want)
 		}
@@ -65,16 +52,11 @@ func TestUnusableStateIsReported(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	var locked *LockedError
-	exclusive, err := Acquire(dir, target, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exclusive := must.Get(Acquire(dir, target, false))(t)
 	if _, err := Acquire(dir, target, true); !errors.As(err, &locked) || !strings.Contains(locked.Holder, "process ") {
 		t.Errorf("a shared lock beside an exclusive one: %v", err)
 	}
-	if err := exclusive.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, exclusive.Release())
 	for range 2 {
 		shared, err := Acquire(dir, target, true)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
@@ -26,25 +27,15 @@ func TestBillListsAllModules(t *testing.T) {
 	s := subject(t)
 	var texts [2]bytes.Buffer
 	for i := range texts {
-		bom, err := supplychain.BillOf(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := supplychain.WriteBill(&texts[i], bom); err != nil {
-			t.Fatal(err)
-		}
+		bom := must.Get(supplychain.BillOf(s))(t)
+		must.Do(t, supplychain.WriteBill(&texts[i], bom))
 	}
 	if texts[0].String() != texts[1].String() {
 		t.Error("two bills of one program differ")
 	}
 	var read cdx.BOM
-	if err := cdx.NewBOMDecoder(bytes.NewReader(texts[0].Bytes()), cdx.BOMFileFormatJSON).Decode(&read); err != nil {
-		t.Fatal(err)
-	}
-	info, err := buildinfo.ReadFile(s.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cdx.NewBOMDecoder(bytes.NewReader(texts[0].Bytes()), cdx.BOMFileFormatJSON).Decode(&read))
+	info := must.Get(buildinfo.ReadFile(s.Path))(t)
 	listed := map[string]cdx.Component{}
 	for _, component := range *read.Components {
 		listed[component.Name] = component
@@ -87,9 +78,7 @@ func TestPackageURLs(t *testing.T) {
 
 func TestOtherFilesHaveNoBill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("text"), 0o600))
 	if bom, err := supplychain.BillOf(supplychain.Subject{Path: path}); err == nil {
 		t.Errorf("a text file: %+v", bom)
 	}

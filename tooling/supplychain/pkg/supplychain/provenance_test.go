@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
 
 func TestStatement(t *testing.T) {
 	path := buildProgram(t, "../..", "./cmd/supplychain")
 	commit, digest := strings.Repeat("12", 20), strings.Repeat("ab", 32)
-	text, err := supplychain.ProvenanceOf(commit, []supplychain.Program{{Name: "a", Package: "./cmd/a", Path: path, SHA256: digest}, {Name: "b", Package: "./cmd/b", Path: path, SHA256: digest}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(supplychain.ProvenanceOf(commit, []supplychain.Program{{Name: "a", Package: "./cmd/a", Path: path, SHA256: digest}, {Name: "b", Package: "./cmd/b", Path: path, SHA256: digest}}))(t)
 	type resource struct {
 		Name, URI string
 		Digest    map[string]string
@@ -33,19 +31,14 @@ func TestStatement(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &statement))
 	build := statement.Predicate.BuildDefinition
 	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" || len(statement.Subject) != 2 ||
 		statement.Subject[1].Name != "b" || statement.Subject[1].Digest["sha256"] != digest || build.ExternalParameters.Commit != commit ||
 		build.InternalParameters["go"] != runtime.Version() || build.InternalParameters["GOARCH"] != runtime.GOARCH {
 		t.Errorf("%s", text)
 	}
-	info, err := buildinfo.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(buildinfo.ReadFile(path))(t)
 	if got := build.ResolvedDependencies; len(got) != len(info.Deps)+1 || got[0].Digest["gitCommit"] != commit || len(got[1].Digest["dirHash"]) != 64 {
 		t.Errorf("%d modules: %+v", len(info.Deps), got)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	"github.com/hcpmesh/hcpmesh/tooling/supplychain/pkg/supplychain"
 )
@@ -17,10 +18,7 @@ func TestProgramIsReproducible(t *testing.T) {
 	nightly.Only(t)
 	into := t.TempDir()
 	o := supplychain.BuildOptions{Source: "../../../..", Flags: supplychain.BuildFlags(), Caches: [2]string{cache(t), ""}}
-	programs, err := supplychain.BuildTwice(t.Context(), o, into, "./tooling/configure/cmd/configure")
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := must.Get(supplychain.BuildTwice(t.Context(), o, into, "./tooling/configure/cmd/configure"))(t)
 	if len(programs) != 1 || programs[0].Path != filepath.Join(into, "configure") || len(programs[0].SHA256) != 64 {
 		t.Fatalf("%+v", programs)
 	}
@@ -32,10 +30,7 @@ func TestProgramIsReproducible(t *testing.T) {
 // cache returns the build cache of this machine.
 func cache(t *testing.T) string {
 	t.Helper()
-	folder, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output())(t)
 	return strings.TrimSpace(string(folder))
 }
 
@@ -51,12 +46,8 @@ func TestDifferencesAreFound(t *testing.T) {
 		".gitignore":      "ignored\n",
 	} {
 		path := filepath.Join(source, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	if output, err := exec.CommandContext(t.Context(), "git", "init", "-q", source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)

@@ -18,6 +18,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/trace-store/pkg/spans"
 )
 
@@ -55,9 +56,7 @@ func get(t *testing.T, h http.Handler, target string) (int, spans.Answer) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
 	var answer spans.Answer
 	if w.Code == http.StatusOK {
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	}
 	return w.Code, answer
 }

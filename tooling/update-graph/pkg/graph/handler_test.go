@@ -18,15 +18,13 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/update-graph/pkg/graph"
 )
 
 func serve(t *testing.T) (*graph.Handler, string) {
 	t.Helper()
-	catalogue, err := release.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	catalogue := must.Get(release.Default())(t)
 	handler := graph.New(catalogue, prometheus.NewRegistry())
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -35,20 +33,11 @@ func serve(t *testing.T) (*graph.Handler, string) {
 
 func get(t *testing.T, url string, header http.Header) (*http.Response, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	request.Header = header
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(t)
 	return response, string(body)
 }
 
@@ -95,10 +84,7 @@ func TestUnchangedGraphIsNotSentAgain(t *testing.T) {
 	if again, body := get(t, path, http.Header{"If-None-Match": {tag}}); again.StatusCode != http.StatusNotModified || body != "" {
 		t.Errorf("second request: %d %s", again.StatusCode, body)
 	}
-	other, err := release.Parse([]byte("repository: r\nreleases: [{version: 4.21.9, digest: 'sha256:" + strings.Repeat("a", 64) + "', channels: [stable-4.21]}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(release.Parse([]byte("repository: r\nreleases: [{version: 4.21.9, digest: 'sha256:" + strings.Repeat("a", 64) + "', channels: [stable-4.21]}]")))(t)
 	handler.Replace(other)
 	if changed, body := get(t, path, http.Header{"If-None-Match": {tag}}); changed.StatusCode != http.StatusOK || !strings.Contains(body, "4.21.9") {
 		t.Errorf("after the catalogue changed: %d %s", changed.StatusCode, body)
@@ -126,9 +112,7 @@ func TestFollowServesChangedFiles(t *testing.T) {
 	}
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	catalogue := func(version string) string {
 		return "repository: r\nreleases: [{version: " + version + ", digest: 'sha256:" + strings.Repeat("a", 64) + "', channels: [stable-4.21]}]"
