@@ -125,8 +125,10 @@ func (r *region) nameCause(t *testing.T, ctx context.Context, cause *fault.Cause
 			t.Errorf("the journal has no %s %s: %+v", event, kind, journal.Items)
 		}
 	}
-	if misleading := cause.Misleading(journal.Items); len(misleading) > 0 {
-		t.Errorf("monitor also named %v: %+v", misleading, journal.Items)
+	// On a busy machine, an API that has just started can be unreachable for a moment before the fault.
+	during := slices.DeleteFunc(journal.Items, func(e adminv1.JournalEntry) bool { return e.Time.Before(begun) })
+	if misleading := cause.Misleading(during); len(misleading) > 0 {
+		t.Errorf("monitor also named %v: %+v", misleading, during)
 	}
 }
 
