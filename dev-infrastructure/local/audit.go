@@ -93,7 +93,7 @@ func (r *Region) managementQueueDir(managementCluster string) string {
 // log, which may be empty.
 func (r *Region) managementAudit(m *managementCluster) supervisor.Spec {
 	arguments := r.auditFlagsOf(managementaudit.Service, r.managementQueueDir(m.name))
-	return r.ours(m.name+"-management-audit", "management-audit", append(arguments,
+	return r.ours(m.auditName(), "management-audit", append(arguments,
 		"--management-cluster="+m.name,
 		"--log-dir="+r.auditLogDir(m.name),
 		"--position-file="+filepath.Join(r.state.path("management", m.name), "audit-position.json"),

@@ -53,8 +53,7 @@ func leaf(t *testing.T, region *Region, name string) *x509.Certificate {
 	if block == nil {
 		t.Fatalf("the certificate of %s is not PEM", name)
 	}
-	certificate := must.Get(x509.ParseCertificate(block.Bytes))(t)
-	return certificate
+	return must.Get(x509.ParseCertificate(block.Bytes))(t)
 }
 
 // shortLifetime is a lifetime of certificates whose end a test awaits. A renewal on a busy machine takes a small part of it.

@@ -50,9 +50,9 @@ func (r *Region) components() []component {
 		controllers := "https://" + r.address(management(m.index, managementController))
 		all = append(all,
 			component{Name: m.apiServerName(), Layer: "management-api-server", ProvisionShard: m.name, Ready: api + "/readyz", Alive: api + "/livez", CAFile: m.pki.Path("ca.crt")},
-			component{Name: m.name + "-controllers", Layer: "management-controllers", ProvisionShard: m.name, Ready: controllers + "/healthz", CAFile: m.pki.Path("ca.crt")},
-			ours(m.name+"-maestro-agent", "maestro-agent", m.name),
-			ours(m.name+"-hypershift-runtime", "hypershift", m.name),
+			component{Name: m.controllersName(), Layer: "management-controllers", ProvisionShard: m.name, Ready: controllers + "/healthz", CAFile: m.pki.Path("ca.crt")},
+			ours(m.agentName(), "maestro-agent", m.name),
+			ours(m.hypershiftName(), "hypershift", m.name),
 		)
 	}
 	var started []component

@@ -48,7 +48,7 @@ func (r *Region) identities() []identity {
 	}
 	for _, m := range r.clusters {
 		identities = append(identities,
-			identity{m.name + "-maestro-agent", mesh.MaestroAgent, []string{m.name}},
+			identity{m.agentName(), mesh.MaestroAgent, []string{m.name}},
 			identity{m.name + "-hypershift", mesh.Hypershift, nil})
 	}
 	return identities

@@ -88,17 +88,18 @@ func (c *Config) processes(clusters []string) []regionProcess {
 		all = append(all, regionProcess{traceStoreName, nil, ports{"http": tracesPort, "ops": 69}})
 	}
 	for i, cluster := range clusters {
-		api := cluster + "-kube-apiserver"
+		m := &managementCluster{name: cluster}
+		api := m.apiServerName()
 		all = append(all,
 			regionProcess{api, []string{"etcd"}, ports{"https": management(i, managementAPI)}},
-			regionProcess{cluster + "-controllers", []string{api}, ports{"https": management(i, managementController)}},
-			regionProcess{cluster + "-egress-proxy", nil, ports{"https": management(i, egressPort), "ops": management(i, 6)}},
-			regionProcess{cluster + "-hypershift-runtime", []string{api, "etcd"}, ports{"ops": management(i, 3)}},
-			regionProcess{cluster + "-maestro-agent", []string{api, "eventgrid-emulator"}, ports{"ops": management(i, 2)}},
-			regionProcess{cluster + "-management-audit", nil, ports{"ops": management(i, 4)}},
-			regionProcess{cluster + "-monitor-inside", []string{api}, ports{"ops": management(i, 7)}},
+			regionProcess{m.controllersName(), []string{api}, ports{"https": management(i, managementController)}},
+			regionProcess{m.egressProxyName(), nil, ports{"https": management(i, egressPort), "ops": management(i, 6)}},
+			regionProcess{m.hypershiftName(), []string{api, "etcd"}, ports{"ops": management(i, 3)}},
+			regionProcess{m.agentName(), []string{api, "eventgrid-emulator"}, ports{"ops": management(i, 2)}},
+			regionProcess{m.auditName(), nil, ports{"ops": management(i, 4)}},
+			regionProcess{m.insideName(), []string{api}, ports{"ops": management(i, 7)}},
 			// The block of ports of the management cluster is full.
-			regionProcess{cluster + "-" + logForwarder, []string{api}, ports{"ops": service(100 + i)}},
+			regionProcess{m.logForwarderName(), []string{api}, ports{"ops": service(100 + i)}},
 			regionProcess{tunnelName(cluster), []string{api}, ports{"ops": service(110 + i)}},
 		)
 	}

@@ -34,6 +34,7 @@ func (m *managementCluster) hypershiftName() string  { return m.name + "-hypersh
 func (m *managementCluster) agentName() string       { return m.name + "-maestro-agent" }
 func (m *managementCluster) egressProxyName() string { return m.name + "-egress-proxy" }
 func (m *managementCluster) insideName() string      { return m.name + "-monitor-inside" }
+func (m *managementCluster) auditName() string       { return m.name + "-management-audit" }
 
 // kubeconfig returns the kubeconfig file of a client, for example admin, maestro-agent, hypershift or monitor-inside.
 func (m *managementCluster) kubeconfig(client string) string {

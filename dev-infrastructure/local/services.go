@@ -153,7 +153,7 @@ func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
 		"--kubeconfig="+m.kubeconfig("maestro-agent"),
 		"--consumer-name="+m.name,
 		"--mqtt-address="+r.address(mqttPort),
-		"--mqtt-identity-dir="+r.identityDir(m.name+"-maestro-agent"),
+		"--mqtt-identity-dir="+r.identityDir(m.agentName()),
 		"--secrets-key-file="+r.agentKeyFile(m.name),
 		"--install-crds="+r.thirdParty("crds", "work"),
 	)
