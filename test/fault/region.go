@@ -123,7 +123,11 @@ func aside(file string, content []byte) (undo func() error, err error) {
 	} else {
 		err = os.WriteFile(file, content, 0o600)
 	}
-	return func() error { return errors.Join(os.RemoveAll(file), os.Rename(file+".aside", file)) }, err
+	undo = func() error { return errors.Join(os.RemoveAll(file), os.Rename(file+".aside", file)) }
+	if err != nil {
+		return nil, errors.Join(err, undo())
+	}
+	return undo, nil
 }
 
 // File returns the first file of the region that matches a pattern.
