@@ -8,13 +8,14 @@ import (
 	"net"
 
 	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"k8s.io/klog/v2"
 )
 
 // Options holds the flags of gateway-access.

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // ThirdParty returns the folder of the programs and definitions that tooling/third-party/build.sh builds in the repository that contains the test.
@@ -28,10 +30,7 @@ func ThirdParty() (string, error) {
 // that it builds then, relative to ThirdParty. A nightly run builds what is missing. Another run skips the test without the program.
 func Program(t testing.TB, argument, program string) string {
 	t.Helper()
-	folder, err := ThirdParty()
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(ThirdParty())(t)
 	if Run() {
 		script := filepath.Join(folder, "..", "..", "tooling", "third-party", "build.sh")
 		if output, err := exec.CommandContext(t.Context(), script, argument).CombinedOutput(); err != nil {

@@ -95,7 +95,7 @@ func TestDeletion(t *testing.T) {
 	g.rejects(t, map[string]rejectedCommand{
 		"NoTicket":    {"both are required", []string{"force", "mine", "hosted-cluster", "--reason", "its controller is gone"}, "ticket"},
 		"OtherStep":   {"another step is running", g.because("force", "over", "namespaces"), "Force those steps instead."},
-		"Unknown":     {"it does not exist", []string{"show", "other"}, "There is no"},
+		"Unknown":     {"the cluster does not exist", []string{"show", "other"}, "There is no"},
 		"NoFinalizer": {"it is an argument", g.because("release", "mine", "hosted-cluster"), "at least 3"},
 	})
 }

@@ -88,8 +88,8 @@ func TestShard(t *testing.T) {
 		"Unknown":     {"there is none", []string{"show", "mgmt-9"}, "There is no /shards/mgmt-9."},
 		"State":       {"it has another one", []string{"show", "mgmt-1", "--expect-state", "deregistered"}, "provision shard mgmt-1 is draining (3 of 10 places used); it is expected to be deregistered"},
 		"No shard":    {"none has the state", []string{"show", "mgmt-9", "--expect-state", "cordoned"}, "There is no /shards/mgmt-9."},
-		"No state":    {"there is no such one", []string{"show", "mgmt-1", "--expect-state", "gone"}, "--expect-state: \"gone\" is not one of active, cordoned, deregistered, draining, retired"},
-		"Strategy":    {"there is no such one", g.because("place", "mine", "--strategy", "random"), "--strategy"},
+		"No state":    {"no state has this name", []string{"show", "mgmt-1", "--expect-state", "gone"}, "--expect-state: \"gone\" is not one of active, cordoned, deregistered, draining, retired"},
+		"Strategy":    {"no strategy has this name", g.because("place", "mine", "--strategy", "random"), "--strategy"},
 		"All or none": {"which would be meant", g.because("place", "mine", "--none", "--only", "mgmt-1"), "if any flags in the group"},
 	})
 }
