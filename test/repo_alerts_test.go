@@ -126,8 +126,7 @@ func TestAlertRulesAreRejected(t *testing.T) {
 func documentedMetrics(t *testing.T) lint.Metrics {
 	t.Helper()
 	page := must.Get(os.ReadFile(filepath.Join(root(t), "docs", "metrics.md")))(t)
-	metrics := must.Get(lint.ParseMetrics(string(page)))(t)
-	return metrics
+	return must.Get(lint.ParseMetrics(string(page)))(t)
 }
 
 // checkCommand accepts commands of hcpctl. TestDocumentedCommandsExist of hcpctl parses them.

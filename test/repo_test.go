@@ -50,8 +50,7 @@ func (f goFile) line(node ast.Node) string {
 func root(t *testing.T) string {
 	t.Helper()
 	DependOnCode(t)
-	dir := must.Get(filepath.Abs(".."))(t)
-	return dir
+	return must.Get(filepath.Abs(".."))(t)
 }
 
 // walk calls visit with every file of the repository that is not ignored, by its path relative to the root.

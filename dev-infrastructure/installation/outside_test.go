@@ -13,15 +13,13 @@ import (
 // outsideHosts are the names of the services outside of the cluster.
 func outsideHosts(t *testing.T, target values.Target) []string {
 	t.Helper()
-	hosts := must.Get(installation.Hosts(target))(t)
-	return hosts
+	return must.Get(installation.Hosts(target))(t)
 }
 
 // postgresHosts are the names of the flexible servers.
 func postgresHosts(t *testing.T, target values.Target) []string {
 	t.Helper()
-	hosts := must.Get(installation.PostgresHosts(target))(t)
-	return hosts
+	return must.Get(installation.PostgresHosts(target))(t)
 }
 
 // startBroker serves MQTT on the machine, and in the cluster under the name of the Event Grid namespace. It returns the address on the
@@ -55,8 +53,7 @@ func (r *region) startCosmos() {
 // forwardPod forwards the connections of a port of the machine to a port of a ready pod with a label, and returns the address.
 func (r *region) forwardPod(namespace, label, port string) string {
 	r.t.Helper()
-	address := must.Get(r.outside.ForwardPod(namespace, label, port))(r.t)
-	return address
+	return must.Get(r.outside.ForwardPod(namespace, label, port))(r.t)
 }
 
 // armClientID returns the client ID of ARM, and armSecretFile the file of its secret.
@@ -77,6 +74,5 @@ func (r *region) engineerSecretFile(role string) string { return r.outside.Engin
 // catalogue returns the releases of the update graph.
 func (r *region) catalogue() *release.Catalog {
 	r.t.Helper()
-	catalogue := must.Get(release.Load(""))(r.t)
-	return catalogue
+	return must.Get(release.Load(""))(r.t)
 }

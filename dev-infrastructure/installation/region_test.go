@@ -86,8 +86,7 @@ func TestEndToEndTestsUseRegion(t *testing.T) {
 func sourceDir(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.Getwd())(t)
-	root := must.Get(chart.Root(dir))(t)
-	return root
+	return must.Get(chart.Root(dir))(t)
 }
 
 // builtRegion builds the program and returns a function that starts it with a state folder. The program ends with the test, and

@@ -96,8 +96,7 @@ func TestSecretsHavePairs(t *testing.T) {
 	renew := func() []byte {
 		t.Helper()
 		must.Do(t, signer.Issue(certificate, key, x509.Certificate{}))
-		text := must.Get(os.ReadFile(certificate))(t)
-		return text
+		return must.Get(os.ReadFile(certificate))(t)
 	}
 	old := renew()
 	files := map[string]string{"tls.crt": certificate, "tls.key": key}

@@ -232,8 +232,7 @@ func (r *region) supply(service string) {
 
 func workingFolder(t *testing.T) string {
 	t.Helper()
-	dir := must.Get(os.Getwd())(t)
-	return dir
+	return must.Get(os.Getwd())(t)
 }
 
 // install installs the chart of a service and expects its two pods on two nodes.

@@ -38,8 +38,7 @@ func targetWithDigests(t *testing.T, name string) values.Target {
 	for _, program := range []string{"etcd", "kube-apiserver"} {
 		list.Images[program] = imagelist.Image{Repository: "third-party/" + program, Digest: "sha256:" + strings.Repeat("0", 64)}
 	}
-	configured := must.Get(installation.Target(root, name, list))(t)
-	return configured
+	return must.Get(installation.Target(root, name, list))(t)
 }
 
 // TestSupplierCreatesWhatChartsExpect checks that each program gets all secrets that its chart mounts. A second supply renews certificates and

@@ -25,14 +25,12 @@ var now = time.Date(2026, 3, 1, 8, 0, 0, 123456789, time.UTC)
 
 func newKey(t testing.TB) *audit.SigningKey {
 	t.Helper()
-	key := must.Get(audit.GenerateKey())(t)
-	return key
+	return must.Get(audit.GenerateKey())(t)
 }
 
 func encode(t testing.TB, r audit.Record) []byte {
 	t.Helper()
-	encoded := must.Get(audit.EncodeRecord(r))(t)
-	return encoded
+	return must.Get(audit.EncodeRecord(r))(t)
 }
 
 func TestLinesAreDecoded(t *testing.T) {
@@ -162,8 +160,7 @@ func TestKeysAreLoaded(t *testing.T) {
 
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
-	content := must.Get(os.ReadFile(path))(t)
-	return content
+	return must.Get(os.ReadFile(path))(t)
 }
 
 // FuzzParseLine parses arbitrary lines, because everybody with write access to the sink can store one.

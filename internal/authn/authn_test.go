@@ -138,8 +138,7 @@ func (i *issuer) signClaims(t testing.TB, id string, claims jwt.Claims) string {
 	defer i.mu.Unlock()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
 	token.Header["kid"] = id
-	signed := must.Get(token.SignedString(i.keys[id]))(t)
-	return signed
+	return must.Get(token.SignedString(i.keys[id]))(t)
 }
 
 func (i *issuer) tokens() *authn.TokenVerifier {

@@ -47,8 +47,7 @@ func TestIDTokensProveWhoSignedIn(t *testing.T) {
 		if method == jwt.SigningMethodNone {
 			secret = jwt.UnsafeAllowNoneSignatureType
 		}
-		text := must.Get(token.SignedString(secret))(t)
-		return text
+		return must.Get(token.SignedString(secret))(t)
 	}
 	claims := func(changes jwt.MapClaims) jwt.MapClaims {
 		now := time.Now()

@@ -43,8 +43,7 @@ func (f files) trust(t *testing.T, signers ...*authority.Authority) {
 
 func newAuthority(t *testing.T) *authority.Authority {
 	t.Helper()
-	signer := must.Get(authority.Open(t.TempDir(), "test"))(t)
-	return signer
+	return must.Get(authority.Open(t.TempDir(), "test"))(t)
 }
 
 // TestAuthorityIsReplaced replaces the authority of a running server and of its client, with both authorities trusted meanwhile.

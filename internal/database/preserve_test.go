@@ -42,8 +42,7 @@ func aCluster(t *rapid.T) ClusterDocument {
 
 func tree(t *rapid.T, value any) any {
 	text := must.Get(json.Marshal(value))(t)
-	parsed := must.Get(parse(text))(t)
-	return parsed
+	return must.Get(parse(text))(t)
 }
 
 // scatter adds fields of another release to objects anywhere in value, and returns how many.

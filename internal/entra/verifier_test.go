@@ -24,15 +24,13 @@ func TestVerifyReportsReasons(t *testing.T) {
 	changed := func(change func(jwt.MapClaims)) string {
 		claims := issuer.Claims(audience, "principal", now.Add(time.Hour))
 		change(claims)
-		text := must.Get(issuer.Sign(claims))(t)
-		return text
+		return must.Get(issuer.Sign(claims))(t)
 	}
 	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	signedByOther := func(keyID string) string {
 		token := jwt.NewWithClaims(jwt.SigningMethodRS256, issuer.Claims(audience, "principal", now.Add(time.Hour)))
 		token.Header["kid"] = keyID
-		text := must.Get(token.SignedString(key))(t)
-		return text
+		return must.Get(token.SignedString(key))(t)
 	}
 	unsigned := must.Get(jwt.NewWithClaims(jwt.SigningMethodNone, issuer.Claims(audience, "principal", now.Add(time.Hour))).SignedString(jwt.UnsafeAllowNoneSignatureType))(t)
 	for reason, test := range map[string]struct {

@@ -51,8 +51,7 @@ func (untilDone) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest
 
 func dial(t *testing.T, listener *bufconn.Listener) net.Conn {
 	t.Helper()
-	connection := must.Get(listener.DialContext(t.Context()))(t)
-	return connection
+	return must.Get(listener.DialContext(t.Context()))(t)
 }
 
 // TestSilentHandshakesEnd checks when the server closes a connection whose client sends a text and then nothing.

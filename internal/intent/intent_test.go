@@ -66,14 +66,12 @@ func (p *publisher) verifier(ahead *atomic.Int64) *Verifier {
 
 func newTestSigner(t testing.TB) *Signer {
 	t.Helper()
-	signer := must.Get(NewSigner(issuer, audience))(t)
-	return signer
+	return must.Get(NewSigner(issuer, audience))(t)
 }
 
 func sign(t testing.TB, signer *Signer, i *Intent) string {
 	t.Helper()
-	signed := must.Get(signer.Sign(i))(t)
-	return signed
+	return must.Get(signer.Sign(i))(t)
 }
 
 // request is a call with a map, whose encoding has no fixed order without the deterministic encoder.
@@ -168,8 +166,7 @@ func otherType(t testing.TB, signer *Signer) string {
 	t.Helper()
 	i := asked(t)
 	raw := must.Get(jwt.NewRawJWT(&jwt.RawJWTOptions{Issuer: &signer.issuer, Audience: &signer.audience, Subject: &i.ObjectID, JWTID: &i.OperationID, IssuedAt: &i.IssuedAt, ExpiresAt: &i.ExpiresAt}))(t)
-	signed := must.Get(signer.current().signer.SignAndEncode(raw))(t)
-	return signed
+	return must.Get(signer.current().signer.SignAndEncode(raw))(t)
 }
 
 // TestExpiredIntentShowsWhoAsked checks that an intent is refused from its end on, and that the audit record of the refusal can

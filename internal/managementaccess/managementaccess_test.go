@@ -66,8 +66,7 @@ func newAPIClient(t *testing.T, server, kubeconfig string) *apiClient {
 	}
 	must.Do(t, yaml.Unmarshal(text, &config))
 	decode := func(text string) []byte {
-		data := must.Get(base64.StdEncoding.DecodeString(text))(t)
-		return data
+		return must.Get(base64.StdEncoding.DecodeString(text))(t)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(decode(config.Clusters[0].Cluster.CA))

@@ -17,14 +17,12 @@ func issue(t *testing.T, authority *Authority, peer Peer) *Identity {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), string(peer))
 	must.Do(t, authority.Issue(dir, peer, "127.0.0.1"))
-	identity := must.Get(LoadIdentity(dir))(t)
-	return identity
+	return must.Get(LoadIdentity(dir))(t)
 }
 
 func open(t *testing.T, trustDomain string) *Authority {
 	t.Helper()
-	authority := must.Get(OpenAuthority(t.TempDir(), trustDomain))(t)
-	return authority
+	return must.Get(OpenAuthority(t.TempDir(), trustDomain))(t)
 }
 
 func TestOnlyAllowedPeersConnect(t *testing.T) {

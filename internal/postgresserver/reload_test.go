@@ -18,8 +18,7 @@ func testReplacedFilesAreReloaded(t *testing.T, s *secured) {
 	server := filepath.Join(s.dir, "local", string(mesh.PostgreSQL))
 	read := func(path ...string) []byte {
 		t.Helper()
-		content := must.Get(os.ReadFile(filepath.Join(path...)))(t)
-		return content
+		return must.Get(os.ReadFile(filepath.Join(path...)))(t)
 	}
 	local, foreign := read(s.dir, "local", "ca", authority.CertificateFile), read(s.dir, "foreign", "ca", authority.CertificateFile)
 	// reload issues the server's certificate with the authority of a trust domain, and makes the server trust authorities.

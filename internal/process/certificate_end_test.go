@@ -107,8 +107,7 @@ func (e *exchange) renew(lifetime time.Duration) {
 func certificate(t *testing.T, signer *authority.Authority, lifetime time.Duration, path string) tls.Certificate {
 	t.Helper()
 	must.Do(t, signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "test"}}, "127.0.0.1"))
-	pair := must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(t)
-	return pair
+	return must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(t)
 }
 
 func (e *exchange) get() (int, error) {

@@ -127,8 +127,7 @@ func signatureFor(t testing.TB, domain string, log []byte) json.RawMessage {
 	}
 	must.Do(t, json.Unmarshal(log[:bytes.IndexByte(log, '\n')], &first))
 	signature := must.Get(signing.Sign(domain, fmt.Appendf(nil, "access-recording/%x\n%s", sha256.Sum256(first.Facts), first.Key)))(t)
-	encoded := must.Get(json.Marshal(signature))(t)
-	return encoded
+	return must.Get(json.Marshal(signature))(t)
 }
 
 // TestSignatureEndsWithItsKey reads recordings of a key that was replaced: those before the end of its use are valid.

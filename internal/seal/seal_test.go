@@ -21,8 +21,7 @@ import (
 // keys returns the keyset of a manager, as written to a file and loaded.
 func keys(t testing.TB, manager *keyset.Manager) *Keys {
 	t.Helper()
-	k := must.Get(Load(write(t, manager)))(t)
-	return k
+	return must.Get(Load(write(t, manager)))(t)
 }
 
 // write writes the keyset of a manager to a file.
@@ -39,8 +38,7 @@ func write(t testing.TB, manager *keyset.Manager) string {
 // add adds a key to a keyset, and returns its ID.
 func add(t testing.TB, manager *keyset.Manager, template *tinkpb.KeyTemplate) uint32 {
 	t.Helper()
-	id := must.Get(manager.Add(template))(t)
-	return id
+	return must.Get(manager.Add(template))(t)
 }
 
 func promote(t testing.TB, manager *keyset.Manager, id uint32) {

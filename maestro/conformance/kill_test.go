@@ -210,8 +210,7 @@ func TestAgentIsKilled(t *testing.T) {
 	start := func() *spawn.Process {
 		command := exec.Command(binary, "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
 			"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, consumer), "--secrets-key-file", keys)
-		process := must.Get(spawn.Start(command, syscall.SIGKILL))(t)
-		return process
+		return must.Get(spawn.Start(command, syscall.SIGKILL))(t)
 	}
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()

@@ -48,8 +48,7 @@ func TestMain(m *testing.M) {
 // root returns the root folder of the repository.
 func root(t testing.TB) string {
 	t.Helper()
-	dir := must.Get(filepath.Abs("../.."))(t)
-	return dir
+	return must.Get(filepath.Abs("../.."))(t)
 }
 
 // cluster returns the client configuration of the management cluster, which has the CRDs of the work agent.
@@ -114,6 +113,5 @@ func (r *region) newConsumer(s *maestrotest.Server) string {
 
 func (r *region) dynamic() dynamic.Interface {
 	r.t.Helper()
-	client := must.Get(dynamic.NewForConfig(cluster(r.t)))(r.t)
-	return client
+	return must.Get(dynamic.NewForConfig(cluster(r.t)))(r.t)
 }

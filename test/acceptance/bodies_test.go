@@ -33,8 +33,7 @@ func readBody(t *testing.T, file, version, patch string, schema *schemamutation.
 
 func parse(t *testing.T, text string) map[string]any {
 	t.Helper()
-	fields := must.Get(wire.ParseObject([]byte(text)))(t)
-	return fields
+	return must.Get(wire.ParseObject([]byte(text)))(t)
 }
 
 // mutations returns the mutations of a body that the OpenAPI document defines, and those with the values of interesting.

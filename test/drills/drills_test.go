@@ -369,8 +369,7 @@ func observability(t *testing.T) string {
 // root returns the folder of the repository.
 func root(t *testing.T) string {
 	t.Helper()
-	dir := must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
-	return dir
+	return must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 }
 
 // startRegion starts a region in a folder. The drills that are not in the slice need clusters of a customer, who uses them.

@@ -434,8 +434,7 @@ func setElevationBack(t *testing.T, ctx context.Context, r *region) func() {
 	endpoints := r.Endpoints()
 	db := must.Get(endpoints.OpenStore(ctx, "backend"))(t)
 	read := func() *database.Item[database.ElevationDocument] {
-		item := must.Get(db.Elevations().Get(ctx, database.ElevationKey(elevation.ID)))(t)
-		return item
+		return must.Get(db.Elevations().Get(ctx, database.ElevationKey(elevation.ID)))(t)
 	}
 	write := func(e database.ElevationDocument) {
 		item, batch := read(), db.NewBatch(database.AdminPartition)
@@ -565,8 +564,7 @@ func stricterKind(t *testing.T, ctx context.Context, r *region) func() {
 func (r *region) management(t *testing.T) dynamic.Interface {
 	t.Helper()
 	config := must.Get(clientcmd.BuildConfigFromFlags("", r.Endpoints().Kubeconfigs["mgmt-1"]))(t)
-	client := must.Get(dynamic.NewForConfig(config))(t)
-	return client
+	return must.Get(dynamic.NewForConfig(config))(t)
 }
 
 // removeControlPlane deletes the namespaces of a cluster on its management cluster, several times. The engineer accepts the new control plane.

@@ -201,8 +201,7 @@ func startPrometheus(t *testing.T, programs string, rules []rule.Rule) *alerts.H
 	config := writeFile(t, dir, "prometheus.yaml", fmt.Sprintf("global: {evaluation_interval: 1s}\nrule_files: [%q]\n", file))
 	address := serve(t, t.Context(), filepath.Join(programs, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
 	transport := must.Get(alerts.Transport(""))(t)
-	history := must.Get(alerts.New("http://"+address, transport))(t)
-	return history
+	return must.Get(alerts.New("http://"+address, transport))(t)
 }
 
 // scrapes returns an error while Prometheus has scraped fewer processes than given. A drill begins afterwards: the first sample of a counter is no increase of it.

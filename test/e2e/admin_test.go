@@ -20,8 +20,7 @@ import (
 // engineer returns an admin client for one of the region's engineers.
 func engineer(t *testing.T, name string) *adminclient.Client {
 	t.Helper()
-	client := must.Get(customer.NewEngineer(region.Endpoints(), name))(t)
-	return client
+	return must.Get(customer.NewEngineer(region.Endpoints(), name))(t)
 }
 
 // minorOf returns the first two parts of a version.

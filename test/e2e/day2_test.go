@@ -297,8 +297,7 @@ func (d *scenario) awaitUses(service clusterservicev1.ClusterServiceClient, clus
 // hcpctl runs a command and returns its output.
 func (d *scenario) hcpctl(args ...string) string {
 	d.t.Helper()
-	out := must.Get(d.tryHcpctl(args...))(d.t)
-	return out
+	return must.Get(d.tryHcpctl(args...))(d.t)
 }
 
 // hcpctlRead is hcpctl for a command that changes nothing. It repeats a command that fails.

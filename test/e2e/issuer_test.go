@@ -76,8 +76,7 @@ func verifyWithPublishedKeys(t *testing.T, ctx context.Context, hosted *kubernet
 
 func decodeBase64(t *testing.T, text string) []byte {
 	t.Helper()
-	data := must.Get(base64.RawURLEncoding.DecodeString(text))(t)
-	return data
+	return must.Get(base64.RawURLEncoding.DecodeString(text))(t)
 }
 
 // getPublic reads a JSON document without credentials.

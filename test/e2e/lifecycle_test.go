@@ -117,8 +117,7 @@ func TestClusterLifecycle(t *testing.T) {
 func hostedCluster(t *testing.T, ctx context.Context, id string) *kubernetes.Clientset {
 	t.Helper()
 	config := must.Get(clientcmd.RESTConfigFromKubeConfig(kubeconfigOf(t, ctx, id)))(t)
-	client := must.Get(kubernetes.NewForConfig(config))(t)
-	return client
+	return must.Get(kubernetes.NewForConfig(config))(t)
 }
 
 // awaitReadyNodes waits until a cluster has exactly want nodes and all are Ready.

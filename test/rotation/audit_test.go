@@ -61,8 +61,7 @@ func startAudit(ctx context.Context, t *testing.T, region *local.Region, dir str
 func auditKey(t *testing.T, dir, service string) *audit.SigningKey {
 	t.Helper()
 	files := must.Get(local.AuditKeyOf(dir, service))(t)
-	key := must.Get(audit.LoadKey(files.File))(t)
-	return key
+	return must.Get(audit.LoadKey(files.File))(t)
 }
 
 // record makes a request that admin refuses and records, and waits until the sink has the record and a later checkpoint of a key.

@@ -183,8 +183,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 
 func readCA(t *testing.T, region *local.Region) []byte {
 	t.Helper()
-	text := must.Get(os.ReadFile(region.Endpoints().CAFile))(t)
-	return text
+	return must.Get(os.ReadFile(region.Endpoints().CAFile))(t)
 }
 
 // checkIdentities checks that all processes have certificates of the current authority, and trust no other one.

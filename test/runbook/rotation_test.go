@@ -65,13 +65,11 @@ func TestRotation(t *testing.T) {
 
 func trusted(t *testing.T, identity string) []byte {
 	t.Helper()
-	content := must.Get(os.ReadFile(filepath.Join(identity, mesh.CAFile)))(t)
-	return content
+	return must.Get(os.ReadFile(filepath.Join(identity, mesh.CAFile)))(t)
 }
 
 // end returns the end of a certificate in the output of openssl.
 func end(t *testing.T, output string) time.Time {
 	t.Helper()
-	end := must.Get(time.Parse("notAfter=Jan _2 15:04:05 2006 GMT", strings.TrimSpace(output)))(t)
-	return end
+	return must.Get(time.Parse("notAfter=Jan _2 15:04:05 2006 GMT", strings.TrimSpace(output)))(t)
 }

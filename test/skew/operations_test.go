@@ -65,6 +65,5 @@ func TestOperationsInProgressStartAgain(t *testing.T) {
 
 func parse(t *testing.T, text string) document.Value {
 	t.Helper()
-	value := must.Get(document.Parse([]byte(text)))(t)
-	return value
+	return must.Get(document.Parse([]byte(text)))(t)
 }

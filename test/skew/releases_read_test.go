@@ -80,8 +80,7 @@ func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	run := func(arguments ...string) string {
 		t.Helper()
-		output := must.Get(runGit(ctx, dir, append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false"}, arguments...)...))(t)
-		return output
+		return must.Get(runGit(ctx, dir, append([]string{"-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "commit.gpgsign=false"}, arguments...)...))(t)
 	}
 	program := func(text string) {
 		writeFile(t, dir, "tooling/cmd/greeter/main.go", "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Print(\""+text+"\") }\n")

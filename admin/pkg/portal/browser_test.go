@@ -81,8 +81,7 @@ func evaluate[T any](c *chromium, expression string) T {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, browserTimeout)
 	defer cancel()
-	value := must.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise)))(c.t)
-	return value
+	return must.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise)))(c.t)
 }
 
 // command sends a command of the protocol.

@@ -62,8 +62,7 @@ func TestSignInRefusesForeignAnswers(t *testing.T) {
 	// answer starts a sign-in and returns the URL to which the issuer leads.
 	answer := func(b *browser) *url.URL {
 		back := b.choose(b.get(b.get("/sign-in?return=/me").location()), "oncall@example.com").location()
-		u := must.Get(url.Parse(back))(t)
-		return u
+		return must.Get(url.Parse(back))(t)
 	}
 	change := func(u *url.URL, name, value string) string {
 		query := u.Query()

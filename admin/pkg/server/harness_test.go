@@ -148,8 +148,7 @@ func newHarness(t testing.TB) *harness {
 // sealer returns the sealer of another replica.
 func (h *harness) sealer(t testing.TB) *elevation.Sealer {
 	t.Helper()
-	sealer := must.Get(elevation.LoadSealer(h.keyset))(t)
-	return sealer
+	return must.Get(elevation.LoadSealer(h.keyset))(t)
 }
 
 // run runs a watcher until the returned function is called.

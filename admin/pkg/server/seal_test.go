@@ -192,8 +192,7 @@ func TestSealIsNotShown(t *testing.T) {
 // stored returns the document of an elevation.
 func (h *harness) stored(t *testing.T, id string) *database.Item[database.ElevationDocument] {
 	t.Helper()
-	item := must.Get(h.db.Elevations().Get(t.Context(), database.ElevationKey(id)))(t)
-	return item
+	return must.Get(h.db.Elevations().Get(t.Context(), database.ElevationKey(id)))(t)
 }
 
 // overwrite stores a document of an elevation, as somebody who can write to the database may.

@@ -223,8 +223,7 @@ func serveIntentKeys(t *testing.T, identity *mesh.Identity, admin *intenttest.Ad
 
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
-	u := must.Get(url.Parse(text))(t)
-	return u
+	return must.Get(url.Parse(text))(t)
 }
 
 // auditKey creates a signing key in a folder and returns its file.

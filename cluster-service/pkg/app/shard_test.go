@@ -30,8 +30,7 @@ const (
 
 func (i *instance) report(t *testing.T, name string) *csv1.ProvisionShardReport {
 	t.Helper()
-	report := must.Get(i.GetProvisionShard(t.Context(), &csv1.GetProvisionShardRequest{Name: name}))(t)
-	return report
+	return must.Get(i.GetProvisionShard(t.Context(), &csv1.GetProvisionShardRequest{Name: name}))(t)
 }
 
 // history returns the changes of a shard, oldest first.
@@ -283,8 +282,7 @@ func TestPlacementIsExplained(t *testing.T) {
 	}
 	explain := func(uid string) *csv1.PlacementExplanation {
 		t.Helper()
-		e := must.Get(service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid}))(t)
-		return e
+		return must.Get(service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid}))(t)
 	}
 	said := func(e *csv1.PlacementExplanation, parts ...string) {
 		t.Helper()

@@ -29,8 +29,7 @@ func before(t *testing.T, missing ...string) *release.Catalog {
 			text += fmt.Sprintf("- {version: %s, digest: '%s', channels: [%s]}\n", r.Version, r.Digest, strings.Join(r.Channels, ", "))
 		}
 	}
-	catalog := must.Get(release.Parse([]byte(text)))(t)
-	return catalog
+	return must.Get(release.Parse([]byte(text)))(t)
 }
 
 // TestPolicyUpgradesFleet checks that a policy upgrades every cluster of a region to a new patch release with two

@@ -87,8 +87,7 @@ func start(ctx context.Context, t *testing.T, spec Spec) *Machine {
 		kubeapitest.SkipUnlessCI(t, "machines cannot run here: "+err.Error())
 	}
 	program := must.Get(os.Executable())(t)
-	m := must.Get(Start(ctx, program, spec))(t)
-	return m
+	return must.Get(Start(ctx, program, spec))(t)
 }
 
 // hostSettings returns the settings of the host that a machine could change.

@@ -293,8 +293,7 @@ func BenchmarkTelemetry(b *testing.B) {
 			must.Do(b, profile.Close())
 			share := func(in, out string) float64 {
 				b.Helper()
-				found := must.Get(cpuprofile.Share(b.Context(), profile.Name(), in, out))(b)
-				return found
+				return must.Get(cpuprofile.Share(b.Context(), profile.Name(), in, out))(b)
 			}
 			b.ReportMetric(100*share(telemetry, others)/share(serving, others), "%-telemetry")
 		})

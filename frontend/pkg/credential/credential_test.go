@@ -28,21 +28,18 @@ func admin() pkix.Name {
 
 func ecdsaKey(t testing.TB, curve elliptic.Curve) crypto.Signer {
 	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(curve, rand.Reader))(t)
-	return key
+	return must.Get(ecdsa.GenerateKey(curve, rand.Reader))(t)
 }
 
 func rsaKey(t testing.TB, bits int) crypto.Signer {
 	t.Helper()
 	t.Setenv("GODEBUG", "rsa1024min=0")
-	key := must.Get(rsa.GenerateKey(rand.Reader, bits))(t)
-	return key
+	return must.Get(rsa.GenerateKey(rand.Reader, bits))(t)
 }
 
 func request(t testing.TB, template *x509.CertificateRequest, key crypto.Signer) []byte {
 	t.Helper()
-	der := must.Get(x509.CreateCertificateRequest(rand.Reader, template, key))(t)
-	return der
+	return must.Get(x509.CreateCertificateRequest(rand.Reader, template, key))(t)
 }
 
 func inPEM(blockType string, der []byte) string {

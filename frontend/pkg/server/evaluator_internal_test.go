@@ -47,8 +47,7 @@ func fullBody(t testing.TB, file string, schema *schemamutation.Schema, version 
 
 func parsed(t testing.TB, text string) map[string]any {
 	t.Helper()
-	fields := must.Get(wire.ParseObject([]byte(text)))(t)
-	return fields
+	return must.Get(wire.ParseObject([]byte(text)))(t)
 }
 
 // clusterWithoutStore is clusterType without validation against other stored clusters.
@@ -205,8 +204,7 @@ func withRunningControlPlane(d *database.ClusterDocument) {
 
 func resourceSchema(t testing.TB, version, definition string) *schemamutation.Schema {
 	t.Helper()
-	schema := must.Get(schemamutation.Resource(version, definition))(t)
-	return schema
+	return must.Get(schemamutation.Resource(version, definition))(t)
 }
 
 // subjects returns the resource types under test.

@@ -65,8 +65,7 @@ func TestSchemaMutationRequests(t *testing.T) {
 
 func parse(t testing.TB, text string) map[string]any {
 	t.Helper()
-	fields := must.Get(wire.ParseObject([]byte(text)))(t)
-	return fields
+	return must.Get(wire.ParseObject([]byte(text)))(t)
 }
 
 // etags returns the ETags of all documents.

@@ -17,8 +17,7 @@ import (
 // book returns the tables of docs/validation.md.
 func book(t testing.TB) rulebook.Book {
 	t.Helper()
-	book := must.Get(rulebook.Read("../../docs/validation.md"))(t)
-	return book
+	return must.Get(rulebook.Read("../../docs/validation.md"))(t)
 }
 
 // path matches a JSON path: names separated by dots, each with indices and keys. A key may contain any text.

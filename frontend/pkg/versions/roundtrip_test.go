@@ -115,8 +115,7 @@ var externalAuths = resource[hub.ExternalAuth]{
 
 // text returns a value's JSON.
 func text(t rapid.TB, value any) []byte {
-	text := must.Get(json.Marshal(value))(t)
-	return text
+	return must.Get(json.Marshal(value))(t)
 }
 
 // body decodes the JSON of a value as the frontend does.

@@ -253,8 +253,7 @@ func (r *region) request(id, engineer string, change func(*database.AccessSessio
 	database.Create(batch, r.db.AccessSessions(), at, document)
 	must.Do(r.t, batch.Commit(r.t.Context()))
 	block, _ := pem.Decode(asked)
-	parsed := must.Get(x509.ParseCertificateRequest(block.Bytes))(r.t)
-	return parsed
+	return must.Get(x509.ParseCertificateRequest(block.Bytes))(r.t)
 }
 
 // issue signs the request of a session and makes Cluster Service report it.

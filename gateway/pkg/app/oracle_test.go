@@ -178,8 +178,7 @@ func (r *hostedRegion) user(engineer string, level adminv1.Level) kubernetes.Int
 	r.t.Helper()
 	config := must.Get(clientcmd.BuildConfigFromFlags("", r.kube.KubeconfigOf(r.t, "system:sre-break-glass:"+engineer, level.Organization())))(r.t)
 	config.QPS = -1
-	client := must.Get(kubernetes.NewForConfig(config))(r.t)
-	return client
+	return must.Get(kubernetes.NewForConfig(config))(r.t)
 }
 
 // permits reports whether RBAC permits a request of a user.

@@ -234,8 +234,7 @@ func (s *sample) testBreakGlass(t *testing.T, restart func()) {
 func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority {
 	t.Helper()
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.controlPlane(), Name: class.SignerSecret()})
-	authority := must.Get(pki.ReadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}))(t)
-	return authority
+	return must.Get(pki.ReadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}))(t)
 }
 
 // TestRequestsDuringRevocation issues certificates while the signer is replaced. When the revocation is complete, all

@@ -448,6 +448,5 @@ func (s *sample) etcdKeys(t testing.TB) int {
 // etcdValues returns all keys below a prefix with their values.
 func (s *sample) etcdValues(t testing.TB, prefix string) map[string][]byte {
 	t.Helper()
-	values := must.Get(s.EtcdUsers(t).Read(t.Context(), prefix))(t)
-	return values
+	return must.Get(s.EtcdUsers(t).Read(t.Context(), prefix))(t)
 }

@@ -31,8 +31,7 @@ func (s *sample) hosted(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	secret := get[corev1.Secret](t, s.client, client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)})
 	config := must.Get(clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"]))(t)
-	c := must.Get(kubernetes.NewForConfig(config))(t)
-	return c
+	return must.Get(kubernetes.NewForConfig(config))(t)
 }
 
 // nodesReady returns the nodes of the hosted API server, and an error unless there are exactly n and all are Ready.

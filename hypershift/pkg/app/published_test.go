@@ -476,8 +476,7 @@ func (r *registry) add(t *testing.T, labels, files map[string]string) string {
 		return map[string]any{"mediaType": mediaType, "digest": digest, "size": len(content)}
 	}
 	encode := func(value any) []byte {
-		text := must.Get(json.Marshal(value))(t)
-		return text
+		return must.Get(json.Marshal(value))(t)
 	}
 	config := store(configType, encode(map[string]any{"architecture": "amd64", "os": "linux", "config": map[string]any{"Labels": labels}}))
 	manifest := store(manifestType, encode(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": []any{store(layerType, layer.Bytes())}}))

@@ -325,8 +325,7 @@ func TestAttacksOfWritersAreFound(t *testing.T) {
 // foreignKey returns a key that is not one of the services of the evidence.
 func foreignKey(t *testing.T) *audit.SigningKey {
 	t.Helper()
-	key := must.Get(audit.GenerateKey())(t)
-	return key
+	return must.Get(audit.GenerateKey())(t)
 }
 
 // positionAfter returns the position after the lines of a log.

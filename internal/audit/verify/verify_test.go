@@ -33,8 +33,7 @@ var began = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 func encoded(t testing.TB, n int) []byte {
 	t.Helper()
-	text := must.Get(audit.EncodeRecord(audit.Record{Person: audit.Person{Name: "ada@example.com"}, Action: "clusters.dump", Object: audit.Object{ID: fmt.Sprint("cluster-", n)}, Outcome: audit.Succeeded}))(t)
-	return text
+	return must.Get(audit.EncodeRecord(audit.Record{Person: audit.Person{Name: "ada@example.com"}, Action: "clusters.dump", Object: audit.Object{ID: fmt.Sprint("cluster-", n)}, Outcome: audit.Succeeded}))(t)
 }
 
 // rotatedAfter is the number of records of a chain before its key is replaced.
@@ -94,8 +93,7 @@ func (e *evidence) write(t testing.TB, name string, content []byte) {
 
 func (e *evidence) read(t testing.TB, name string) []byte {
 	t.Helper()
-	content := must.Get(os.ReadFile(filepath.Join(e.logs, name+".jsonl")))(t)
-	return content
+	return must.Get(os.ReadFile(filepath.Join(e.logs, name+".jsonl")))(t)
 }
 
 // failer is the part of testing.T and rapid.T that findings uses.

@@ -194,8 +194,7 @@ func TestCrashOfTheMachineLosesNothingDurable(t *testing.T) {
 	w, stop := r.startOn(t, d)
 	begin := func(n int) audit.Action {
 		t.Helper()
-		action := must.Get(w.Begin(t.Context(), record(n)))(t)
-		return action
+		return must.Get(w.Begin(t.Context(), record(n)))(t)
 	}
 	first, second := begin(1), begin(2)
 	for synced := false; !synced; {

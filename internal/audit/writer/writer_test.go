@@ -121,8 +121,7 @@ func (r *region) verifyAt(t testing.TB, now func() time.Time, queues ...string) 
 	keys := audit.Keys{}
 	keys.Trust("admin", r.key)
 	in := verify.Input{Log: r.sink.File, Witness: r.witness.(*sink.WitnessLog), Keys: keys, Queues: queues, Now: now}
-	report := must.Get(verify.Verify(context.Background(), in))(t)
-	return report
+	return must.Get(verify.Verify(context.Background(), in))(t)
 }
 
 func (r *region) noFindings(t testing.TB) *verify.Report {

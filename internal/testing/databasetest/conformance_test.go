@@ -25,8 +25,7 @@ const subscription = "00000000-0000-0000-0000-0000000000aa"
 
 func clusterKey(t testing.TB, name string) database.Key {
 	t.Helper()
-	key := must.Get(database.ResourceKey("/subscriptions/" + strings.ToUpper(subscription) + "/resourceGroups/RG/providers/" + hub.ClusterResourceType + "/" + name))(t)
-	return key
+	return must.Get(database.ResourceKey("/subscriptions/" + strings.ToUpper(subscription) + "/resourceGroups/RG/providers/" + hub.ClusterResourceType + "/" + name))(t)
 }
 
 func cluster(uid string) database.ClusterDocument {

@@ -64,8 +64,7 @@ func newFarm(t testing.TB) *farm {
 	issue := func(lifetime time.Duration) tls.Certificate {
 		path := filepath.Join(t.TempDir(), "tls")
 		must.Do(t, signer.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "farm"}}, "*."+domain))
-		pair := must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(t)
-		return pair
+		return must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(t)
 	}
 	f.valid, f.ending = issue(30*24*time.Hour), issue(time.Nanosecond)
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -61,8 +61,7 @@ func (c *certificates) issue(lifetime time.Duration, hosts ...string) tls.Certif
 	c.t.Helper()
 	path := filepath.Join(c.t.TempDir(), "tls")
 	must.Do(c.t, c.authority.IssueFor(lifetime, path+".crt", path+".key", x509.Certificate{Subject: pkix.Name{CommonName: "kube-apiserver"}}, hosts...))
-	pair := must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(c.t)
-	return pair
+	return must.Get(tls.LoadX509KeyPair(path+".crt", path+".key"))(c.t)
 }
 
 // serve starts a server. respond is called for each request and returns whether the connection stays open. A nil certificate

@@ -314,8 +314,7 @@ func TestErrorsOfARM(t *testing.T) {
 	foreignToken := func() string {
 		// A token with another key is rejected in the same way as an expired one.
 		other := must.Get(token.NewIssuer(h.server.URL, t.TempDir(), []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret"}}))(t)
-		text := must.Get(other.Issue(tenant, "client", "secret", "https://management.azure.com/.default"))(t)
-		return text
+		return must.Get(other.Issue(tenant, "client", "secret", "https://management.azure.com/.default"))(t)
 	}
 	tests := map[string]struct {
 		reason       string

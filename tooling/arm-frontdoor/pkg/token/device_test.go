@@ -48,8 +48,7 @@ func TestPublicApplicationsUseLoopback(t *testing.T) {
 	const uri = "http://127.0.0.1:5123/signed-in"
 	signIn := must.Get(issuer.SignIn("t", signInQuery(func(q url.Values) { q.Set("client_id", "cli"); q.Set("redirect_uri", uri) })))(t)
 	newCode := func(s token.SignIn) string {
-		code := must.Get(issuer.Code(s, "alice", password))(t)
-		return code
+		return must.Get(issuer.Code(s, "alice", password))(t)
 	}
 	if _, err := issuer.Redeem("t", "cli", "", newCode(signIn), uri, verifier+"x"); !errors.Is(err, token.ErrInvalidGrant) {
 		t.Errorf("another verifier: %v", err)
@@ -71,8 +70,7 @@ func TestDevicesAreDecidedOnce(t *testing.T) {
 	issuer, _ := publicIssuer(t)
 	begin := func() token.Device {
 		t.Helper()
-		device := must.Get(issuer.AuthorizeDevice("t", deviceForm()))(t)
-		return device
+		return must.Get(issuer.AuthorizeDevice("t", deviceForm()))(t)
 	}
 	device := begin()
 	if !regexp.MustCompile(`^[B-Z]{4}-[B-Z]{4}$`).MatchString(device.UserCode) || len(device.Code) < 20 {
@@ -146,8 +144,7 @@ func TestAuthenticationContextsAreConfirmed(t *testing.T) {
 		t.Helper()
 		asked := must.Get(issuer.SignIn("t", signInQuery(func(q url.Values) { q.Set("client_id", "cli"); q.Set("redirect_uri", uri); q.Set("claims", claims) })))(t)
 		code := must.Get(issuer.Code(asked, "alice", password))(t)
-		tokens := must.Get(issuer.Redeem("t", "cli", "", code, uri, verifier))(t)
-		return tokens
+		return must.Get(issuer.Redeem("t", "cli", "", code, uri, verifier))(t)
 	}
 	stepped := signIn(claims)
 	refreshed := must.Get(issuer.Refresh("t", "cli", "", stepped.RefreshToken))(t)

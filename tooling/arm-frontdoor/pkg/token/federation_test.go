@@ -39,8 +39,7 @@ func TestWorkloadsExchangeTheirTokens(t *testing.T) {
 		claims := jwt.RegisteredClaims{Issuer: "https://cluster.example", Subject: "sa:frontend", Audience: jwt.ClaimStrings{"api://AzureADTokenExchange"},
 			ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}
 		change(&claims)
-		text := must.Get(jwt.NewWithClaims(jwt.SigningMethodES256, claims).SignedString(key))(t)
-		return text
+		return must.Get(jwt.NewWithClaims(jwt.SigningMethodES256, claims).SignedString(key))(t)
 	}
 	valid := sign(key, func(*jwt.RegisteredClaims) {})
 	for reason, test := range map[string]struct {

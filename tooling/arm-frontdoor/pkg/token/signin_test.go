@@ -117,8 +117,7 @@ func TestCodesAreRedeemedOnce(t *testing.T) {
 		t.Error("a person without access got a code")
 	}
 	newCode := func() string {
-		code := must.Get(issuer.Code(signIn, "alice", password))(t)
-		return code
+		return must.Get(issuer.Code(signIn, "alice", password))(t)
 	}
 	for reason, test := range map[string]struct {
 		client, assertion, redirectURI, verifier string

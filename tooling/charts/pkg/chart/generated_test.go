@@ -152,8 +152,7 @@ func labelled(t *testing.T, document []byte, name string) []byte {
 	must.Do(t, yaml.Unmarshal(document, &object))
 	metadata := object["metadata"].(map[string]any)
 	metadata["labels"] = map[string]any{"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "hcpmesh", "app.kubernetes.io/managed-by": "Helm"}
-	encoded := must.Get(yaml.Marshal(object))(t)
-	return encoded
+	return must.Get(yaml.Marshal(object))(t)
 }
 
 // compareFile compares a generated file of a chart. With -update it writes it.

@@ -88,8 +88,7 @@ func TestIstiodValidates(t *testing.T) {
 
 func encoded(t *testing.T, object *unstructured.Unstructured) []byte {
 	t.Helper()
-	text := must.Get(object.MarshalJSON())(t)
-	return text
+	return must.Get(object.MarshalJSON())(t)
 }
 
 // object returns an object of the API group v1 with labels and a specification.

@@ -61,8 +61,7 @@ func write(t *testing.T, dir string, changed map[string]string) {
 
 func open(t *testing.T, dir string) *Configuration {
 	t.Helper()
-	c := must.Get(Open(dir))(t)
-	return c
+	return must.Get(Open(dir))(t)
 }
 
 func TestRenderContainsStamps(t *testing.T) {

@@ -28,8 +28,7 @@ const small = `{
 
 func compiled(t *testing.T) *Schema {
 	t.Helper()
-	s := must.Get(Parse([]byte(small)))(t)
-	return s
+	return must.Get(Parse([]byte(small)))(t)
 }
 
 func parse(t *testing.T, text string) *document.Node {

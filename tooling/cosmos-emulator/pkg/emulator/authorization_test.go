@@ -62,8 +62,7 @@ func (a *tokenAccount) container(t testing.TB, credential azcore.TokenCredential
 	t.Helper()
 	client := must.Get(azcosmos.NewClient(a.url, credential, nil))(t)
 	t.Cleanup(client.Close)
-	c := must.Get(client.NewContainer("db", name))(t)
-	return c
+	return must.Get(client.NewContainer("db", name))(t)
 }
 
 // dataOperations are requests with the action that each needs. Each may be repeated. An operation that finds no item fails with
@@ -244,8 +243,7 @@ func TestTokensAreVerified(t *testing.T) {
 			claims[name] = value
 		}
 		change(claims)
-		text := must.Get(a.issuer.Sign(claims))(t)
-		return text
+		return must.Get(a.issuer.Sign(claims))(t)
 	}
 	accepted := sign(func(jwt.MapClaims) {})
 	for reason, test := range map[string]struct{ token, want string }{

@@ -21,8 +21,7 @@ import (
 
 func parse(t testing.TB, s string) document.Value {
 	t.Helper()
-	v := must.Get(document.Parse([]byte(s)))(t)
-	return v
+	return must.Get(document.Parse([]byte(s)))(t)
 }
 
 type clock struct{ seconds atomic.Int64 }
@@ -50,8 +49,7 @@ func container(t testing.TB, s *Store, props string) *Container {
 			t.Fatal(err)
 		}
 	}
-	c := must.Get(s.CreateContainer(ctx, "db", parse(t, props)))(t)
-	return c
+	return must.Get(s.CreateContainer(ctx, "db", parse(t, props)))(t)
 }
 
 const plain = `{"id":"items","partitionKey":{"kind":"Hash","paths":["/pk"],"version":2}}`

@@ -58,8 +58,7 @@ func connectAs(t *testing.T, change func(*adminclient.Options), issue func(http.
 	options := adminclient.Options{Endpoint: server.URL, Authority: server.URL, CAFile: filepath.Join(dir, "ca.crt"),
 		CredentialsFile: filepath.Join(dir, "engineers.json"), Audience: "api://admin"}
 	change(&options)
-	client := must.Get(adminclient.New(options))(t)
-	return client
+	return must.Get(adminclient.New(options))(t)
 }
 
 // TestAwaitContinuesWhileAdminIsUnreachable checks that a restart of admin is not reported as a failure of the operation, because

@@ -27,8 +27,7 @@ const claims = `{"access_token":{"acrs":{"essential":true,"value":"c1"}}}`
 // newClient returns a client of an issuer.
 func newClient(t *testing.T, issuer *logintest.Issuer) *login.Client {
 	t.Helper()
-	client := must.Get(login.NewClient(issuer.Application))(t)
-	return client
+	return must.Get(login.NewClient(issuer.Application))(t)
 }
 
 // signIn signs a person in with a browser.

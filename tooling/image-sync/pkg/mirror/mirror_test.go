@@ -68,8 +68,7 @@ func (r *registry) push(repository string, content remote.Taggable) string {
 
 func (r *registry) digest(text string) name.Digest {
 	r.t.Helper()
-	d := must.Get(name.NewDigest(r.Host+"/"+text, name.Insecure))(r.t)
-	return d
+	return must.Get(name.NewDigest(r.Host+"/"+text, name.Insecure))(r.t)
 }
 
 // has reports whether the registry shows an image.
@@ -119,8 +118,7 @@ func digestOf(image string) string {
 
 func randomImage(t *testing.T, size int64, layers int) v1.Image {
 	t.Helper()
-	image := must.Get(random.Image(size, int64(layers)))(t)
-	return image
+	return must.Get(random.Image(size, int64(layers)))(t)
 }
 
 // payload returns a release image that refers to components.

@@ -19,8 +19,7 @@ func TestLayerDependsOnItsFilesOnly(t *testing.T) {
 	must.Do(t, os.WriteFile(onDisk, []byte("text"), 0o600))
 	layer := func(files ...content.File) content.Layer {
 		t.Helper()
-		l := must.Get(s.Layer(files))(t)
-		return l
+		return must.Get(s.Layer(files))(t)
 	}
 	a, b := content.File{Path: "x/a", Mode: 0o644, Text: []byte("text")}, content.File{Path: "b", Mode: 0o755, Text: []byte("other")}
 	want := layer(a, b)
@@ -52,8 +51,7 @@ func TestWriteIndexRemovesOtherBlobs(t *testing.T) {
 		t.Helper()
 		layer := must.Get(s.Layer([]content.File{{Path: "a", Mode: 0o644, Text: []byte(text)}}))(t)
 		config := must.Get(s.Put(types.OCIConfigJSON, []byte("{}")))(t)
-		manifest := must.Get(s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, Config: config, Layers: []v1.Descriptor{layer.Descriptor()}}))(t)
-		return manifest
+		return must.Get(s.PutJSON(types.OCIManifestSchema1, v1.Manifest{SchemaVersion: 2, Config: config, Layers: []v1.Descriptor{layer.Descriptor()}}))(t)
 	}
 	old, kept := image("old"), image("new")
 	unfinished := filepath.Join(s.Layout(), "blobs/sha256/.new-1")

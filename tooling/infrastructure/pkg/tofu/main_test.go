@@ -22,14 +22,12 @@ const (
 
 func open(t *testing.T) *deployment.Configuration {
 	t.Helper()
-	c := must.Get(deployment.Open(configuration))(t)
-	return c
+	return must.Get(deployment.Open(configuration))(t)
 }
 
 func parse(t *testing.T, name string) layer.Target {
 	t.Helper()
-	target := must.Get(layer.ParseTarget(name))(t)
-	return target
+	return must.Get(layer.ParseTarget(name))(t)
 }
 
 // deploy is one scope of a target with a state.

@@ -36,8 +36,7 @@ func create(t *testing.T, client dynamic.Interface, text string, arguments ...an
 	var object unstructured.Unstructured
 	must.Do(t, yaml.Unmarshal(fmt.Appendf(nil, text, arguments...), &object.Object))
 	plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	created := must.Get(client.Resource(plural).Namespace(object.GetNamespace()).Create(t.Context(), &object, metav1.CreateOptions{}))(t)
-	return created
+	return must.Get(client.Resource(plural).Namespace(object.GetNamespace()).Create(t.Context(), &object, metav1.CreateOptions{}))(t)
 }
 
 func createNamespace(t *testing.T, client dynamic.Interface, name string) {

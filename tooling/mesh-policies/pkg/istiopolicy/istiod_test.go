@@ -277,8 +277,7 @@ func swapped(t *testing.T, o istiopolicy.Options) []runtime.Object {
 		}
 		rules = append(rules, rule)
 	}
-	objects := must.Get(istiopolicy.Render(rules, o))(t)
-	return objects
+	return must.Get(istiopolicy.Render(rules, o))(t)
 }
 
 // TestIstioFollowsPolicies shows that the test above can fail: a policy for another client changes which calls the servers allow, and without

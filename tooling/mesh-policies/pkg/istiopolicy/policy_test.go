@@ -35,8 +35,7 @@ func options() istiopolicy.Options {
 
 func render(t *testing.T) []runtime.Object {
 	t.Helper()
-	objects := must.Get(istiopolicy.Render(mesh.Rules(), options()))(t)
-	return objects
+	return must.Get(istiopolicy.Render(mesh.Rules(), options()))(t)
 }
 
 func TestRenderMatchesGolden(t *testing.T) {

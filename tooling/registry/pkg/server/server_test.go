@@ -55,8 +55,7 @@ func open() server.Policy { return server.Policy{Open: true} }
 // reference parses the name of an image in the registry.
 func (r *registry) reference(text string) name.Reference {
 	r.t.Helper()
-	ref := must.Get(name.ParseReference(strings.TrimPrefix(r.url, "http://")+"/"+text, name.Insecure))(r.t)
-	return ref
+	return must.Get(name.ParseReference(strings.TrimPrefix(r.url, "http://")+"/"+text, name.Insecure))(r.t)
 }
 
 // do sends a request and returns the response with its body.
@@ -131,8 +130,7 @@ func TestCredentials(t *testing.T) {
 		t.Helper()
 		path := filepath.Join(dir, file)
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-		c := must.Get(server.LoadCredentials(path))(t)
-		return c
+		return must.Get(server.LoadCredentials(path))(t)
 	}
 	read, write := credentials("read", "node:0123456789abcdef\n"), credentials("write", "pipeline:fedcba9876543210")
 	image := must.Get(random.Image(1000, 1))(t)

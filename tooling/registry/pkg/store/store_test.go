@@ -21,8 +21,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func open(t *testing.T, dir string) *store.Store {
 	t.Helper()
-	s := must.Get(store.Open(dir))(t)
-	return s
+	return must.Get(store.Open(dir))(t)
 }
 
 // putBlob stores a blob.

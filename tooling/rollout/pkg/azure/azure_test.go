@@ -54,8 +54,7 @@ func certificateOf(azure *emulatortest.Azure, dnsName string) map[string]any {
 
 func vaultClient(t *testing.T, azure *emulatortest.Azure) *azcertificates.Client {
 	t.Helper()
-	client := must.Get(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
-	return client
+	return must.Get(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 }
 
 func version(t *testing.T, client *azcertificates.Client) string {

@@ -44,8 +44,7 @@ func startRegistry(t *testing.T, dir string) *registry {
 
 func (r *registry) digest(t *testing.T, repository, digest string) name.Digest {
 	t.Helper()
-	reference := must.Get(name.NewDigest(r.Host + "/" + repository + "@" + digest))(t)
-	return reference
+	return must.Get(name.NewDigest(r.Host + "/" + repository + "@" + digest))(t)
 }
 
 // push stores a random image and returns it.

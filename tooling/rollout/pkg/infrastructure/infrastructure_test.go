@@ -30,8 +30,7 @@ const (
 
 func configuration(t *testing.T, dir string) *deployment.Configuration {
 	t.Helper()
-	c := must.Get(deployment.Open(dir))(t)
-	return c
+	return must.Get(deployment.Open(dir))(t)
 }
 
 // request returns the request of a step for a target.

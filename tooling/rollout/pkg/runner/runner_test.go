@@ -288,8 +288,7 @@ func child(t *testing.T, dir string, killAt int, deletion bool) (points int, kil
 
 func mustRollOut(t *testing.T, dir string) runner.Result {
 	t.Helper()
-	result := must.Get(rollOut(t.Context(), dir, &killer{}))(t)
-	return result
+	return must.Get(rollOut(t.Context(), dir, &killer{}))(t)
 }
 
 func TestSecondRunSkipsEverything(t *testing.T) {
