@@ -42,6 +42,8 @@ func TestUsers(t *testing.T) {
 	t.Run("own keys only", func(t *testing.T) { testOwnKeysOnly(t, cluster, users) })
 	t.Run("maintenance", func(t *testing.T) { testMaintenance(t, cluster, users) })
 	t.Run("compaction", func(t *testing.T) { testCompaction(t, cluster, users) })
+	t.Run("compaction by another user", func(t *testing.T) { testForeignCompaction(t, cluster, users) })
+	t.Run("alarms", func(t *testing.T) { testAlarms(t, cluster, users) })
 	t.Run("counted values", func(t *testing.T) { testCountedValues(t, cluster, users) })
 	t.Run("removal", func(t *testing.T) { testRemoval(t, cluster, users) })
 	t.Run("changed permissions", func(t *testing.T) { testChangedPermissions(t, cluster, users) })
@@ -151,6 +153,52 @@ func testCompaction(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers
 	response := must.Get(client.Put(t.Context(), "compact_rev_key", "0"))(t)
 	if _, err := client.Compact(t.Context(), response.Header.Revision); err != nil {
 		t.Error(err)
+	}
+}
+
+// testForeignCompaction compacts etcd as a user that is not the one for it, which etcd permits. No value is lost, and a watch that follows
+// the changes continues. A watch from an earlier revision ends, so that its API server lists the objects again.
+func testForeignCompaction(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/compacts-unasked"}, etcdusers.User{Prefix: "/follows"})
+	ctx, attacker, victim := t.Context(), as(t, cluster, "/compacts-unasked"), as(t, cluster, "/follows")
+	follows := victim.Watch(ctx, "/follows/x")
+	first := must.Get(victim.Put(ctx, "/follows/x", "1"))(t)
+	if got := <-follows; len(got.Events) != 1 || string(got.Events[0].Kv.Value) != "1" {
+		t.Fatalf("the watch before the compaction gets %+v", got)
+	}
+	second := must.Get(victim.Put(ctx, "/follows/y", "1"))(t)
+	must.Get(attacker.Compact(ctx, second.Header.Revision))(t)
+	must.Get(victim.Put(ctx, "/follows/x", "2"))(t)
+	if got := <-follows; len(got.Events) != 1 || string(got.Events[0].Kv.Value) != "2" {
+		t.Errorf("the watch after the compaction gets %+v", got)
+	}
+	if values, err := users.Read(ctx, "/follows"); err != nil || len(values) != 2 {
+		t.Errorf("values after the compaction: %v, %v", values, err)
+	}
+	if got := <-victim.Watch(ctx, "/follows/x", clientv3.WithRev(first.Header.Revision)); !errors.Is(got.Err(), rpctypes.ErrCompacted) {
+		t.Errorf("a watch from before the compaction gets %+v, %v", got, got.Err())
+	}
+}
+
+// testAlarms raises each of etcd's alarms as a user, which etcd permits. All users can only read until one of them ends the alarm. Nothing is
+// lost.
+func testAlarms(t *testing.T, cluster *kubeapitest.Cluster, users *etcdusers.Client) {
+	ensure(t, users, etcdusers.User{Prefix: "/raises"}, etcdusers.User{Prefix: "/suffers"})
+	ctx, attacker, victim := t.Context(), as(t, cluster, "/raises"), as(t, cluster, "/suffers")
+	must.Get(victim.Put(ctx, "/suffers/x", "0"))(t)
+	member := must.Get(attacker.MemberList(ctx))(t).Members[0].ID
+	server := etcdserverpb.NewMaintenanceClient(attacker.ActiveConnection())
+	for alarm, want := range map[etcdserverpb.AlarmType]error{etcdserverpb.AlarmType_NOSPACE: rpctypes.ErrNoSpace, etcdserverpb.AlarmType_CORRUPT: rpctypes.ErrCorrupt} {
+		raise := &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: alarm}
+		must.Get(server.Alarm(ctx, raise))(t)
+		if _, err := victim.Put(ctx, "/suffers/x", "1"); !errors.Is(err, want) {
+			t.Errorf("a write during the alarm %s: %v, want %v", alarm, err, want)
+		}
+		if got, err := victim.Get(ctx, "/suffers/x"); err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "0" {
+			t.Errorf("the value during the alarm %s: %v, %v", alarm, got, err)
+		}
+		must.Get(victim.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: alarm}))(t)
+		must.Get(victim.Put(ctx, "/suffers/x", "0"))(t)
 	}
 }
 
