@@ -2,18 +2,20 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help chromium portal-assets run test test-packages background-lint nightly nightly-units nightly-regions prove flakes race lint generate bench bench-compare sdks oav fuzz build clean capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify
+.PHONY: help chromium portal-assets run test test-packages background-lint nightly nightly-units nightly-regions prove flakes race lint generate bench bench-compare bench-guard sdks oav fuzz build clean capture third-party kubectl nodes deploy-test postgresql tools release images vulnerabilities verify
 
 bin := $(CURDIR)/.build/bin
 # The main packages of all programs that have an image or a release, and package patterns of both modules.
 programs = $(filter-out %/region-programs,$(shell git ls-files -co --exclude-standard '*/cmd/*/main.go' | xargs -n1 dirname | sed 's|^|./|'))
 modules = ./... github.com/hcpmesh/hcpmesh/api/...
+# All packages, which are listed at most once.
+packages = $(eval packages := $$(shell go list $$(modules)))$(packages)
 # Tests that run whole regions or check the whole repository: all of test/ but those that run in-process.
-regions = $(filter-out %/test/acceptance %/test/deletion %/test/maestro,$(shell go list ./test/...))
+regions = $(filter-out %/test/acceptance %/test/deletion %/test/maestro,$(filter %/hcpmesh/test %/hcpmesh/test/%,$(packages)))
 # Packages of test/ with tests for `make nightly` only. `make test` does not link them; lint compiles them.
 nightly_packages = %/test/deletion %/test/oav %/test/outage %/test/rotation
 # The packages with the longest tests start first, so that they do not run alone at the end.
-units = ./hypershift/... ./maestro/... ./cluster-service/... ./test/acceptance ./test/deletion ./test/maestro $(filter-out $(regions),$(shell go list $(modules)))
+units = ./hypershift/... ./maestro/... ./cluster-service/... ./test/acceptance ./test/deletion ./test/maestro $(filter-out $(regions),$(packages))
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,7 +45,7 @@ background-lint:
 	nice -n 19 $(MAKE) --silent lint
 
 # The parts run one after the other, and all run also if one fails. Each is a target of its own.
-proofs = nightly-units nightly-regions deploy-test flakes sdks oav fuzz
+proofs = nightly-units nightly-regions deploy-test flakes sdks oav fuzz bench-guard
 nightly: ## prove the system: all tests completely, with real nodes, every sweep, outage, drill and rotation, and published peers (hours)
 	status=0; failed=; \
 	for proof in $(proofs); do \
@@ -97,15 +99,20 @@ generate: tools ## regenerate the generated code and the OpenAPI documents (need
 	cd api/typespec && npm ci --silent && npm run --silent generate
 	gofmt -l -w api
 
-bench: third-party postgresql ## run the benchmarks and print the table of results
-	go run ./test/bench
+# The figures of the last commit in the file are the accepted ones. A worse commit is accepted by adding its figures, with the reason in the commit.
+results = test/bench/results.tsv
+bench: third-party postgresql ## run the benchmarks, print the table of results, and add it to test/bench/results.tsv
+	go run ./test/bench -record $(results)
 	tooling/third-party/build.sh maestro
 	go test -tags nightly ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
 
 # $(or) would take the commas as separators.
-bench-compare: ONLY = create,read,frontend
+bench-compare bench-guard: ONLY = create,read,frontend
 bench-compare: third-party postgresql ## measure the commit REF and this checkout alternately and print the ratios (ONLY=create,read,frontend)
 	go run ./test/bench -runs 50 -only $(ONLY) -compare $(REF)
+
+bench-guard: third-party postgresql
+	go run ./test/bench -runs 50 -only $(ONLY) -compare $$(tail -n 1 $(results) | cut -f 2) -limit 1.15
 
 capture: third-party postgresql ## save the data of a region of the newest release in releases.yaml as test data
 	go test -count=1 -timeout 60m -v -run '^TestCapture$$' ./test/skew -capture

@@ -21,10 +21,14 @@ import (
 
 // compare measures this checkout and another commit alternately and prints, for each figure that both have, the median of each and the ratio of
 // this checkout to the commit: the median over the rounds, and the least and the greatest. The programs of the commit are built in a worktree,
-// which compare removes. arguments are those of the measurements.
-func compare(ctx context.Context, ref string, rounds int, arguments []string, out io.Writer) (err error) {
+// which compare removes. arguments are those of the measurements. With a limit that is not 0, it returns an error that names the figures that
+// were worse by more than this ratio in every round.
+func compare(ctx context.Context, ref string, rounds int, limit float64, arguments []string, out io.Writer) (err error) {
 	if rounds < 1 {
 		return errors.New("-rounds: must be at least 1")
+	}
+	if limit != 0 && limit < 1 {
+		return errors.New("-limit: must be at least 1")
 	}
 	// The path is always the same, so that Go's build cache has what an earlier comparison has compiled.
 	worktree, err := filepath.Abs(filepath.Join(".build", "bench-compare"))
@@ -58,12 +62,15 @@ func compare(ctx context.Context, ref string, rounds int, arguments []string, ou
 			if err != nil {
 				return fmt.Errorf("%w\n%s", err, table)
 			}
-			figures.add(i, "CPU of the region and the benchmark", "", used.Seconds())
+			figures.add(i, "CPU of the region and the benchmark", used.Seconds())
 			figures.read(i, table)
 		}
 	}
 	fmt.Fprintln(out)
 	figures.print(ref, out)
+	if worse := figures.worse(limit); limit != 0 && len(worse) > 0 {
+		return fmt.Errorf("worse than %s by more than %.2f in every round: %s", ref, limit, strings.Join(worse, "; "))
+	}
 	return nil
 }
 
@@ -99,10 +106,11 @@ func command(ctx context.Context, dir string, stdout io.Writer, name string, arg
 type figures struct {
 	names  []string
 	values map[string]*[2][]float64
+	// rates are the names of the figures of which more is better.
+	rates []string
 }
 
-func (f *figures) add(tree int, name, label string, value float64) {
-	name = strings.TrimRight(name+" "+label, " ")
+func (f *figures) add(tree int, name string, value float64) {
 	if f.values[name] == nil {
 		if f.values == nil {
 			f.values = map[string]*[2][]float64{}
@@ -125,8 +133,13 @@ func (f *figures) read(tree int, table io.Reader) {
 		name, figure := strings.TrimRight(string(columns[:nameWidth]), " "), string(columns[nameWidth+1:min(len(columns), nameWidth+1+figureWidth)])
 		for _, match := range part.FindAllStringSubmatch(figure, -1) {
 			value, err := valueOf(match[2])
-			if err == nil {
-				f.add(tree, name, match[1], value)
+			if err != nil {
+				continue
+			}
+			labelled := strings.TrimRight(name+" "+match[1], " ")
+			f.add(tree, labelled, value)
+			if strings.HasSuffix(match[2], "/s") {
+				f.rates = append(f.rates, labelled)
 			}
 		}
 	}
@@ -149,16 +162,42 @@ func (f *figures) print(ref string, out io.Writer) {
 	}
 	fmt.Fprintf(out, "%-*s %12s %12s  ratio (least to greatest)\n", width, "seconds, or the unit of the figure", ref, "now")
 	for _, name := range f.names {
-		before, now := f.values[name][0], f.values[name][1]
-		if len(before) == 0 || len(before) != len(now) {
+		ratios := f.ratios(name)
+		if len(ratios) == 0 {
 			continue
 		}
-		ratios := make([]float64, len(before))
-		for i := range before {
-			ratios[i] = now[i] / before[i]
-		}
+		before, now := f.values[name][0], f.values[name][1]
 		fmt.Fprintf(out, "%-*s %12.4g %12.4g  %.2f (%.2f to %.2f)\n", width, name, middle(before), middle(now), middle(ratios), slices.Min(ratios), slices.Max(ratios))
 	}
+}
+
+// ratios returns the ratio of this checkout to the commit in each round, or nil if the figure was not measured in all rounds of both.
+func (f *figures) ratios(name string) []float64 {
+	before, now := f.values[name][0], f.values[name][1]
+	if len(before) != len(now) {
+		return nil
+	}
+	ratios := make([]float64, len(before))
+	for i := range before {
+		ratios[i] = now[i] / before[i]
+	}
+	return ratios
+}
+
+// worse returns the figures that were worse by more than the limit in every round, with their ratios. Those of the machine are not judged.
+func (f *figures) worse(limit float64) []string {
+	var worse []string
+	for _, name := range f.names {
+		ratios := f.ratios(name)
+		if len(ratios) == 0 || strings.HasPrefix(name, machine) {
+			continue
+		}
+		least, greatest := slices.Min(ratios), slices.Max(ratios)
+		if least > limit || slices.Contains(f.rates, name) && greatest < 1/limit {
+			worse = append(worse, fmt.Sprintf("%s: %.2f (%.2f to %.2f)", name, middle(ratios), least, greatest))
+		}
+	}
+	return worse
 }
 
 // middle returns the median; of an even number of values, the mean of the two in the middle.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,5 +41,17 @@ GET of a cluster through the frontend p99                        0.0009       0.
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
+	}
+	// The rate has halved, and more of it is better. The first round of PUT is as fast as before.
+	for limit, want := range map[float64][]string{1.15: {"GET of a cluster through the frontend: 0.50 (0.50 to 0.50)"}, 2.1: nil} {
+		if diff := cmp.Diff(want, f.worse(limit)); diff != "" {
+			t.Errorf("worse by %.2f: %s", limit, diff)
+		}
+	}
+	wantLines := "2026-11-30\tabcdef01\tPUT sent to operation Succeeded (1 runs) p50\t1\n"
+	var recorded figures
+	recorded.read(0, table(time.Second, "3000", ""))
+	if lines := recorded.lines("2026-11-30", "abcdef01"); !strings.HasPrefix(lines, wantLines) {
+		t.Errorf("the recorded lines begin with %q, want %q", lines, wantLines)
 	}
 }

@@ -3,15 +3,16 @@
 // idle cost, upgrade by policy, deletion), and hosted control planes that are real processes. The table shows each figure
 // with its goal or with a baseline of the same run.
 //
-// With -compare, it measures another commit and this checkout alternately and prints the ratios.
+// With -record, it adds the figures to a file. With -compare, it measures another commit and this checkout alternately and prints the ratios.
 //
-//	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process] [-compare COMMIT [-rounds 3]]
+//	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process] [-record FILE | -compare COMMIT [-rounds 3] [-limit 1.15]]
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -40,15 +41,22 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 200, "`number` of creations to measure one by one")
 	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters to create at once")
 	ref := flag.String("compare", "", "the `commit` to compare this checkout with")
+	file := flag.String("record", "", "the `file` to add the figures of this checkout to")
+	limit := flag.Float64("limit", 0, "with -compare, the `ratio` by which no figure may be worse in every round; 0 accepts all")
 	rounds := flag.Int("rounds", 3, "`number` of measurements of each with -compare")
 	flag.Parse()
 	o.only = strings.Split(*only, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	measure := func() error { return run(ctx, o) }
-	if *ref != "" {
+	measure := func() error { return run(ctx, o, os.Stdout) }
+	switch {
+	case *ref != "":
 		arguments := []string{"-only", *only, "-runs", strconv.Itoa(o.runs), "-clusters", strconv.Itoa(o.clusters)}
-		measure = func() error { return compare(ctx, *ref, *rounds, arguments, os.Stdout) }
+		measure = func() error { return compare(ctx, *ref, *rounds, *limit, arguments, os.Stdout) }
+	case *file != "":
+		measure = func() error {
+			return record(ctx, *file, func(table io.Writer) error { return run(ctx, o, io.MultiWriter(os.Stdout, table)) })
+		}
 	}
 	if err := measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -62,10 +70,13 @@ const (
 	memoryLimit = 1 << 30
 )
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, o options, out io.Writer) error {
 	process.PaceCollector(gcPercent, memoryLimit)
-	fmt.Printf("machine: %d cores, %s/%s, %s\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-	figures := newReport(os.Stdout)
+	fmt.Fprintf(out, machine+"%d cores, %s/%s, %s\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	figures := newReport(out)
+	if err := measureMachine(figures); err != nil {
+		return fmt.Errorf("measuring the machine: %w", err)
+	}
 	measured := func(part string) bool { return slices.Contains(o.only, part) }
 	if measured("create") || measured("scaling") || measured("read") || measured("frontend") || measured("store") || measured("fleet") {
 		err := withRegion(ctx, local.FidelityStatus, func(region *local.Region, catalogue string) error {
