@@ -92,18 +92,21 @@ func (r *Region) writeAzureSeed(context.Context) error {
 	seed := map[string]any{
 		"roles": []any{
 			map[string]any{"id": rbac.CustomerRoleID, "name": rbac.CustomerRoleName, "actions": rbac.CustomerRoleActions()},
+			rbac.CredentialsRole(),
 			customerlog.ForwarderRole(),
 		},
 		"assignments": []any{
 			assign(serviceObjectID, rbac.CustomerRoleID, "/"),
 			assign(serviceObjectID, dnsZoneContributorRole, group),
 			assign(serviceObjectID, certificatesOfficerRole, vault),
+			assign(serviceObjectID, rbac.CredentialsRole().ID, vault),
 			assign(serviceObjectID, blobDataContributorRole, account),
 			assign(workloads[logForwarder].objectID, customerlog.ForwarderRole().ID, "/"),
 			assign(customerObjectID, ownerRole, "/subscriptions/"+demoSubscription),
 			assign(customerObjectID, blobDataContributorRole, "/subscriptions/"+demoSubscription),
 		},
-		"vault": vault,
+		"resourceProviders": []string{serviceObjectID},
+		"vault":             vault,
 		"resources": []any{
 			map[string]string{"id": group, "apiVersion": "2021-04-01", "location": r.config.Location},
 			map[string]string{"id": group + "/providers/Microsoft.Network/dnsZones/" + r.baseDomain(), "apiVersion": "2018-05-01", "location": "global"},
@@ -133,6 +136,7 @@ func (r *Region) prepareClusterService(ctx context.Context) error {
 		"resourceGroup":     serviceGroup,
 		"vault":             "https://" + r.address(azurePort),
 		"certificateIssuer": certificateIssuer,
+		"managedIdentities": map[string]string{"vault": "https://" + r.address(azurePort), "domain": "127.0.0.1"},
 		"documents":         map[string]string{"account": "https://" + r.address(azurePort) + "/" + documentsAccount, "container": documentsContainer},
 		"caFile":            r.state.path("ca", mesh.CAFile),
 		"credentialFile":    r.serviceCredentialsFile(),

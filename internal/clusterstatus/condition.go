@@ -65,6 +65,13 @@ const (
 	MaxFederatedCredentials  = 20
 )
 
+// CredentialsIssued is False with the reason CredentialRefused if Azure issues no usable credential for identities of a cluster's control plane.
+// Its message then contains the ARM property path of each. Otherwise the cluster does not have the condition.
+const (
+	CredentialsIssued = "CredentialsIssued"
+	CredentialRefused = "CredentialRefused"
+)
+
 // InternalRangesAllowed is False with the reason TooManyRanges if ranges of the region cannot reach the API of a cluster, because HyperShift does
 // not allow as many ranges together with those of the customer. Otherwise the cluster does not have the condition.
 const (

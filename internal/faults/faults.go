@@ -26,7 +26,7 @@ type Rule struct {
 	Methods []string `json:"methods,omitempty"` // HTTP methods
 
 	// The Azure emulator supports these:
-	Services []string `json:"services,omitempty"` // arm, vault, blob; issuer is only matched by rules that name it
+	Services []string `json:"services,omitempty"` // arm, vault, blob, identity; issuer is only matched by rules that name it
 	// Path is a substring of the path of the request. The comparison ignores case.
 	Path string `json:"path,omitempty"`
 

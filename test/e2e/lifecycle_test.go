@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +47,25 @@ func TestClusterLifecycle(t *testing.T) {
 		needsRegion(t)
 		issuer, _ := property(created, "platform", "issuerUrl").(string)
 		verifyWithPublishedKeys(t, ctx, hosted, issuer)
+	})
+	t.Run("credentials", func(t *testing.T) {
+		needsRegion(t)
+		// The vault has each secret that the HostedCluster names, and that of the operator for the customer's key, which this cluster does not use.
+		mgmt := hosting(t, ctx, id)
+		named := regexp.MustCompile(`"credentialsSecretName":"([a-z]+-[a-z0-9]+)"`).FindAllStringSubmatch(mgmt.get(ctx, "hostedclusters", "{.items[0].spec.platform}"), -1)
+		_, clusterID, _ := strings.Cut(named[0][1], "-")
+		want := []string{"secrets/kms-" + clusterID}
+		for _, name := range named {
+			want = append(want, "secrets/"+name[1])
+		}
+		stored := slices.DeleteFunc(must.Get(inAzure(ctx))(t), func(resource string) bool {
+			return !strings.HasPrefix(resource, "secrets/") || !strings.HasSuffix(resource, clusterID)
+		})
+		slices.Sort(want)
+		slices.Sort(stored)
+		if !slices.Equal(stored, want) {
+			t.Errorf("credentials %v, want %v", stored, want)
+		}
 	})
 	t.Run("lists", func(t *testing.T) {
 		for scope, collection := range map[string]string{

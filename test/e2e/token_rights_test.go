@@ -28,10 +28,11 @@ import (
 
 // The audiences of the emulated services of Azure.
 const (
-	cosmosAudience  = "https://127.0.0.1"
-	armAudience     = "https://management.azure.com"
-	vaultAudience   = "https://vault.azure.net"
-	storageAudience = "https://storage.azure.com"
+	cosmosAudience   = "https://127.0.0.1"
+	armAudience      = "https://management.azure.com"
+	vaultAudience    = "https://vault.azure.net"
+	storageAudience  = "https://storage.azure.com"
+	identityAudience = "https://identity.azure.net"
 )
 
 // clusterServiceName and customerName are the names of principals, as their credentials have them.
@@ -50,7 +51,7 @@ func TestTokensHaveOnlyTheirRights(t *testing.T) {
 		for name, audiences := range tokens {
 			got[name] = slices.Sorted(maps.Keys(audiences))
 		}
-		all := []string{cosmosAudience, armAudience, storageAudience, vaultAudience}
+		all := []string{cosmosAudience, identityAudience, armAudience, storageAudience, vaultAudience}
 		want := map[string][]string{customerName: all, clusterServiceName: all, "Azure Resource Manager": all, managementaccess.Forwarder: {armAudience, storageAudience}}
 		for _, role := range database.Roles() {
 			want[role.Service] = []string{cosmosAudience}
@@ -103,7 +104,7 @@ func TestTokensHaveOnlyTheirRights(t *testing.T) {
 			}
 		}
 		compareRights(t, map[string][]string{
-			clusterServiceName:         {"list certificates", "list documents", "append to a document", "list zones", "read a network of a customer"},
+			clusterServiceName:         {"list certificates", "list secrets", "request credentials of identities", "list documents", "append to a document", "list zones", "read a network of a customer"},
 			managementaccess.Forwarder: {"append to a document", "read diagnostic settings of a customer"},
 			customerName:               {"read a network of a customer", "delete a network of a customer", "read diagnostic settings of a customer"},
 		}, got)
@@ -123,7 +124,7 @@ func TestTokensHaveOnlyTheirRights(t *testing.T) {
 			}
 		}
 		compareRights(t, map[string][]string{
-			clusterServiceName: {rbac.CustomerRoleName + " at /", "DNS Zone Contributor at " + own, "Key Vault Certificates Officer at " + own + "/providers/Microsoft.KeyVault/vaults/region",
+			clusterServiceName: {rbac.CustomerRoleName + " at /", "DNS Zone Contributor at " + own, "Key Vault Certificates Officer at " + own + "/providers/Microsoft.KeyVault/vaults/region", rbac.CredentialsRole().Name + " at " + own + "/providers/Microsoft.KeyVault/vaults/region",
 				"Storage Blob Data Contributor at " + own + "/providers/Microsoft.Storage/storageAccounts/oidc"},
 			managementaccess.Forwarder: {customerlog.ForwarderRole().Name + " at /"},
 			customerName:               {"Owner at /subscriptions/" + customersSubscription, "Storage Blob Data Contributor at /subscriptions/" + customersSubscription},
@@ -152,7 +153,7 @@ func regionTokens(t *testing.T, ctx context.Context) map[string]map[string]strin
 	for name := range endpoints.Workloads {
 		tokens[name] = map[string]string{}
 		credential := must.Get(endpoints.Credential(name))(t)
-		for _, audience := range []string{cosmosAudience, armAudience, vaultAudience, storageAudience} {
+		for _, audience := range []string{cosmosAudience, identityAudience, armAudience, vaultAudience, storageAudience} {
 			if issued, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}}); err == nil {
 				tokens[name][audience] = issued.Token
 			}
@@ -166,7 +167,7 @@ func regionTokens(t *testing.T, ctx context.Context) map[string]map[string]strin
 		}
 		for _, client := range clients {
 			tokens[client.Name] = map[string]string{}
-			for _, audience := range []string{cosmosAudience, armAudience, vaultAudience, storageAudience} {
+			for _, audience := range []string{cosmosAudience, identityAudience, armAudience, vaultAudience, storageAudience} {
 				if issued := issuedToken(t, ctx, client, audience); issued != "" {
 					tokens[client.Name][audience] = issued
 				}
@@ -244,6 +245,8 @@ func azureRequests() map[string]struct{ audience, method, path string } {
 	)
 	return map[string]struct{ audience, method, path string }{
 		"list certificates":                      {vaultAudience, http.MethodGet, "/certificates?api-version=7.6"},
+		"list secrets":                           {vaultAudience, http.MethodGet, "/secrets?api-version=7.6"},
+		"request credentials of identities":      {identityAudience, http.MethodPost, "/none/credentials/v2/identities?api-version=2024-01-01"},
 		"read a secret":                          {vaultAudience, http.MethodGet, "/secrets/none?api-version=7.6"},
 		"list documents":                         {storageAudience, http.MethodGet, "/oidc/issuers?restype=container&comp=list"},
 		"append to a document":                   {storageAudience, http.MethodPut, "/oidc/issuers/none?comp=appendblock"},

@@ -96,6 +96,11 @@ var waits = map[[2]string]wait{
 		action:  "delete federated credentials of the reported identities that are not needed, or create the cluster with other identities",
 		outcome: "Cluster Service checks every 30 seconds and continues automatically once there is a place.",
 	},
+	{layerAzure, clusterstatus.CredentialRefused}: {
+		awaits: "credentials of the identities of its control plane", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
+		action: "make sure that the reported identities exist and are not restricted, or create the cluster with other identities", command: "hcpctl cluster retry {uid} --reason … --ticket …",
+		outcome: "Cluster Service tries again at least every 30 seconds during a creation, and at least every hour afterwards. A credential that was issued before stays in use until it expires.",
+	},
 	{layerAzure, "RetryingOperatorRoles"}: {
 		awaits: "the role assignments that the identities of its operators need", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "assign the reported roles on the reported scopes", outcome: "Cluster Service checks every 30 seconds and continues automatically once the roles are assigned.",
@@ -113,9 +118,9 @@ var waits = map[[2]string]wait{
 		overdueCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
 	},
 	{layerAzure, clusterstatus.StateRenewalFailing}: {
-		summary:  "Cluster {name} is ready, but the renewal of its API server's certificate has been failing {since}.",
-		reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 48 * time.Hour, overdueAction: "find out what the key vault or its issuer rejects, and remove the cause",
-		outcome:        "The current certificate stays in use until it expires. Cluster Service retries at least every hour.",
+		summary:  "Cluster {name} is ready, but the renewal of its API server's certificate, or of credentials of its control plane, has been failing {since}.",
+		reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 48 * time.Hour, overdueAction: "find out what the key vault, its issuer or the data plane of managed identities rejects, and remove the cause",
+		outcome:        "What the vault has stays in use until it expires. Cluster Service retries at least every hour.",
 		overdueCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
 	},
 	{layerManagementCluster, clusterstatus.StateWaiting}: {

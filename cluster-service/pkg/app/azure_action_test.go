@@ -67,7 +67,7 @@ func TestRetryOfAzureSteps(t *testing.T) {
 	throttle("DELETE", "/dnsZones/aro.")
 	service := r.start(nil)
 	ctx := t.Context()
-	request := azureRequest("c")
+	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(ctx, request))(t)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingDnsZone: Attempt 1 failed")
@@ -116,7 +116,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 	ctx := t.Context()
 	r.operatorWithoutRole(t)
 	service := r.start(nil)
-	request := azureRequest("c")
+	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(ctx, request))(t)
 	// Only the role check is pending, and it exceeds its limit.
 	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
@@ -150,7 +150,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 	ready := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return clusterReady(1)(c) && strings.HasPrefix(progressOf(c, "azure"), "Ready: ")
 	})
-	if said := progressOf(ready, "azure"); !strings.Contains(said, "10 of 11 Azure resources") || !strings.Contains(said, "alice@example.com let the creation continue without the check of the operators' roles (the customer's role is their own)") {
+	if said := progressOf(ready, "azure"); !strings.Contains(said, "11 of 12 Azure resources") || !strings.Contains(said, "alice@example.com let the creation continue without the check of the operators' roles (the customer's role is their own)") {
 		t.Errorf("progress is %q", said)
 	}
 	line := requireActor(t, lines("ForceClusterStep"), request.Uid, forced.Actor)

@@ -43,7 +43,7 @@ func TestAzureOrphans(t *testing.T) {
 	r.play()
 	service := r.start(nil)
 	ctx := t.Context()
-	deleted, living := azureRequest("deleted"), azureRequest("living")
+	deleted, living := r.azureRequest("deleted"), r.azureRequest("living")
 	for _, request := range []*csv1.ApplyClusterRequest{deleted, living} {
 		must.Get(service.ApplyCluster(ctx, request))(t)
 		service.awaitCluster(t, request.Uid, clusterReady(1))
@@ -206,7 +206,7 @@ func TestAzureOrphans(t *testing.T) {
 	if list, err = service.ListAzureOrphans(ctx, &csv1.ListAzureOrphansRequest{}); err != nil || len(list.GetOrphans()) != 4 {
 		t.Errorf("after the deletions: %v, %v", list, err)
 	}
-	successor := azureRequest("deleted")
+	successor := r.azureRequest("deleted")
 	successor.Uid = uuid.NewString()
 	must.Get(service.ApplyCluster(ctx, successor))(t)
 	unproven("a cluster of the resource ID exists", kept)

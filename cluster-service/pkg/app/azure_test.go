@@ -58,9 +58,9 @@ func (r *region) withAzure(options emulator.Options) *region {
 // serviceRights returns the roles that the infrastructure of a region and the registrations of customers assign to Cluster Service. Without
 // them, the caller of the emulator may do everything, because tests are the customer too.
 func serviceRights() emulator.Seed {
-	seed := emulator.Seed{Roles: []rbac.Role{{ID: rbac.CustomerRoleID, Name: rbac.CustomerRoleName, Actions: rbac.CustomerRoleActions()}}}
+	seed := emulator.Seed{Roles: []rbac.Role{{ID: rbac.CustomerRoleID, Name: rbac.CustomerRoleName, Actions: rbac.CustomerRoleActions()}, rbac.CredentialsRole()}}
 	for role, scope := range map[string]string{rbac.CustomerRoleID: "/subscriptions/" + customerSubscription, azurearm.DNSZoneContributorRole: emulatortest.Group,
-		azurearm.CertificatesOfficerRole: emulatortest.Vault, azurearm.BlobDataContributorRole: emulatortest.Account} {
+		azurearm.CertificatesOfficerRole: emulatortest.Vault, rbac.CredentialsRole().ID: emulatortest.Vault, azurearm.BlobDataContributorRole: emulatortest.Account} {
 		seed.Assignments = append(seed.Assignments, azurearm.SeedAssignment{PrincipalID: entratest.ObjectID, Role: role, Scope: scope})
 	}
 	return seed
@@ -74,15 +74,19 @@ func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 	renderer.Region.AzureKinds = fleet.AzureKinds()
 	settings := config.AzureResources{ResourceManager: r.azure.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: r.azure.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
-		Documents: config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"}}
+		Documents:         config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"},
+		ManagedIdentities: &config.ManagedIdentities{Vault: r.azure.URL, Domain: "127.0.0.1", Audience: azurearm.IdentityAudience}}
 	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Location: "westus3", Open: renderer.Open, Now: r.clock.now}
 }
 
 // azureRequest returns a cluster with identities for all operators.
-func azureRequest(name string) *csv1.ApplyClusterRequest {
+func (r *region) azureRequest(name string) *csv1.ApplyClusterRequest {
 	request := applyRequest(name, 1)
 	identity := func(role string) string {
 		return "/subscriptions/" + customerSubscription + "/resourceGroups/cust-rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + role
+	}
+	if r.azure != nil {
+		request.Spec.IdentityUrl = r.azure.URL + request.ResourceId + azurearm.CredentialsPath
 	}
 	p := request.Spec.Platform
 	p.ControlPlaneOperators, p.DataPlaneOperators = map[string]string{}, map[string]string{}
@@ -131,6 +135,9 @@ func everything() []string {
 			all = append(all, identity+operator+"/federatedIdentityCredentials/CID-"+account)
 		}
 	}
+	for _, short := range []string{"ccm", "capz", "cpo", "registry", "ingress", "network", "disk", "file"} {
+		all = append(all, "secrets/"+short+"-CID")
+	}
 	slices.Sort(all)
 	return all
 }
@@ -169,13 +176,13 @@ func TestAzureResources(t *testing.T) {
 			r.azureWire = wire
 			r.play()
 			service := r.start(nil)
-			request := azureRequest("c")
+			request := r.azureRequest("c")
 			must.Get(service.ApplyCluster(t.Context(), request))(t)
 			ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
 				t.Errorf("Azure resources of a ready cluster (-want +got):\n%s", diff)
 			}
-			if got := progressOf(ready, "azure"); got != "Ready: All 11 Azure resources of the cluster exist." {
+			if got := progressOf(ready, "azure"); got != "Ready: All 12 Azure resources of the cluster exist." {
 				t.Errorf("progress in Azure is %q", got)
 			}
 			checkDocuments(t, r, ready)
@@ -237,7 +244,7 @@ func checkDocuments(t *testing.T, r *region, c *csv1.Cluster) {
 // lifecycleInAzure creates and deletes a cluster and expects the same Azure resources regardless of the injected faults.
 func lifecycleInAzure(t *testing.T, r *region, client func() *instance, name string) {
 	t.Helper()
-	request := azureRequest(name)
+	request := r.azureRequest(name)
 	untilDone(t, func(ctx context.Context) error { _, err := client().ApplyCluster(ctx, request); return err })
 	var last *csv1.Cluster
 	until := func(wanted func(*csv1.Cluster) bool) {
@@ -312,7 +319,7 @@ func TestSweepAzure(t *testing.T) {
 func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).withAzure(emulator.Options{}).run()
-	request := azureRequest("c")
+	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 	remove := func(id, version, audience string) {
@@ -342,7 +349,7 @@ func TestForeignAzureResourcesAreKept(t *testing.T) {
 	groups := must.Get(armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
 	must.Get(groups.CreateOrUpdate(t.Context(), "managed-c", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil))(t)
 	service := r.start(nil)
-	request := azureRequest("c")
+	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.Contains(progressOf(c, "azure"), "RetryingResourceGroup: ") && strings.Contains(progressOf(c, "azure"), "managed-c exists and does not belong to this cluster")
@@ -374,7 +381,7 @@ func TestMissingRolesAreReported(t *testing.T) {
 	identity := r.operatorWithoutRole(t)
 	roles := must.Get(armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
 	service := r.start(nil)
-	request := azureRequest("c")
+	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(ctx, request))(t)
 	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingOperatorRoles: ")
@@ -404,7 +411,7 @@ func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
 	ctx := t.Context()
 	must.Get(r.azure.Faults().Add(faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Status: 404, Code: "ResourceNotFound"}))(t)
 	service := r.start(nil)
-	request, deleted := azureRequest("c"), azureRequest("d")
+	request, deleted := r.azureRequest("c"), r.azureRequest("d")
 	for _, request := range []*csv1.ApplyClusterRequest{request, deleted} {
 		must.Get(service.ApplyCluster(ctx, request))(t)
 	}

@@ -26,7 +26,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	r.play()
 	service := r.start(nil)
 	ctx := t.Context()
-	request := azureRequest("c")
+	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(ctx, request))(t)
 	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
 	id := ready.GetStatus().GetClusterId()

@@ -34,7 +34,7 @@ func TestDeletionPlacesWaitingCluster(t *testing.T) {
 			}
 			r.play()
 			service := r.start(nil)
-			first, second := azureRequest("first"), azureRequest("second")
+			first, second := r.azureRequest("first"), r.azureRequest("second")
 			for _, request := range []*csv1.ApplyClusterRequest{first, second} {
 				must.Get(service.ApplyCluster(t.Context(), request))(t)
 			}

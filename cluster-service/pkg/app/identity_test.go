@@ -27,7 +27,7 @@ func TestRecreatedIdentitiesAreFollowed(t *testing.T) {
 	r.play()
 	ctx := t.Context()
 	service := r.start(nil)
-	request := azureRequest("c")
+	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(ctx, request))(t)
 	before := service.awaitCluster(t, request.Uid, clusterReady(1)).GetStatus()
 	controlPlane, dataPlane := request.Spec.Platform.ControlPlaneOperators["ingress"], request.Spec.Platform.DataPlaneOperators["image-registry"]

@@ -249,9 +249,10 @@ func (in *inputs) connectAzure(settings config.AzureResources, region string) er
 		return err
 	}
 	for _, kind := range fleet.AzureKinds() {
-		if kind != fleet.AzureCertificate || settings.Vault != "" {
-			in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
+		if kind == fleet.AzureCertificate && settings.Vault == "" || kind == fleet.AzureCredentials && settings.ManagedIdentities == nil {
+			continue
 		}
+		in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
 	}
 	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Location: region, Open: in.keeper.Open, Now: time.Now}
 	return nil

@@ -21,7 +21,7 @@ func TestCreationStatements(t *testing.T) {
 	r.play()
 	service := r.start(nil)
 	create := func(name string) {
-		request := azureRequest(name)
+		request := r.azureRequest(name)
 		must.Get(service.ApplyCluster(t.Context(), request))(t)
 		service.awaitCluster(t, request.Uid, clusterReady(1))
 	}

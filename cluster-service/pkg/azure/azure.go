@@ -1,6 +1,6 @@
 // Package azure creates, checks and deletes the Azure resources of a cluster through the clients of the Azure SDK: a managed
-// resource group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the
-// OpenID documents of the cluster's issuer. It only reads the customer's identities.
+// resource group, DNS, the association of the customer's subnet, federated credentials, a certificate and the credentials of
+// identities in Key Vault, and the OpenID documents of the cluster's issuer. It only reads the customer's identities.
 //
 // Steps attempts one step at a time and has no state. Every step reads first, does what is missing, and can be attempted
 // again at any point. It deletes only resources that it can identify as the cluster's own. Worker attempts the steps that are
@@ -17,7 +17,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/msi-dataplane/pkg/dataplane"
 )
 
 // Clients returns the clients of a subscription, or of the service's own vault and storage account.
@@ -32,6 +34,24 @@ type Clients interface {
 	RoleDefinitions() (RoleDefinitions, error)
 	Certificates() (Certificates, error)
 	Documents() (Documents, error)
+	// IdentityCredentials returns the client of the data plane at the identity URL of a cluster.
+	IdentityCredentials(identityURL string) (IdentityCredentials, error)
+	// Secrets returns the client of the secrets in the vault with the credentials of identities.
+	Secrets() (Secrets, error)
+}
+
+// IdentityCredentials has the method of dataplane.Client that the steps use.
+type IdentityCredentials interface {
+	GetUserAssignedIdentitiesCredentials(ctx context.Context, request dataplane.UserAssignedIdentitiesRequest) (*dataplane.ManagedIdentityCredentials, error)
+}
+
+// Secrets has the methods of azsecrets.Client that the steps and the searches for orphans use. None of them reads the value of a secret.
+type Secrets interface {
+	SetSecret(ctx context.Context, name string, wanted azsecrets.SetSecretParameters, o *azsecrets.SetSecretOptions) (azsecrets.SetSecretResponse, error)
+	DeleteSecret(ctx context.Context, name string, o *azsecrets.DeleteSecretOptions) (azsecrets.DeleteSecretResponse, error)
+	RecoverDeletedSecret(ctx context.Context, name string, o *azsecrets.RecoverDeletedSecretOptions) (azsecrets.RecoverDeletedSecretResponse, error)
+	NewListSecretPropertiesPager(o *azsecrets.ListSecretPropertiesOptions) *runtime.Pager[azsecrets.ListSecretPropertiesResponse]
+	NewListSecretPropertiesVersionsPager(name string, o *azsecrets.ListSecretPropertiesVersionsOptions) *runtime.Pager[azsecrets.ListSecretPropertiesVersionsResponse]
 }
 
 // ResourceGroups has the methods of armresources.ResourceGroupsClient that the steps and the searches for orphans use.

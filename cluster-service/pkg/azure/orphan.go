@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -58,6 +59,16 @@ func claimOfCertificate(p *azcertificates.CertificateProperties) (c claim, ok bo
 		return claim{}, false
 	}
 	return claim{kind: fleet.AzureCertificate, id: string(*p.ID), uid: uid.String(), own: true}, true
+}
+
+// claimOfSecret returns the claim of a secret in the vault with the credentials of identities. ok is false for one that the service did not store
+// for a cluster.
+func claimOfSecret(p *azsecrets.SecretProperties) (c claim, ok bool) {
+	uid, err := uuid.Parse(owner(p.Tags))
+	if p.ID == nil || err != nil {
+		return claim{}, false
+	}
+	return claim{kind: fleet.AzureCredentials, id: string(*p.ID), uid: uid.String(), own: true}, true
 }
 
 // claimOfDocument returns the claim of a blob, by its URL and its name. ok is false for one that is not a document of a cluster.

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -107,6 +108,8 @@ func (s *OrphanSearcher) readOrphan(ctx context.Context, o store.AzureOrphan) (*
 	switch fleet.AzureKind(o.Kind) {
 	case fleet.AzureCertificate:
 		return s.readCertificate(ctx, azcertificates.ID(o.AzureID))
+	case fleet.AzureCredentials:
+		return s.readSecret(ctx, azsecrets.ID(o.AzureID))
 	case fleet.AzureDocuments:
 		return s.readDocument(ctx, o.AzureID)
 	}
@@ -191,6 +194,23 @@ func (s *OrphanSearcher) readCertificate(ctx context.Context, id azcertificates.
 	c, ok := claimOfCertificate(&azcertificates.CertificateProperties{ID: found.ID, Tags: found.Tags})
 	return &currentResource{c, ok, func(ctx context.Context) (bool, error) {
 		_, err := vault.DeleteCertificate(ctx, id.Name(), nil)
+		return false, err
+	}}, nil
+}
+
+// readSecret reads the newest version of a secret, without its value. Its deletion is that of a certificate.
+func (s *OrphanSearcher) readSecret(ctx context.Context, id azsecrets.ID) (*currentResource, error) {
+	vault, err := s.Steps.Clients.Secrets()
+	if err != nil {
+		return nil, err
+	}
+	newest, err := newestVersion(ctx, vault, id.Name())
+	if err != nil || newest == nil {
+		return nil, err
+	}
+	c, ok := claimOfSecret(newest)
+	return &currentResource{c, ok, func(ctx context.Context) (bool, error) {
+		_, err := vault.DeleteSecret(ctx, id.Name(), nil)
 		return false, err
 	}}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
+	azurearm "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -56,7 +57,8 @@ func newRegion(t *testing.T, options emulator.Options) *region {
 	signing := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	settings := config.AzureResources{ResourceManager: started.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: started.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
-		Documents: config.DocumentStore{Account: started.URL + "/oidc", Container: "issuers"}}
+		Documents:         config.DocumentStore{Account: started.URL + "/oidc", Container: "issuers"},
+		ManagedIdentities: &config.ManagedIdentities{Vault: started.URL, Domain: "127.0.0.1", Audience: azurearm.IdentityAudience}}
 	place := fleet.Region{BaseDomain: zone, IssuerBase: started.URL + "/oidc/issuers", AzureKinds: fleet.AzureKinds()}
 	return &region{T: t, azure: started, now: time.Now(), steps: &azure.Steps{Clients: azure.NewSDK(settings, started.Tokens, started.HTTP()), Region: place, Config: settings,
 		Open: func(string, []byte) ([]byte, error) { return signing, nil }, Now: time.Now}}
@@ -68,7 +70,7 @@ func (w *region) cluster(endpoint string) *fleet.ClusterAggregate {
 	t := &fleet.ClusterAggregate{
 		Cluster: &fleet.Cluster{UID: "6d5f0a3e-0000-4000-8000-000000000001", ResourceID: "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c",
 			Shard: "mgmt-1", SigningKey: []byte("sealed"), Status: &csv1.ClusterStatus{ClusterId: "cid", BaseDomainPrefix: "p"},
-			Spec: &csv1.ClusterSpec{Location: "westus3", Platform: &csv1.Platform{SubscriptionId: customer, ManagedResourceGroup: "managed",
+			Spec: &csv1.ClusterSpec{Location: "westus3", IdentityUrl: w.azure.URL + "/clusters/c" + azurearm.CredentialsPath, Platform: &csv1.Platform{SubscriptionId: customer, ManagedResourceGroup: "managed",
 				SubnetId: in + "Microsoft.Network/virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: in + "Microsoft.Network/networkSecurityGroups/nsg",
 				ControlPlaneOperators: map[string]string{"ingress": in + "Microsoft.ManagedIdentity/userAssignedIdentities/cp-ingress"},
 				DataPlaneOperators:    map[string]string{"image-registry": in + "Microsoft.ManagedIdentity/userAssignedIdentities/dp-registry"}}}},
@@ -127,7 +129,8 @@ func (w *region) inAzure() []string {
 // operations are the requests of the steps, each with the method, service and path that identify it.
 var operations = map[string]struct {
 	method, service, path string
-	// skip is the number of earlier requests that match too. A client of Key Vault sends its first request without a token.
+	// skip is the number of earlier requests that match too. A client of Key Vault or of the data plane of identities sends its first request
+	// without a token.
 	skip int
 }{
 	"GetGroup":          {"GET", "arm", "/resourceGroups/managed", 0},
@@ -152,6 +155,9 @@ var operations = map[string]struct {
 	"GetRole":           {"GET", "arm", "/roleDefinitions/", 0},
 	"PutCredential":     {"PUT", "arm", "/federatedIdentityCredentials/", 0},
 	"DeleteCredential":  {"DELETE", "arm", "/federatedIdentityCredentials/", 0},
+	"IssueCredentials":  {"POST", "identity", "/credentials/v2/identities", 1},
+	"SetSecret":         {"PUT", "vault", "/secrets/ingress-cid", 0},
+	"DeleteSecret":      {"DELETE", "vault", "/secrets/ingress-cid", 0},
 	"GetCertificate":    {"GET", "vault", "/pending", 1},
 	"CreateCertificate": {"POST", "vault", "/create", 0},
 	"DeleteCertificate": {"DELETE", "vault", "/certificates/kas-cid", 1},

@@ -3,9 +3,13 @@ package azure
 import (
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -18,7 +22,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/msi-dataplane/pkg/dataplane"
+	"github.com/go-logr/logr"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/internal/certfile"
@@ -32,18 +39,25 @@ type SDK struct {
 	config     config.AzureResources
 	credential azcore.TokenCredential
 	options    policy.ClientOptions
+	// secrets returns the client of the vault with the credentials of identities. It is shared, because each client sends a request without a token
+	// first.
+	secrets func() (*azsecrets.Client, error)
 }
 
 var _ Clients = (*SDK)(nil)
 
 // NewSDK returns clients with a credential and a transport. A nil transport is the SDK's own.
 func NewSDK(c config.AzureResources, credential azcore.TokenCredential, transport policy.Transporter) *SDK {
-	return &SDK{config: c, credential: credential, options: policy.ClientOptions{
+	s := &SDK{config: c, credential: credential, options: policy.ClientOptions{
 		Cloud:     cloudOf(c),
 		Transport: transport,
 		// Worker retries steps. It honours Retry-After and shows the wait in the step meanwhile.
 		Retry: policy.RetryOptions{MaxRetries: -1, TryTimeout: requestTimeout},
 	}}
+	s.secrets = sync.OnceValues(func() (*azsecrets.Client, error) {
+		return azsecrets.NewClient(c.ManagedIdentities.Vault, credential, &azsecrets.ClientOptions{ClientOptions: s.options, DisableChallengeResourceVerification: c.CAFile != ""})
+	})
+	return s
 }
 
 func cloudOf(c config.AzureResources) cloud.Configuration {
@@ -156,6 +170,24 @@ func (s *SDK) Certificates() (Certificates, error) {
 	return azcertificates.NewClient(s.config.Vault, s.credential, &azcertificates.ClientOptions{ClientOptions: s.options,
 		DisableChallengeResourceVerification: s.config.CAFile != ""})
 }
+
+// IdentityCredentials returns the client of the data plane of managed identities at the identity URL of a cluster. A token for the data plane is
+// sent nowhere else.
+func (s *SDK) IdentityCredentials(identityURL string) (IdentityCredentials, error) {
+	identities := s.config.ManagedIdentities
+	u, err := url.Parse(identityURL)
+	switch {
+	case err != nil || u.Scheme != "https":
+		return nil, errors.New("the identity URL that Azure Resource Manager has sent for the cluster is not an https URL")
+	case !strings.EqualFold(u.Hostname(), identities.Domain) && !strings.HasSuffix(strings.ToLower(u.Hostname()), "."+strings.ToLower(identities.Domain)):
+		return nil, fmt.Errorf("the host %s of the identity URL that Azure Resource Manager has sent for the cluster is not in %s, the domain of the data plane of managed identities", u.Hostname(), identities.Domain)
+	}
+	discard := logr.Discard()
+	return dataplane.NewClientFactory(s.credential, identities.Audience, &s.options, dataplane.WithClientLogger(&discard)).NewClient(identityURL)
+}
+
+// Secrets returns the client of the secrets in the vault with the credentials of identities.
+func (s *SDK) Secrets() (Secrets, error) { return s.secrets() }
 
 // Documents returns the client of the service's storage account.
 func (s *SDK) Documents() (Documents, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,7 +46,7 @@ const (
 
 // orphanKinds returns the kinds of resources that are searched.
 func orphanKinds() []fleet.AzureKind {
-	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords, fleet.AzureCertificate, fleet.AzureDocuments, fleet.AzureFederation}
+	return []fleet.AzureKind{fleet.AzureResourceGroup, fleet.AzureDNSDelegation, fleet.AzureAPIRecord, fleet.AzureServiceRecords, fleet.AzureCertificate, fleet.AzureCredentials, fleet.AzureDocuments, fleet.AzureFederation}
 }
 
 // OrphanSearcherOptions configure an OrphanSearcher.
@@ -131,7 +132,7 @@ func (s *OrphanSearcher) search(ctx context.Context, scope string) error {
 	case zoneScope:
 		read = s.readRecords
 	case vaultScope:
-		read = s.readCertificates
+		read = s.readVaults
 	case documentsScope:
 		read = s.readDocuments
 	default:
@@ -221,6 +222,24 @@ func (s *OrphanSearcher) readRecords(ctx context.Context, _ string, each func([]
 	pager := records.NewListAllByDNSZonePager(s.Steps.Config.ResourceGroup, s.Steps.Region.BaseDomain, nil)
 	return eachPage(ctx, pager, func(page armdns.RecordSetsClientListAllByDNSZoneResponse) error {
 		return each(claimsOf(page.Value, claimOfRecords))
+	})
+}
+
+// readVaults calls each with the claims of each page of the certificates in the region's vault, and of the secrets in that of the identities.
+func (s *OrphanSearcher) readVaults(ctx context.Context, scope string, each func([]claim) error) error {
+	return errors.Join(s.readCertificates(ctx, scope, each), s.readSecrets(ctx, each))
+}
+
+func (s *OrphanSearcher) readSecrets(ctx context.Context, each func([]claim) error) error {
+	if s.Steps.Config.ManagedIdentities == nil {
+		return nil
+	}
+	vault, err := s.Steps.Clients.Secrets()
+	if err != nil {
+		return err
+	}
+	return eachPage(ctx, vault.NewListSecretPropertiesPager(nil), func(page azsecrets.ListSecretPropertiesResponse) error {
+		return each(claimsOf(page.Value, claimOfSecret))
 	})
 }
 

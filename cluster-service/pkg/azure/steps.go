@@ -81,6 +81,8 @@ func (a *attempt) create(ctx context.Context) error {
 		return a.checkRoles(ctx)
 	case fleet.AzureFederation:
 		return a.createFederation(ctx)
+	case fleet.AzureCredentials:
+		return a.storeCredentials(ctx)
 	case fleet.AzureCertificate:
 		return a.ensureCertificate(ctx)
 	case fleet.AzureAPIRecord:
@@ -108,6 +110,8 @@ func (a *attempt) remove(ctx context.Context) error {
 		return nil
 	case fleet.AzureFederation:
 		return a.removeFederation(ctx)
+	case fleet.AzureCredentials:
+		return a.removeCredentials(ctx)
 	case fleet.AzureCertificate:
 		return a.removeCertificate(ctx)
 	case fleet.AzureAPIRecord:

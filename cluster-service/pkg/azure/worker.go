@@ -42,7 +42,7 @@ type Worker struct {
 	WorkerOptions
 	due   *due.Queue
 	tries *prometheus.CounterVec
-	// firstEnd is the end of the certificate that ends first; overdue is the number of certificates that are not renewed in time.
+	// firstEnd is the end of the certificate or credential that ends first; overdue is the number of clusters with one that is not renewed in time.
 	firstEnd, overdue prometheus.Gauge
 }
 
@@ -52,9 +52,9 @@ func NewWorker(o WorkerOptions) *Worker {
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_azure_steps_total",
 			Help: "Attempts of steps of clusters' Azure resources, by step and outcome (done, undone, waiting, failed)."}, []string{"step", "outcome"}),
 		firstEnd: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_first_end_seconds",
-			Help: "End of the API server serving certificate that ends first, in Unix time; 0 when there is none."}),
+			Help: "End of the serving certificate or identity credential that ends first, in Unix time; 0 when there is none."}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_overdue",
-			Help: "Serving certificates whose renewal has failed for half of the renewal period."})}
+			Help: "Clusters with a serving certificate or identity credential whose renewal has failed for half of the renewal period."})}
 	w.due = due.NewQueue(due.Options{Log: o.Log, Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 )
@@ -18,12 +19,24 @@ type AzureResources struct {
 	// certificates are created.
 	Vault             string `json:"vault"`
 	CertificateIssuer string `json:"certificateIssuer"`
+	// ManagedIdentities is the source of the credentials of control planes' identities. Without it no credentials are stored.
+	ManagedIdentities *ManagedIdentities `json:"managedIdentities,omitempty"`
 	// Documents is the container for the OpenID documents of the clusters' issuers. The issuers' base URL must serve it.
 	Documents DocumentStore `json:"documents"`
 	// CAFile has the certificate authorities of all these services. Without it the system's authorities are used.
 	CAFile string `json:"caFile"`
 	// CredentialFile has the client and secret with which the service authenticates. Without it the workload's identity is used.
 	CredentialFile string `json:"credentialFile"`
+}
+
+// ManagedIdentities is the data plane of managed identities, which issues the credentials of identities to resource providers.
+type ManagedIdentities struct {
+	// Vault is the URL of the Key Vault in which the credentials are stored. HostedClusters name it by azure.identitiesVault.
+	Vault string `json:"vault"`
+	// Domain has the hosts of the data plane. A cluster whose identity URL has another host gets no credentials.
+	Domain string `json:"domain"`
+	// Audience is the audience of the tokens for the data plane.
+	Audience string `json:"audience"`
 }
 
 // DocumentStore is a container of a storage account.
@@ -42,6 +55,9 @@ func (a *AzureResources) complete() {
 			*field = value
 		}
 	}
+	if m := a.ManagedIdentities; m != nil {
+		m.Domain, m.Audience = cmp.Or(m.Domain, "identity.azure.net"), cmp.Or(m.Audience, "https://identity.azure.net")
+	}
 }
 
 // validate returns an error for each missing or malformed field.
@@ -53,7 +69,14 @@ func (a *AzureResources) validate(path string) []error {
 			wrong = append(wrong, fmt.Errorf("%s: azureResources.%s is required", path, name))
 		}
 	}
-	for name, value := range map[string]string{"resourceManager": a.ResourceManager, "authority": a.Authority, "vault": a.Vault, "documents.account": a.Documents.Account} {
+	urls := map[string]string{"resourceManager": a.ResourceManager, "authority": a.Authority, "vault": a.Vault, "documents.account": a.Documents.Account}
+	if m := a.ManagedIdentities; m != nil {
+		if urls["managedIdentities.vault"] = m.Vault; m.Vault == "" {
+			wrong = append(wrong, fmt.Errorf("%s: azureResources.managedIdentities.vault is required", path))
+		}
+		urls["managedIdentities.audience"] = m.Audience
+	}
+	for name, value := range urls {
 		if u, err := url.Parse(value); value != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 			wrong = append(wrong, fmt.Errorf("%s: azureResources.%s: %q is not an https URL", path, name, value))
 		}

@@ -29,6 +29,8 @@ const (
 	AzureRoles AzureKind = "operator-roles"
 	// AzureFederation are the federated credentials that let service accounts use the operators' identities.
 	AzureFederation AzureKind = "federated-credentials"
+	// AzureCredentials are the credentials of the control plane's identities, in the vault from which its operators read them.
+	AzureCredentials AzureKind = "identity-credentials"
 	// AzureCertificate is the serving certificate of the API server in Key Vault.
 	AzureCertificate AzureKind = "serving-certificate"
 	// AzureAPIRecord is the record set of the API's host name in the region's zone.
@@ -41,7 +43,7 @@ const (
 // AzureKinds returns all kinds in the order in which they are created. They are removed in the reverse order.
 func AzureKinds() []AzureKind {
 	return []AzureKind{AzureIdentities, AzureResourceGroup, AzureDNSZone, AzureDNSDelegation, AzureDocuments, AzureSecurityGroup, AzureRoles,
-		AzureFederation, AzureCertificate, AzureAPIRecord, AzureServiceRecords}
+		AzureFederation, AzureCredentials, AzureCertificate, AzureAPIRecord, AzureServiceRecords}
 }
 
 // azureNeeds maps a kind to the kind that must exist before it and is removed after it. All other kinds are independent.
@@ -66,6 +68,8 @@ const (
 	// the longest interval between failing attempts. The control plane keeps the client IDs meanwhile.
 	azureIdentitiesInterval = 6 * time.Hour
 	azureLastIdentities     = 10 * time.Minute
+	// azureCredentialsInterval is the longest time between checks that the vault has the credentials of a cluster's identities.
+	azureCredentialsInterval = 12 * time.Hour
 )
 
 // Azure is the state of a cluster's Azure resources, and the job that creates or removes them. It is due while one of its
@@ -264,8 +268,16 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 			s.Since = now
 		}
 		s.Done, s.Input, s.Attempts, s.RetryTime, s.Expires, s.Renew, s.Forced = true, o.Input, 0, o.Renew, o.Expires, o.Renew, nil
-		if s.Kind == AzureIdentities && !requested {
+		switch {
+		case s.Kind == AzureIdentities && !requested:
 			s.RetryTime = now.Add(azureIdentitiesInterval)
+		case s.Kind == AzureCredentials:
+			wait := azureCredentialsInterval
+			if !o.Renew.IsZero() {
+				// A credential that is due for renewal as soon as it is issued must not cause requests without a pause.
+				wait = min(wait, max(o.Renew.Sub(now), azureLastRetry))
+			}
+			s.RetryTime = now.Add(wait)
 		}
 		return
 	case o.Error != "":
@@ -348,9 +360,11 @@ func (r Region) dueAzure(now time.Time, t *ClusterAggregate) {
 	}
 }
 
-// repeats reports whether a step is attempted again after it is done: a certificate is renewed, and identities are read again.
-// The time is known after the first attempt.
-func (s *AzureStep) repeats() bool { return s.Kind == AzureCertificate || s.Kind == AzureIdentities }
+// repeats reports whether a step is attempted again after it is done: a certificate and credentials are renewed, and identities are read
+// again. The time is known after the first attempt.
+func (s *AzureStep) repeats() bool {
+	return s.Kind == AzureCertificate || s.Kind == AzureCredentials || s.Kind == AzureIdentities
+}
 
 // RefreshAzure decides again which steps are due, between attempts of several steps.
 func (r Region) RefreshAzure(now time.Time, t *ClusterAggregate) { r.dueAzure(now, t) }
@@ -368,6 +382,11 @@ func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited 
 		return t.Azure.IdentitiesReplaced(), ""
 	case AzureFederation:
 		return t.Azure.IdentitiesReplaced(), ""
+	case AzureCredentials:
+		if s := t.Azure.Step(AzureIdentities); s == nil || !s.Done {
+			return "", "the IDs of the identities"
+		}
+		return t.Cluster.identitiesInput() + t.Azure.IdentitiesReplaced(), ""
 	case AzureDocuments:
 		if len(t.Cluster.SigningKey) == 0 {
 			return "", "the cluster's signing key"

@@ -52,6 +52,9 @@ func (t *ClusterAggregate) azureLayers() []layer {
 			if s.fullIdentities() != "" && !t.Azure.Deleting {
 				state = clusterstatus.FederatedCredentialLimit
 			}
+			if s.refusedIdentities() != "" && !t.Azure.Deleting {
+				state = clusterstatus.CredentialRefused
+			}
 			layers = append(layers, layer{LayerAzure, state, fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
 		}
 	}
@@ -91,6 +94,7 @@ var describeAzure = map[AzureKind]string{
 	AzureSecurityGroup: "the association of the subnet with its network security group",
 	AzureRoles:         "the check of the operators' roles",
 	AzureFederation:    "the federated credentials of the data plane's identities",
+	AzureCredentials:   "the credentials of the control plane's identities",
 	AzureCertificate:   "the API server's certificate",
 	AzureAPIRecord:     "the DNS record of the API",
 

@@ -35,7 +35,7 @@ func inAzure(t *testing.T) (Region, *ClusterAggregate) {
 // outcomeOf returns the outcome of a successful step, with an expiration time for the certificate.
 func outcomeOf(kind AzureKind, input string) AzureOutcome {
 	o := AzureOutcome{Kind: kind, Done: true, Input: input}
-	if kind == AzureCertificate {
+	if kind == AzureCertificate || kind == AzureCredentials {
 		o.Expires, o.Renew = azureDay.AddDate(0, 0, 90), azureDay.AddDate(0, 0, 60)
 	}
 	return o
@@ -53,7 +53,7 @@ func dueKinds(a *Azure) (kinds []AzureKind) {
 // TestAzureStepsRunInOrderOfDependencies runs all steps of the creation, and all steps of the deletion in reverse order.
 func TestAzureStepsRunInOrderOfDependencies(t *testing.T) {
 	r, aggregate := inAzure(t)
-	first := []AzureKind{AzureIdentities, AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureFederation, AzureCertificate}
+	first := []AzureKind{AzureIdentities, AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureFederation, AzureCredentials, AzureCertificate}
 	if got := dueKinds(aggregate.Azure); !slices.Equal(got, first) {
 		t.Errorf("due at first are %v, want %v", got, first)
 	}
@@ -79,7 +79,7 @@ func TestAzureStepsRunInOrderOfDependencies(t *testing.T) {
 
 	aggregate.Works[0].Observed.EndpointHost = "192.0.2.2"
 	r.planAzure(azureDay, aggregate)
-	if got := dueKinds(aggregate.Azure); !slices.Equal(got, []AzureKind{AzureIdentities, AzureCertificate, AzureAPIRecord, AzureServiceRecords}) {
+	if got := dueKinds(aggregate.Azure); !slices.Equal(got, []AzureKind{AzureIdentities, AzureCredentials, AzureCertificate, AzureAPIRecord, AzureServiceRecords}) {
 		t.Errorf("due with another endpoint are %v, want the records", got)
 	}
 
@@ -187,8 +187,8 @@ func TestCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	}
 	certificate := aggregate.Azure.Step(AzureCertificate)
 	renew, ends := certificate.Renew, certificate.Expires
-	// The identities are read more often than the certificate is renewed.
-	aggregate.Azure.Step(AzureIdentities).RetryTime = ends
+	// The identities are read, and their credentials checked, more often than the certificate is renewed.
+	aggregate.Azure.Step(AzureIdentities).RetryTime, aggregate.Azure.Step(AzureCredentials).RetryTime = ends, ends
 	if at, due := aggregate.Azure.DueTime(); !due || !at.Equal(renew) {
 		t.Fatalf("the next step is due at %v, want the renewal at %v", at, renew)
 	}

@@ -23,6 +23,9 @@ func (t *ClusterAggregate) customerConditions(now time.Time, before []*csv1.Cond
 	if full := t.Azure.Step(AzureFederation).fullIdentities(); full != "" {
 		add(generation, condition{clusterstatus.IdentitiesFederated, "False", clusterstatus.FederatedCredentialLimit, identitiesFullSentence + full + "."})
 	}
+	if refused := t.Azure.Step(AzureCredentials).refusedIdentities(); refused != "" {
+		add(generation, condition{clusterstatus.CredentialsIssued, "False", clusterstatus.CredentialRefused, identitiesRefusedSentence + refused + "."})
+	}
 	if keyUnusable(t.Cluster.Spec, &hostedCluster.Observed) {
 		add(hostedCluster.Generation, condition{clusterstatus.EncryptionKeyUsable, "False", clusterstatus.EncryptionKeyInvalid, "HyperShift cannot encrypt with the customer's key."})
 	}

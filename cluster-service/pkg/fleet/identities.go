@@ -18,6 +18,27 @@ import (
 // reported yet. The content is rendered when the step AzureIdentities is done.
 var ErrIdentityUnread = errors.New("the client ID of an identity of the cluster is not read from Azure yet")
 
+// OperatorKMS is the operator that encrypts etcd with the customer's key. Its identity is part of a HostedCluster's encryption.
+const OperatorKMS = "kms"
+
+// ControlPlaneOperators are the operators of a control plane that have an identity, each with its name in the ARM contract and the short name in
+// that of its credential.
+func ControlPlaneOperators() []struct{ Operator, Short string } {
+	return []struct{ Operator, Short string }{
+		{"cloud-controller-manager", "ccm"}, {"cluster-api-azure", "capz"}, {"control-plane", "cpo"}, {"image-registry", "registry"},
+		{"ingress", "ingress"}, {"cloud-network-config", "network"}, {"disk-csi-driver", "disk"}, {"file-csi-driver", "file"},
+		{OperatorKMS, "kms"},
+	}
+}
+
+// CredentialName returns the name of the secret with the credential of an operator's identity, by the operator's short name.
+func (c *Cluster) CredentialName(short string) string { return short + "-" + c.ID() }
+
+// ControlPlaneProperty returns the property of the ARM resource that names the identity of an operator of the control plane.
+func ControlPlaneProperty(operator string) string {
+	return identitiesRoot + "controlPlaneOperators[" + operator + "]"
+}
+
 // OperatorIdentity is a user-assigned identity of a cluster.
 type OperatorIdentity struct {
 	// Property is the path of the property of the ARM resource that names the identity.
@@ -65,15 +86,18 @@ func (c *Cluster) DataPlaneProperties(ids []string) []string {
 // attempt did not find, separated by commas; and the IdentityIDs after the last replacement of an identity.
 //
 // AzureIdentitiesFull is the fact of AzureFederation with the properties, separated by commas, whose identities had no place
-// for a federated credential in the last attempt.
+// for a federated credential in the last attempt. AzureIdentitiesRefused is that of AzureCredentials with the properties for whose
+// identities Azure issued no usable credential.
 const (
 	clientIDFact              = "clientId:"
 	principalIDFact           = "principalId:"
 	AzureIdentitiesMissing    = "missing"
 	AzureIdentitiesFull       = "full"
+	AzureIdentitiesRefused    = "refused"
 	azureIdentitiesReplaced   = "replaced"
 	identitiesMissingSentence = "The identities of these properties do not exist: "
 	identitiesFullSentence    = "The identities of these properties already have as many federated credentials as Azure allows: "
+	identitiesRefusedSentence = "Azure issues no usable credential for the identities of these properties: "
 )
 
 // IdentityFacts returns the facts of AzureIdentities for an identity that Azure reports.
@@ -205,4 +229,13 @@ func (s *AzureStep) fullIdentities() string {
 		return ""
 	}
 	return s.Facts[AzureIdentitiesFull]
+}
+
+// refusedIdentities returns the properties for whose identities Azure issues no usable credential; empty if it does for all or the step has
+// not been attempted.
+func (s *AzureStep) refusedIdentities() string {
+	if s == nil || s.Kind != AzureCredentials {
+		return ""
+	}
+	return s.Facts[AzureIdentitiesRefused]
 }

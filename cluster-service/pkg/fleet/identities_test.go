@@ -101,7 +101,7 @@ func TestIdentitiesAreReadAgain(t *testing.T) {
 
 	for _, replacement := range []string{"2", "3"} {
 		record(azureIdentitiesInterval, "", IdentityFacts(a, "client-a", "principal-a"), IdentityFacts(b, "client-b"+replacement, "principal-b"+replacement))
-		if want := []AzureKind{AzureRoles, AzureFederation}; !slices.Equal(undone(), want) || aggregate.Azure.IdentityIDs() == known {
+		if want := []AzureKind{AzureRoles, AzureFederation, AzureCredentials}; !slices.Equal(undone(), want) || aggregate.Azure.IdentityIDs() == known {
 			t.Errorf("a replaced identity makes %v due, want %v", undone(), want)
 		}
 		if aggregate.Azure.ClientID(b) != "client-b"+replacement || aggregate.Azure.PrincipalID(strings.ToUpper(b)) != "principal-b"+replacement {

@@ -18,25 +18,20 @@ func (r *Renderer) managedIdentities(t *fleet.ClusterAggregate) (*hyperv1.AzureR
 		ManagedIdentitiesKeyVault: hyperv1.ManagedAzureKeyVault{Name: r.Config.Azure.IdentitiesVault, TenantID: r.Config.Azure.TenantID}}}
 	controlPlane, dataPlane := &identities.ControlPlane, &identities.DataPlane
 	var unread error
-	// Each operator has a name in the ARM contract and a short name in the name of its credential.
-	for _, o := range []struct {
-		field           *hyperv1.ManagedIdentity
-		operator, short string
-	}{
-		{&controlPlane.CloudProvider, "cloud-controller-manager", "ccm"},
-		{&controlPlane.NodePoolManagement, "cluster-api-azure", "capz"},
-		{&controlPlane.ControlPlaneOperator, "control-plane", "cpo"},
-		{&controlPlane.ImageRegistry, "image-registry", "registry"},
-		{&controlPlane.Ingress, "ingress", "ingress"},
-		{&controlPlane.Network, "cloud-network-config", "network"},
-		{&controlPlane.Disk, "disk-csi-driver", "disk"},
-		{&controlPlane.File, "file-csi-driver", "file"},
-	} {
-		identity, err := r.controlPlaneIdentity(t, o.operator, o.short)
+	fields := map[string]*hyperv1.ManagedIdentity{
+		"cloud-controller-manager": &controlPlane.CloudProvider, "cluster-api-azure": &controlPlane.NodePoolManagement,
+		"control-plane": &controlPlane.ControlPlaneOperator, "image-registry": &controlPlane.ImageRegistry, "ingress": &controlPlane.Ingress,
+		"cloud-network-config": &controlPlane.Network, "disk-csi-driver": &controlPlane.Disk, "file-csi-driver": &controlPlane.File,
+	}
+	for _, o := range fleet.ControlPlaneOperators() {
+		if o.Operator == fleet.OperatorKMS {
+			continue
+		}
+		identity, err := r.controlPlaneIdentity(t, o.Operator, o.Short)
 		if unread = errors.Join(unread, err); err != nil && !errors.Is(err, fleet.ErrIdentityUnread) {
 			return nil, err
 		}
-		*o.field = identity
+		*fields[o.Operator] = identity
 	}
 	for _, o := range []struct {
 		field    *string
@@ -64,7 +59,7 @@ func (r *Renderer) controlPlaneIdentity(t *fleet.ClusterAggregate, operator, sho
 	if err != nil {
 		return hyperv1.ManagedIdentity{}, fmt.Errorf("the identity of control plane operator %q: %w", operator, err)
 	}
-	return hyperv1.ManagedIdentity{ClientID: hyperv1.AzureClientID(clientID), CredentialsSecretName: short + "-" + t.Cluster.ID(), ObjectEncoding: "utf-8"}, nil
+	return hyperv1.ManagedIdentity{ClientID: hyperv1.AzureClientID(clientID), CredentialsSecretName: t.Cluster.CredentialName(short), ObjectEncoding: "utf-8"}, nil
 }
 
 // clientID returns the client ID of an operator's identity. It is the one that Azure reported, or in a region without Azure

@@ -1,6 +1,7 @@
 package frontdoor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -154,10 +155,10 @@ func (d *FrontDoor) currentARMToken() string {
 	return text
 }
 
-// identityURL returns the URL at which the data plane of managed identities would return the credentials of a resource's
-// identities. The resource provider stores it. In a local region the URL is not served.
+// identityURL returns the URL at which the data plane of managed identities returns the credentials of a resource's identities. The resource
+// provider stores it.
 func (d *FrontDoor) identityURL(r *request) string {
-	return d.options.PublicURL + r.URL.Path + "/credentials/v2/identities?tid=" + url.QueryEscape(r.caller.TenantID)
+	return strings.TrimSuffix(cmp.Or(d.options.IdentityURL, d.options.PublicURL), "/") + r.URL.Path + "/credentials/v2/identities?tid=" + url.QueryEscape(r.caller.TenantID)
 }
 
 // systemData returns the value of x-ms-arm-resource-system-data. For an existing resource the provider ignores the

@@ -43,7 +43,7 @@ func isARMAudience(audience string) bool {
 
 // isServiceAudience reports whether an audience is that of another emulated Azure service.
 func isServiceAudience(audience string) bool {
-	return slices.Contains([]string{"https://vault.azure.net", "https://storage.azure.com", "https://cosmos.azure.com", "https://ossrdbms-aad.database.windows.net"}, audience)
+	return slices.Contains([]string{"https://vault.azure.net", "https://storage.azure.com", "https://cosmos.azure.com", "https://ossrdbms-aad.database.windows.net", "https://identity.azure.net"}, audience)
 }
 
 // Client is an application that may request tokens.

@@ -12,6 +12,8 @@ package arm
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -57,6 +59,11 @@ type Options struct {
 	// Roles are role definitions besides the built-in ones, and Assignments are role assignments besides those that clients create.
 	Roles       []rbac.Role
 	Assignments []SeedAssignment
+	// ResourceProviders are the object IDs of the principals that get credentials of managed identities. Authority is the issuer of tokens that the
+	// credentials name, and CredentialLifetime their validity period; 0 means that of Azure.
+	ResourceProviders  []string
+	Authority          string
+	CredentialLifetime time.Duration
 	// Log receives the errors of Run; nil discards them.
 	Log *slog.Logger
 	Now func() time.Time
@@ -71,6 +78,8 @@ type Server struct {
 	wakeups chan struct{}
 	// updates serializes requests that change resources, so that their checks still hold when they write.
 	updates sync.Mutex
+	// credentialKey returns the key of the credentials of identities, and generates it at first.
+	credentialKey func() (*rsa.PrivateKey, error)
 }
 
 // New returns a Server.
@@ -81,7 +90,8 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1), roles: append(builtInRoles(), o.Roles...)}
+	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1), roles: append(builtInRoles(), o.Roles...),
+		credentialKey: sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })}
 	for _, k := range slices.Concat(groupTypes(), dnsTypes(), networkTypes(), identityTypes(), diagnosticTypes(), storedTypes()) {
 		s.types[strings.ToLower(k.name)] = k
 	}

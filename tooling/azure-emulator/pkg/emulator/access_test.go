@@ -34,10 +34,12 @@ func startWithRoles(t *testing.T, options emulator.Options) *emulatortest.Azure 
 	t.Helper()
 	const subnets = "7a000000-0000-4000-8000-000000000004"
 	options.DataDir, options.Seed = t.TempDir(), emulatortest.Seed(zone)
-	options.Seed.Roles = []rbac.Role{{ID: subnets, Name: "Subnets", Actions: []string{"Microsoft.Network/virtualNetworks/*/read", "Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/subnets/write"}}}
+	options.Seed.ResourceProviders = []string{serviceID}
+	options.Seed.Roles = []rbac.Role{rbac.CredentialsRole(), {ID: subnets, Name: "Subnets", Actions: []string{"Microsoft.Network/virtualNetworks/*/read", "Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/subnets/write"}}}
 	options.Seed.Assignments = []arm.SeedAssignment{
 		{PrincipalID: serviceID, Role: arm.DNSZoneContributorRole, Scope: emulatortest.Group},
 		{PrincipalID: serviceID, Role: arm.CertificatesOfficerRole, Scope: emulatortest.Vault},
+		{PrincipalID: serviceID, Role: rbac.CredentialsRole().ID, Scope: emulatortest.Vault},
 		{PrincipalID: serviceID, Role: arm.BlobDataContributorRole, Scope: emulatortest.Account},
 		{PrincipalID: serviceID, Role: subnets, Scope: "/subscriptions/" + subscription},
 		{PrincipalID: customerID, Role: arm.OwnerRole, Scope: "/subscriptions/" + subscription},
@@ -102,7 +104,14 @@ func TestCallersHaveOnlyTheirRoles(t *testing.T) {
 		{"listing deleted certificates", vaultAudience, "GET", "/deletedcertificates?api-version=7.6", "", 200, none},
 		{"deleting a certificate", vaultAudience, "DELETE", "/certificates/a?api-version=7.6", "", 200, none},
 		{"recovering a certificate", vaultAudience, "POST", "/deletedcertificates/a/recover?api-version=7.6", "", 200, none},
-		{"secrets of the vault", vaultAudience, "GET", "/secrets/a?api-version=7.6", "", none, none},
+		{"storing a secret", vaultAudience, "PUT", "/secrets/a?api-version=7.6", `{"value":"x"}`, 200, none},
+		{"listing secrets", vaultAudience, "GET", "/secrets?api-version=7.6", "", 200, none},
+		{"listing versions of a secret", vaultAudience, "GET", "/secrets/a/versions?api-version=7.6", "", 200, none},
+		{"reading a secret", vaultAudience, "GET", "/secrets/a?api-version=7.6", "", none, none},
+		{"deleting a secret", vaultAudience, "DELETE", "/secrets/a?api-version=7.6", "", 200, none},
+		{"recovering a secret", vaultAudience, "POST", "/deletedsecrets/a/recover?api-version=7.6", "", 200, none},
+		{"purging a secret", vaultAudience, "DELETE", "/deletedsecrets/a?api-version=7.6", "", none, none},
+		{"credentials of an identity", arm.IdentityAudience, "POST", "/x/credentials/v2/identities?api-version=2024-01-01", `{"identityIds":["` + networkID + `"]}`, 404, none},
 		{"writing a document", storageAudience, "PUT", "/oidc/issuers/a/keys.json", "{}", 201, none},
 		{"reading a public document", storageAudience, "GET", "/oidc/issuers/a/keys.json", "", 200, 200},
 		{"listing documents", storageAudience, "GET", "/oidc/issuers?restype=container&comp=list", "", 200, none},

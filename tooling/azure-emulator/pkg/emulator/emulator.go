@@ -1,6 +1,6 @@
 // Package emulator combines the emulated services of Azure in one handler: Resource Manager below /subscriptions and
-// /providers, one Key Vault below /certificates, and Blob Storage below the names of its accounts. The vault and the accounts also have the
-// host names that they have in Azure.
+// /providers, one Key Vault below /certificates and /secrets, the data plane of managed identities at the paths that end in /credentials/v2/identities,
+// and Blob Storage below the names of its accounts. The vault and the accounts also have the host names that they have in Azure.
 //
 // For each request it applies the injected faults, verifies the bearer token, and calls the service, which authorizes the caller by
 // role assignments (package rbac). All data is in one
@@ -35,6 +35,8 @@ const (
 	ServiceARM   = "arm"
 	ServiceVault = "vault"
 	ServiceBlob  = "blob"
+	// ServiceIdentity is the data plane of managed identities.
+	ServiceIdentity = "identity"
 	// ServiceIssuer is the issuer of certificates. It receives no requests; a fault for it makes the issuer reject a
 	// certificate.
 	ServiceIssuer = "issuer"
@@ -55,7 +57,8 @@ type Options struct {
 	// OwnSubscriptions are the subscriptions of the service, in which nothing is assumed.
 	OwnSubscriptions []string
 	Location         string
-	// CertificateLifetime is the validity period of the vault's certificates; 0 means that of their policy.
+	// CertificateLifetime is the validity period of the vault's certificates and of the credentials of identities; 0 means that of their policy
+	// and of Azure.
 	CertificateLifetime time.Duration
 	Seed                Seed
 	// EnableFaults enables the control endpoints below /_emulator, which have no authentication.
@@ -93,7 +96,8 @@ func Open(o Options) (*Emulator, error) {
 	}
 	e := &Emulator{options: o, store: opened, faults: faults.New(faults.Azure, o.FaultSeed)}
 	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, OwnSubscriptions: o.OwnSubscriptions, Location: o.Location,
-		Roles: o.Seed.Roles, Assignments: o.Seed.Assignments, Log: o.Log, Now: o.Now})
+		Roles: o.Seed.Roles, Assignments: o.Seed.Assignments, ResourceProviders: o.Seed.ResourceProviders, Authority: o.Tokens.Authority,
+		CredentialLifetime: o.CertificateLifetime, Log: o.Log, Now: o.Now})
 	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Lifetime: o.CertificateLifetime,
 		Reject: e.rejectCertificate, Access: e.arm, ID: o.Seed.Vault, Now: o.Now})
 	e.blob = &blob.Server{Store: opened, Accounts: map[string]string{}, Created: e.arm.StorageAccount, Access: e.arm, Now: o.Now}
@@ -155,7 +159,10 @@ func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // service returns the name of the service for a path.
 func (e *Emulator) service(path string) string {
 	switch {
-	case strings.HasPrefix(path, "/certificates"), strings.HasPrefix(path, "/deletedcertificates"), strings.HasPrefix(path, "/secrets"), strings.HasPrefix(path, "/keys"):
+	case strings.HasSuffix(path, arm.CredentialsPath):
+		return ServiceIdentity
+	case strings.HasPrefix(path, "/certificates"), strings.HasPrefix(path, "/deletedcertificates"), strings.HasPrefix(path, "/secrets"), strings.HasPrefix(path, "/deletedsecrets"),
+		strings.HasPrefix(path, "/keys"):
 		return ServiceVault
 	case e.blob.Serves(path):
 		return ServiceBlob
@@ -175,6 +182,8 @@ func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, service string)
 		e.vault.ServeHTTP(w, r)
 	case ServiceBlob:
 		e.blob.ServeHTTP(w, r)
+	case ServiceIdentity:
+		e.arm.ServeCredentials(w, r)
 	default:
 		e.arm.ServeHTTP(w, r)
 	}
@@ -217,9 +226,10 @@ func writeError(w http.ResponseWriter, service string, status int, code, message
 // invalid, it writes the service's error response and returns false.
 func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service string) (rbac.Caller, bool) {
 	audiences := map[string][]string{
-		ServiceARM:   {"https://management.azure.com", "https://management.core.windows.net"},
-		ServiceVault: {"https://vault.azure.net"},
-		ServiceBlob:  {"https://storage.azure.com"},
+		ServiceARM:      {"https://management.azure.com", "https://management.core.windows.net"},
+		ServiceVault:    {"https://vault.azure.net"},
+		ServiceBlob:     {"https://storage.azure.com"},
+		ServiceIdentity: {arm.IdentityAudience},
 	}[service]
 	if service == ServiceBlob && r.Header.Get("Authorization") == "" {
 		if public, err := e.blob.Public(r); err == nil && public {
@@ -247,6 +257,8 @@ func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service 
 	switch service {
 	case ServiceVault:
 		w.Header().Set("WWW-Authenticate", `Bearer authorization="`+authority+`", resource="`+audiences[0]+`"`)
+	case ServiceIdentity:
+		w.Header().Set("WWW-Authenticate", `Bearer authorization="`+authority+`"`)
 	case ServiceBlob:
 		w.Header().Set("WWW-Authenticate", "Bearer authorization_uri="+authority+"/oauth2/authorize resource_id="+audiences[0])
 		blob.WriteError(w, http.StatusUnauthorized, "NoAuthenticationInformation", "Server failed to authenticate the request: "+err.Error()+".")

@@ -110,7 +110,7 @@ func TestUnsupportedRequests(t *testing.T) {
 		"NoVersion":     {"GET", emulatortest.Group, "https://management.azure.com", 400, "MissingApiVersionParameter"},
 		"OtherVersion":  {"GET", emulatortest.Group + "?api-version=1999-01-01", "https://management.azure.com", 400, "InvalidResourceType"},
 		"RecordType":    {"PUT", emulatortest.Group + "/providers/Microsoft.Network/dnsZones/" + zone + "/SRV/x?api-version=2018-05-01", "https://management.azure.com", 501, "NotImplemented"},
-		"Secrets":       {"GET", "/secrets/x?api-version=7.6", "https://vault.azure.net", 501, "NotImplemented"},
+		"SecretBackup":  {"POST", "/secrets/x/backup?api-version=7.6", "https://vault.azure.net", 501, "NotImplemented"},
 		"BlobBlocks":    {"PUT", "/oidc/issuers/x?comp=block", "https://storage.azure.com", 501, "NotImplemented"},
 		"OneSegment":    {"GET", "/subscriptions?api-version=2021-04-01", "https://management.azure.com", 404, "InvalidResourceId"},
 		"EmptyPath":     {"GET", "/?api-version=2021-04-01", "https://management.azure.com", 404, "InvalidResourceId"},

@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/google/uuid"
@@ -346,6 +347,61 @@ func TestCertificateVersions(t *testing.T) {
 	}
 	if old, err := client.GetCertificate(ctx, "kas", first.ID.Version(), nil); err != nil || !bytes.Equal(old.CER, first.CER) {
 		t.Errorf("reading the first version: %v", err)
+	}
+}
+
+// TestSecrets stores versions of a secret, reads, deletes and recovers it.
+func TestSecrets(t *testing.T) {
+	azure, ctx := start(t, emulator.Options{}), t.Context()
+	vault := must.Get(azsecrets.NewClient(azure.URL, azure.Tokens, &azsecrets.ClientOptions{ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
+	set := func(value string, attributes *azsecrets.SecretAttributes) (azsecrets.SetSecretResponse, error) {
+		return vault.SetSecret(ctx, "Name", azsecrets.SetSecretParameters{Value: to.Ptr(value), Tags: map[string]*string{"of": to.Ptr(value)}, SecretAttributes: attributes}, nil)
+	}
+	ends := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	first := must.Get(set("one", &azsecrets.SecretAttributes{NotBefore: to.Ptr(ends.AddDate(-1, 0, 0)), Expires: to.Ptr(ends)}))(t)
+	must.Get(set("two", nil))(t)
+	for version, want := range map[string]string{"": "two", first.ID.Version(): "one"} {
+		if got := must.Get(vault.GetSecret(ctx, "name", version, nil))(t); *got.Value != want || *got.Tags["of"] != want || (version != "") != (got.Attributes.Expires != nil && got.Attributes.Expires.Equal(ends)) {
+			t.Errorf("version %q: %q with %v until %v, want %q", version, *got.Value, got.Tags, got.Attributes.Expires, want)
+		}
+	}
+	list := func() (secrets, versions int) {
+		for pager := vault.NewListSecretPropertiesPager(nil); pager.More(); {
+			secrets += len(must.Get(pager.NextPage(ctx))(t).Value)
+		}
+		for pager := vault.NewListSecretPropertiesVersionsPager("name", nil); pager.More(); {
+			page, err := pager.NextPage(ctx)
+			if err != nil {
+				return secrets, 0
+			}
+			versions += len(page.Value)
+		}
+		return secrets, versions
+	}
+	if secrets, versions := list(); secrets != 1 || versions != 2 {
+		t.Errorf("%d secrets with %d versions, want one with two", secrets, versions)
+	}
+	_, err := set("three", &azsecrets.SecretAttributes{NotBefore: to.Ptr(ends), Expires: to.Ptr(ends)})
+	wantError(t, err, 400, "BadParameter")
+	_, err = set(strings.Repeat("x", 26<<10), nil)
+	wantError(t, err, 400, "BadParameter")
+	disabled := must.Get(set("four", &azsecrets.SecretAttributes{Enabled: to.Ptr(false)}))(t)
+	_, err = vault.GetSecret(ctx, "name", disabled.ID.Version(), nil)
+	wantError(t, err, 403, "Forbidden")
+
+	must.Get(vault.DeleteSecret(ctx, "name", nil))(t)
+	if secrets, versions := list(); secrets != 0 || versions != 0 {
+		t.Errorf("a deleted secret is listed: %d, %d versions", secrets, versions)
+	}
+	_, err = vault.GetSecret(ctx, "name", "", nil)
+	wantError(t, err, 404, "SecretNotFound")
+	_, err = set("five", nil)
+	wantError(t, err, 409, "Conflict")
+	_, err = vault.PurgeDeletedSecret(ctx, "name", nil)
+	wantError(t, err, 403, "Forbidden")
+	must.Get(vault.RecoverDeletedSecret(ctx, "name", nil))(t)
+	if got := must.Get(vault.GetSecret(ctx, "name", first.ID.Version(), nil))(t); *got.Value != "one" {
+		t.Errorf("after the recovery the first version is %q", *got.Value)
 	}
 }
 

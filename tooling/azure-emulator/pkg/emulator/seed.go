@@ -23,6 +23,8 @@ type Seed struct {
 	// principal with the right to do so assigns a role.
 	Roles       []rbac.Role          `json:"roles,omitempty"`
 	Assignments []arm.SeedAssignment `json:"assignments,omitempty"`
+	// ResourceProviders are the object IDs of the first-party applications of resource providers, which get credentials of managed identities.
+	ResourceProviders []string `json:"resourceProviders,omitempty"`
 	// Vault is the resource ID of the vault, the scope of roles for its data.
 	Vault string `json:"vault,omitempty"`
 	// Issuers lists the certificate issuers of the vault.
@@ -112,7 +114,7 @@ func (e *Emulator) exists(id string) (found bool, err error) {
 }
 
 // Leftovers returns everything that is neither part of the seed nor assumed: the IDs of resources, certificates that are
-// not deleted, and blobs, and the associations of assumed subnets. Tests use it to find resources that were not deleted.
+// not deleted, secrets, blobs, and the associations of assumed subnets. Tests use it to find resources that were not deleted.
 func (e *Emulator) Leftovers() ([]string, error) {
 	seeded := map[string]bool{}
 	for _, r := range e.options.Seed.Resources {
@@ -135,7 +137,7 @@ func (e *Emulator) Leftovers() ([]string, error) {
 				leftovers = append(leftovers, r.ID)
 			}
 		}
-		for _, bucket := range []string{"certificates", "blobs"} {
+		for _, bucket := range []string{"certificates", "secrets", "blobs"} {
 			err := tx.Scan(bucket, "", func(key string, decode func(any) error) error {
 				var deletable struct{ Deleted time.Time }
 				if strings.HasPrefix(key, "issuer:") {

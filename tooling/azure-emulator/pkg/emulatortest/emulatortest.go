@@ -50,9 +50,10 @@ func Seed(zone string) emulator.Seed {
 			{ID: Group, APIVersion: "2021-04-01", Location: "westus3"},
 			{ID: Group + "/providers/Microsoft.Network/dnsZones/" + zone, APIVersion: "2018-05-01", Location: "global"},
 		},
-		Vault:      Vault,
-		Issuers:    []string{"OneCertV2-PublicCA"},
-		Containers: []emulator.SeedContainer{{Account: "oidc", AccountID: Account, Name: "issuers", Access: "blob"}},
+		ResourceProviders: []string{entratest.ObjectID},
+		Vault:             Vault,
+		Issuers:           []string{"OneCertV2-PublicCA"},
+		Containers:        []emulator.SeedContainer{{Account: "oidc", AccountID: Account, Name: "issuers", Access: "blob"}},
 	}
 }
 

@@ -11,17 +11,20 @@ import (
 // not know has an action of its own, which only a role with a wildcard permits.
 func action(r *http.Request) rbac.Action {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	kind, operation := segments[0], ""
+	kind, deleted := strings.CutPrefix(segments[0], "deleted")
+	operation := ""
 	if len(segments) == 3 {
 		operation = segments[2]
 	}
-	deleted := kind == "deletedcertificates"
-	if deleted {
-		kind = "certificates"
-	}
 	verb := "unknown/action"
 	switch {
-	case kind != "certificates":
+	case kind != "certificates" && kind != "secrets":
+	case kind == "secrets" && r.Method == http.MethodPut:
+		verb = "setSecret/action"
+	case kind == "secrets" && r.Method == http.MethodGet && len(segments) > 1 && operation != "versions" && !deleted:
+		verb = "getSecret/action"
+	case kind == "secrets" && r.Method == http.MethodGet:
+		verb = "readMetadata/action"
 	case r.Method == http.MethodPost && operation == "create" && !deleted:
 		verb = "create/action"
 	case r.Method == http.MethodPost && operation == "recover" && deleted:

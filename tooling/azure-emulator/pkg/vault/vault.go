@@ -2,8 +2,8 @@
 // operation that creates them, and their soft deletion, recovery and purge.
 //
 // Certificates are valid X.509 certificates. They are self-signed or, if the policy names a configured issuer, signed by
-// an authority of the emulator. Private keys stay in the emulator's file and are never returned. Secrets and keys are
-// rejected with 501.
+// an authority of the emulator. Private keys stay in the emulator's file and are never returned. Secrets have versions, and the same soft
+// deletion. A certificate is no secret, as it is in Azure. Keys are rejected with 501.
 package vault
 
 import (
@@ -108,9 +108,9 @@ type operation struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-var certificateNamePattern = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
+var namePattern = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
 
-// ServeHTTP serves the requests below /certificates and /deletedcertificates.
+// ServeHTTP serves the requests below /certificates, /deletedcertificates, /secrets and /deletedsecrets.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid.NewString())
 	status, body, err := s.respond(r)
@@ -145,14 +145,16 @@ func (s *Server) respond(r *http.Request) (int, any, error) {
 	}
 	base := "https://" + r.Host
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if len(segments) > 1 && !certificateNamePattern.MatchString(segments[1]) {
-		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "The certificate name '%s' is not valid.", segments[1])
+	if len(segments) > 1 && !namePattern.MatchString(segments[1]) {
+		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "The name '%s' is not valid.", segments[1])
 	}
-	deleted := segments[0] == "deletedcertificates"
+	kind, deleted := strings.CutPrefix(segments[0], "deleted")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !deleted && segments[0] != "certificates":
+	case kind == "secrets":
+		return s.respondSecret(base, deleted, r.Method, segments[1:], body)
+	case kind != "certificates":
 	case r.Method == http.MethodGet && len(segments) == 1:
 		return s.list(base, deleted)
 	case len(segments) < 2:

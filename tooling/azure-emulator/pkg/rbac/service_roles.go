@@ -20,3 +20,11 @@ func CustomerRoleActions() []string {
 		"Microsoft.Authorization/roleAssignments/read", "Microsoft.Authorization/roleDefinitions/read",
 	}
 }
+
+// CredentialsRole returns the role with which Cluster Service stores the credentials of control planes' identities in a vault. It permits no
+// reading of their values.
+func CredentialsRole() Role {
+	const secrets = "Microsoft.KeyVault/vaults/secrets/"
+	return Role{ID: "5c0d8f3e-1b7a-4e92-9c46-7f2a0d5b8e31", Name: "Cluster Service for credentials of identities",
+		DataActions: []string{secrets + "setSecret/action", secrets + "readMetadata/action", secrets + "delete", secrets + "recover/action"}}
+}

@@ -1,0 +1,132 @@
+package arm
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/rbac"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
+)
+
+// CredentialsPath is the end of the paths of the data plane of managed identities. ARM sends a resource provider such a URL in the header
+// x-ms-identity-url. IdentityAudience is the audience of the tokens for it.
+const (
+	CredentialsPath  = "/credentials/v2/identities"
+	IdentityAudience = "https://identity.azure.net"
+)
+
+const (
+	credentialsVersion = "2024-01-01"
+	// credentialLifetime is the validity period of a credential. A credential is renewed from the middle of it on, and can be renewed until
+	// the same time after its end.
+	credentialLifetime = 90 * 24 * time.Hour
+	// maxCredentials bounds the identities of a request.
+	maxCredentials = 100
+)
+
+// credential is the credential of an identity: the base64 of a certificate and its key in PEM. In Azure it is the base64 of PKCS #12.
+type credential struct {
+	ClientID               any    `json:"client_id"`
+	ObjectID               any    `json:"object_id"`
+	TenantID               any    `json:"tenant_id"`
+	ResourceID             string `json:"resource_id"`
+	ClientSecret           string `json:"client_secret"`
+	ClientSecretURL        string `json:"client_secret_url"`
+	AuthenticationEndpoint string `json:"authentication_endpoint"`
+	NotBefore              string `json:"not_before"`
+	NotAfter               string `json:"not_after"`
+	RenewAfter             string `json:"renew_after"`
+	CannotRenewAfter       string `json:"cannot_renew_after"`
+}
+
+// ServeCredentials serves the data plane of managed identities: it issues credentials of the requested identities to resource providers.
+func (s *Server) ServeCredentials(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("x-ms-request-id", uuid.NewString())
+	issued, err := s.issueCredentials(r)
+	if err != nil {
+		WriteError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(map[string]any{"explicit_identities": issued}) // an error means that the client has disconnected
+}
+
+func (s *Server) issueCredentials(r *http.Request) ([]*credential, error) {
+	caller := rbac.FromContext(r.Context())
+	if !slices.ContainsFunc(s.ResourceProviders, func(id string) bool { return strings.EqualFold(id, caller.ObjectID) }) {
+		return nil, &rbac.Denied{Caller: caller, Action: rbac.Action{Name: identityType + "/credentials/action"}, Scope: r.URL.Path}
+	}
+	if version := r.URL.Query().Get("api-version"); r.Method != http.MethodPost || version != credentialsVersion {
+		return nil, notImplemented("%s with the api-version '%s' is not emulated for credentials of identities.", r.Method, version)
+	}
+	var requested struct {
+		IdentityIDs []string `json:"identityIds"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody)).Decode(&requested); err != nil || len(requested.IdentityIDs) == 0 || len(requested.IdentityIDs) > maxCredentials {
+		return nil, badRequest("BadRequest", "The request names no identities, or more than %d.", maxCredentials)
+	}
+	issued := make([]*credential, len(requested.IdentityIDs))
+	for i, id := range requested.IdentityIDs {
+		identity := &Resource{}
+		err := s.Store.View(func(tx *store.Tx) error {
+			found, err := tx.Get(resources, strings.ToLower(id), identity)
+			if err == nil && (!found || !strings.EqualFold(identity.Type, identityType)) {
+				err = &Error{Status: http.StatusNotFound, Code: "IdentityNotFound", Message: "The identity '" + id + "' was not found."}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if issued[i], err = s.issueCredential(identity, "https://"+r.Host+r.URL.RequestURI()); err != nil {
+			return nil, err
+		}
+	}
+	return issued, nil
+}
+
+// issueCredential issues a certificate for an identity. All identities have the key of the emulator, because the generation of a key takes longer
+// than a whole creation of a cluster.
+func (s *Server) issueCredential(identity *Resource, url string) (*credential, error) {
+	key, err := s.credentialKey()
+	if err != nil {
+		return nil, err
+	}
+	lifetime := s.CredentialLifetime
+	if lifetime == 0 {
+		lifetime = credentialLifetime
+	}
+	begins := s.Now().UTC().Truncate(time.Second)
+	ends := begins.Add(lifetime)
+	clientID, _ := identity.Properties["clientId"].(string)
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: clientID}, NotBefore: begins, NotAfter: ends, KeyUsage: x509.KeyUsageDigitalSignature}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, err
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	text := slices.Concat(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
+	at := func(t time.Time) string { return t.Format(time.RFC3339) }
+	return &credential{
+		ClientID: clientID, ObjectID: identity.Properties["principalId"], TenantID: identity.Properties["tenantId"], ResourceID: identity.ID,
+		ClientSecret: base64.StdEncoding.EncodeToString(text), ClientSecretURL: url, AuthenticationEndpoint: s.Authority,
+		NotBefore: at(begins), NotAfter: at(ends), RenewAfter: at(begins.Add(lifetime / 2)), CannotRenewAfter: at(ends.Add(lifetime)),
+	}, nil
+}
