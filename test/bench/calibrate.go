@@ -9,8 +9,7 @@ import (
 // machine is the beginning of the names of the figures that depend on the machine only.
 const machine = "machine: "
 
-// measureMachine measures what the machine can do without hcpmesh, so that figures of different days can be told apart from those of different
-// machines: a fixed computation on one core, and durable writes of 4 KiB to the file system of the stores.
+// measureMachine measures what the machine can do without hcpmesh, because figures of different machines and hours cannot be compared: a fixed computation on one core, and durable writes of 4 KiB to the file system of the stores.
 func measureMachine(report *report) error {
 	const computations, writes = 20, 100
 	block, computed := make([]byte, 4<<20), make([]time.Duration, computations)
