@@ -21,7 +21,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/workload"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
@@ -196,8 +195,8 @@ func (r *settings) cosmosAccount() (account.Account, error) {
 		principal := r.target.ObjectIDs[r.text(append(slices.Clone(w.Key), "managedIdentity")...)]
 		for _, grant := range role.Grants {
 			id := role.Service + grant.Scope()
-			content.RoleDefinitions = append(content.RoleDefinitions, rbac.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
-			content.RoleAssignments = append(content.RoleAssignments, rbac.RoleAssignment{RoleDefinitionID: id, Scope: grant.Scope(), PrincipalID: principal})
+			content.RoleDefinitions = append(content.RoleDefinitions, account.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
+			content.RoleAssignments = append(content.RoleAssignments, account.RoleAssignment{RoleDefinitionID: id, Scope: grant.Scope(), PrincipalID: principal})
 		}
 	}
 	return content, r.err

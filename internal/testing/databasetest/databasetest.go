@@ -23,7 +23,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
 )
 
 // Server is a Cosmos DB emulator that stops when the test ends.
@@ -114,8 +113,8 @@ func Account(t testing.TB) account.Account {
 	for _, role := range database.Roles() {
 		for i, grant := range role.Grants {
 			id := fmt.Sprintf("%s-%d", role.Service, i)
-			a.RoleDefinitions = append(a.RoleDefinitions, rbac.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
-			a.RoleAssignments = append(a.RoleAssignments, rbac.RoleAssignment{RoleDefinitionID: id, PrincipalID: role.Service, Scope: grant.Scope()})
+			a.RoleDefinitions = append(a.RoleDefinitions, account.RoleDefinition{ID: id, RoleName: id, AssignableScopes: []string{grant.Scope()}, DataActions: grant.DataActions})
+			a.RoleAssignments = append(a.RoleAssignments, account.RoleAssignment{RoleDefinitionID: id, PrincipalID: role.Service, Scope: grant.Scope()})
 		}
 	}
 	return a

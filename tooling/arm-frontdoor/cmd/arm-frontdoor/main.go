@@ -1,6 +1,6 @@
 // Command arm-frontdoor emulates Azure Resource Manager for one region, for local regions and tests.
 package main
 
-import "github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/app"
+import "github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 
-func main() { app.Main() }
+func main() { frontdoor.Main() }

@@ -1,6 +1,6 @@
 // Command azure-emulator serves the parts of Azure that a region uses, from a folder.
 package main
 
-import "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/app"
+import "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 
-func main() { app.Main() }
+func main() { emulator.Main() }

@@ -1,5 +1,9 @@
 // Package account describes what a management client, such as an ARM template, creates in a Cosmos DB account: databases,
 // containers, role definitions and role assignments. Clients of the data plane cannot create them with tokens of Entra ID.
+//
+// A Policy decides which principals may execute which data actions, like the native role-based access control of Cosmos DB
+// for NoSQL. Role definitions list data actions; role assignments give a definition to a principal at a scope: the account, a
+// database or a container. There are no exceptions from a definition: an action that no assignment allows is denied.
 package account
 
 import (
@@ -7,8 +11,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
 )
 
 // Account is the content of an account. Its JSON form is the file of the flag --account-file.
@@ -18,10 +20,10 @@ type Account struct {
 	// ConsistencyLevel is the default level of reads; empty means Strong.
 	ConsistencyLevel ConsistencyLevel `json:"consistencyLevel,omitempty"`
 	// Tenant is the only tenant whose principals can use the account.
-	Tenant          string                `json:"tenant"`
-	Databases       []Database            `json:"databases"`
-	RoleDefinitions []rbac.RoleDefinition `json:"roleDefinitions"`
-	RoleAssignments []rbac.RoleAssignment `json:"roleAssignments"`
+	Tenant          string           `json:"tenant"`
+	Databases       []Database       `json:"databases"`
+	RoleDefinitions []RoleDefinition `json:"roleDefinitions"`
+	RoleAssignments []RoleAssignment `json:"roleAssignments"`
 }
 
 // Database is a database with its containers.
@@ -76,6 +78,6 @@ func Read(path string) (*Account, error) {
 }
 
 // Policy returns the rights of the account's principals.
-func (a *Account) Policy() (*rbac.Policy, error) {
-	return rbac.NewPolicy(a.RoleDefinitions, a.RoleAssignments)
+func (a *Account) Policy() (*Policy, error) {
+	return newPolicy(a.RoleDefinitions, a.RoleAssignments)
 }

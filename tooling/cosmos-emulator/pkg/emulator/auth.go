@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 )
 
 // The sub-statuses of rejected requests.
@@ -33,7 +33,7 @@ type caller struct {
 	everything bool
 	// objectID and permissions are those of a principal of Entra ID.
 	objectID    string
-	permissions rbac.Permissions
+	permissions account.Permissions
 }
 
 // unauthorized returns an error with status 401.
@@ -105,13 +105,13 @@ func (s *Server) authorize(req *request) error {
 }
 
 // require returns an error unless the caller may execute an action on the request's resource.
-func (s *Server) require(req *request, action rbac.Action) error {
+func (s *Server) require(req *request, action account.Action) error {
 	scope := scopeOf(req)
 	if req.caller.everything || req.caller.permissions.Allow(action, scope) {
 		return nil
 	}
 	subStatus := subStatusDataNamedForbidden
-	if action == rbac.ReadMetadata {
+	if action == account.ReadMetadata {
 		subStatus = subStatusMetadataForbidden
 	}
 	return s.blocked(subStatus, "Request is blocked because principal [%s] does not have required RBAC permissions to perform action [%s] on resource [%s].",
@@ -125,23 +125,23 @@ func (s *Server) blocked(subStatus int, format string, args ...any) error {
 }
 
 // itemActions maps the operations on items to data actions.
-var itemActions = map[string]rbac.Action{
-	"create": rbac.CreateItem, "read": rbac.ReadItem, "replace": rbac.ReplaceItem, "upsert": rbac.UpsertItem, "delete": rbac.DeleteItem,
-	"query": rbac.ExecuteQuery, "changefeed": rbac.ReadChangeFeed,
+var itemActions = map[string]account.Action{
+	"create": account.CreateItem, "read": account.ReadItem, "replace": account.ReplaceItem, "upsert": account.UpsertItem, "delete": account.DeleteItem,
+	"query": account.ExecuteQuery, "changefeed": account.ReadChangeFeed,
 }
 
 // actionOf returns the data action that a request needs. It is empty if tokens cannot authorize the request at all: they do not
 // change databases and containers, and unsupported operations have no action. For a batch it is that of a creation.
-func actionOf(req *request) rbac.Action {
+func actionOf(req *request) account.Action {
 	switch {
 	case req.resourceType == "docs" && req.operation == "batch":
-		return rbac.CreateItem
+		return account.CreateItem
 	case req.resourceType == "docs":
 		return itemActions[req.operation]
 	case req.resourceType == "" || req.resourceType == "dbs" || req.resourceType == "colls" || req.resourceType == "pkranges":
 		switch req.operation {
 		case "account", "read", "list", "query":
-			return rbac.ReadMetadata
+			return account.ReadMetadata
 		}
 	}
 	return ""
@@ -149,8 +149,8 @@ func actionOf(req *request) rbac.Action {
 
 // scopeOf returns the scope of the request's resource: lists of databases belong to the account, and lists of containers to their
 // database.
-func scopeOf(req *request) rbac.Scope {
-	var scope rbac.Scope
+func scopeOf(req *request) account.Scope {
+	var scope account.Scope
 	if len(req.segments) > 1 && req.segments[0] == "dbs" {
 		scope.Database = req.segments[1]
 	}

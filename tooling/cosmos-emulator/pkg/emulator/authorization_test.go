@@ -24,7 +24,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
 )
 
 // tokenAccount is an account without a key, with the containers a and b of the database db.
@@ -34,7 +33,7 @@ type tokenAccount struct {
 }
 
 // openAccount starts an emulator whose only principals are those of assignments.
-func openAccount(t testing.TB, definitions []rbac.RoleDefinition, assignments []rbac.RoleAssignment) *tokenAccount {
+func openAccount(t testing.TB, definitions []account.RoleDefinition, assignments []account.RoleAssignment) *tokenAccount {
 	t.Helper()
 	issuer := must.Get(entratest.Start())(t)
 	t.Cleanup(issuer.Close)
@@ -69,54 +68,54 @@ func (a *tokenAccount) container(t testing.TB, credential azcore.TokenCredential
 // 404, which shows that it was authorized.
 var dataOperations = []struct {
 	name   string
-	action rbac.Action
+	action account.Action
 	do     func(ctx context.Context, c *azcosmos.ContainerClient) error
 }{
-	{"read container", rbac.ReadMetadata, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"read container", account.ReadMetadata, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.Read(ctx, nil)
 		return err
 	}},
-	{"change feed", rbac.ReadChangeFeed, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"change feed", account.ReadChangeFeed, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}})
 		return err
 	}},
-	{"create", rbac.CreateItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"create", account.CreateItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.CreateItem(ctx, pk("p"), []byte(`{"id":"i","partitionKey":"p"}`), nil)
 		return err
 	}},
-	{"read", rbac.ReadItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"read", account.ReadItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.ReadItem(ctx, pk("p"), "none", nil)
 		return err
 	}},
-	{"replace", rbac.ReplaceItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"replace", account.ReplaceItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.ReplaceItem(ctx, pk("p"), "none", []byte(`{"id":"none","partitionKey":"p"}`), nil)
 		return err
 	}},
-	{"upsert", rbac.UpsertItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"upsert", account.UpsertItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":"u","partitionKey":"p"}`), nil)
 		return err
 	}},
-	{"delete", rbac.DeleteItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"delete", account.DeleteItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.DeleteItem(ctx, pk("p"), "none", nil)
 		return err
 	}},
-	{"query", rbac.ExecuteQuery, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"query", account.ExecuteQuery, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		_, err := c.NewQueryItemsPager("SELECT * FROM c", pk("p"), nil).NextPage(ctx)
 		return err
 	}},
-	{"batch that creates", rbac.CreateItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"batch that creates", account.CreateItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		b := c.NewTransactionalBatch(pk("p"))
 		b.CreateItem([]byte(`{"id":"b","partitionKey":"p"}`), nil)
 		_, err := c.ExecuteTransactionalBatch(ctx, b, nil)
 		return err
 	}},
-	{"batch that upserts", rbac.UpsertItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"batch that upserts", account.UpsertItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		b := c.NewTransactionalBatch(pk("p"))
 		b.UpsertItem([]byte(`{"id":"b","partitionKey":"p"}`), nil)
 		_, err := c.ExecuteTransactionalBatch(ctx, b, nil)
 		return err
 	}},
-	{"batch that deletes", rbac.DeleteItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
+	{"batch that deletes", account.DeleteItem, func(ctx context.Context, c *azcosmos.ContainerClient) error {
 		b := c.NewTransactionalBatch(pk("p"))
 		b.DeleteItem("none", nil)
 		_, err := c.ExecuteTransactionalBatch(ctx, b, nil)
@@ -126,30 +125,30 @@ var dataOperations = []struct {
 
 // TestDataActions executes each operation with a role of each single action, with the built-in roles, and with no role.
 func TestDataActions(t *testing.T) {
-	var definitions []rbac.RoleDefinition
-	assignments := []rbac.RoleAssignment{
-		{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: "reader", Scope: "/"},
-		{RoleDefinitionID: rbac.BuiltInDataContributor, PrincipalID: "contributor", Scope: "/"},
-		{RoleDefinitionID: rbac.BuiltInDataContributor, PrincipalID: "contributor of b", Scope: "/dbs/db/colls/b"},
+	var definitions []account.RoleDefinition
+	assignments := []account.RoleAssignment{
+		{RoleDefinitionID: account.BuiltInDataReader, PrincipalID: "reader", Scope: "/"},
+		{RoleDefinitionID: account.BuiltInDataContributor, PrincipalID: "contributor", Scope: "/"},
+		{RoleDefinitionID: account.BuiltInDataContributor, PrincipalID: "contributor of b", Scope: "/dbs/db/colls/b"},
 	}
-	allowed := map[string][]rbac.Action{
+	allowed := map[string][]account.Action{
 		"nobody":           nil,
-		"reader":           {rbac.ReadMetadata, rbac.ReadItem, rbac.ExecuteQuery, rbac.ReadChangeFeed},
-		"contributor":      rbac.Actions(),
+		"reader":           {account.ReadMetadata, account.ReadItem, account.ExecuteQuery, account.ReadChangeFeed},
+		"contributor":      account.Actions(),
 		"contributor of b": {},
 	}
-	for _, action := range rbac.Actions() {
+	for _, action := range account.Actions() {
 		name := string(action[strings.LastIndexByte(string(action), '/')+1:])
-		definitions = append(definitions, rbac.RoleDefinition{ID: name, DataActions: []string{string(action)}})
-		assignments = append(assignments, rbac.RoleAssignment{RoleDefinitionID: name, PrincipalID: name, Scope: "/dbs/db/colls/a"})
-		allowed[name] = []rbac.Action{action}
+		definitions = append(definitions, account.RoleDefinition{ID: name, DataActions: []string{string(action)}})
+		assignments = append(assignments, account.RoleAssignment{RoleDefinitionID: name, PrincipalID: name, Scope: "/dbs/db/colls/a"})
+		allowed[name] = []account.Action{action}
 	}
 	// Clients read the account before their first request.
-	definitions = append(definitions, rbac.RoleDefinition{ID: "metadata", DataActions: []string{string(rbac.ReadMetadata)}})
+	definitions = append(definitions, account.RoleDefinition{ID: "metadata", DataActions: []string{string(account.ReadMetadata)}})
 	for principal, actions := range allowed {
 		if principal != "nobody" {
-			assignments = append(assignments, rbac.RoleAssignment{RoleDefinitionID: "metadata", PrincipalID: principal, Scope: "/"})
-			allowed[principal] = append(actions, rbac.ReadMetadata)
+			assignments = append(assignments, account.RoleAssignment{RoleDefinitionID: "metadata", PrincipalID: principal, Scope: "/"})
+			allowed[principal] = append(actions, account.ReadMetadata)
 		}
 	}
 	a := openAccount(t, definitions, assignments)
@@ -173,7 +172,7 @@ func TestDataActions(t *testing.T) {
 				// The first request of nobody's client reads the account.
 				wantSub, wantAction, resource := "5302", operation.action, "dbs/db/colls/a"
 				if principal == "nobody" {
-					wantSub, wantAction, resource = "5301", rbac.ReadMetadata, "/"
+					wantSub, wantAction, resource = "5301", account.ReadMetadata, "/"
 				}
 				message := fmt.Sprintf("Request blocked by Auth test : Request is blocked because principal [%s] does not have required RBAC permissions "+
 					"to perform action [%s] on resource [%s]. Learn more: https://aka.ms/cosmos-native-rbac.", principal, wantAction, resource)
@@ -205,7 +204,7 @@ func (a *tokenAccount) request(t testing.TB, token, method, path, body string, h
 // TestTokensDoNotManageResources checks that even a contributor of the account can create no database or container with a token, and
 // that principals without rights do not learn which ones exist.
 func TestTokensDoNotManageResources(t *testing.T) {
-	a := openAccount(t, nil, []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataContributor, PrincipalID: entratest.ObjectID, Scope: "/"}})
+	a := openAccount(t, nil, []account.RoleAssignment{{RoleDefinitionID: account.BuiltInDataContributor, PrincipalID: entratest.ObjectID, Scope: "/"}})
 	token := must.Get(a.issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour)))(t)
 	unprivileged := must.Get(a.issuer.Sign(a.issuer.Claims("https://cosmos.azure.com", "unprivileged", time.Now().Add(time.Hour))))(t)
 	for _, path := range []string{"/", "/dbs", "/dbs/db", "/dbs/db/colls", "/dbs/db/colls/a", "/dbs/db/colls/a/pkranges", "/dbs/none", "/dbs/db/colls/none"} {
@@ -234,7 +233,7 @@ func TestTokensDoNotManageResources(t *testing.T) {
 
 // TestTokensAreVerified checks the sub-status of each invalid token.
 func TestTokensAreVerified(t *testing.T) {
-	a := openAccount(t, nil, []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}})
+	a := openAccount(t, nil, []account.RoleAssignment{{RoleDefinitionID: account.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}})
 	host := must.Get(url.Parse(a.url))(t)
 	valid := a.issuer.Claims("http://"+host.Hostname(), entratest.ObjectID, time.Now().Add(time.Hour))
 	sign := func(change func(c jwt.MapClaims)) string {
@@ -287,7 +286,7 @@ func TestCachedTokensExpire(t *testing.T) {
 	clock := func() time.Time { return now }
 	s := must.Get(emulator.Open(emulator.Options{DataDir: t.TempDir(), Now: clock,
 		Tokens:  &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient, Now: clock},
-		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}}))(t)
+		Account: account.Account{RoleAssignments: []account.RoleAssignment{{RoleDefinitionID: account.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}}))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -316,7 +315,7 @@ func BenchmarkAuthentication(b *testing.B) {
 	b.Cleanup(issuer.Close)
 	s := must.Get(emulator.Open(emulator.Options{DataDir: b.TempDir(), Key: emulator.WellKnownKey,
 		Tokens:  &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient},
-		Account: account.Account{RoleAssignments: []rbac.RoleAssignment{{RoleDefinitionID: rbac.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}}))(b)
+		Account: account.Account{RoleAssignments: []account.RoleAssignment{{RoleDefinitionID: account.BuiltInDataReader, PrincipalID: entratest.ObjectID, Scope: "/"}}}}))(b)
 	b.Cleanup(func() { _ = s.Close() })
 	token := must.Get(issuer.Token("https://cosmos.azure.com", time.Now().Add(time.Hour)))(b)
 	date := time.Now().UTC().Format(http.TimeFormat)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/entra"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/rbac"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
 )
 
 // anyAccount is the audience of tokens for all accounts.
@@ -21,7 +21,7 @@ const maxCachedTokens = 1024
 // tokenCache caches the callers of verified tokens, so that a request costs one hash and one look-up. The keys are digests of
 // Authorization headers. A nil cache is empty.
 type tokenCache struct {
-	policy *rbac.Policy
+	policy *account.Policy
 
 	mu       sync.Mutex
 	byHeader map[[sha256.Size]byte]cachedCaller
@@ -33,7 +33,7 @@ type cachedCaller struct {
 	expires time.Time
 }
 
-func newTokenCache(policy *rbac.Policy) *tokenCache {
+func newTokenCache(policy *account.Policy) *tokenCache {
 	return &tokenCache{policy: policy, byHeader: map[[sha256.Size]byte]cachedCaller{}}
 }
 

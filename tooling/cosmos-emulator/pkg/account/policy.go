@@ -1,7 +1,4 @@
-// Package rbac decides which principals may execute which data actions, like the native role-based access control of Cosmos DB
-// for NoSQL. Role definitions list data actions; role assignments give a definition to a principal at a scope: the account, a
-// database or a container. There are no exceptions from a definition: an action that no assignment allows is denied.
-package rbac
+package account
 
 import (
 	"fmt"
@@ -74,9 +71,9 @@ type grant struct {
 	actions map[Action]bool
 }
 
-// NewPolicy returns a policy with the built-in definitions, other definitions and assignments. The error names the field that
+// newPolicy returns a policy with the built-in definitions, other definitions and assignments. The error names the field that
 // is invalid.
-func NewPolicy(definitions []RoleDefinition, assignments []RoleAssignment) (*Policy, error) {
+func newPolicy(definitions []RoleDefinition, assignments []RoleAssignment) (*Policy, error) {
 	known := map[string]*compiledRole{}
 	for i, definition := range append(builtIn(), definitions...) {
 		role, err := compile(definition)

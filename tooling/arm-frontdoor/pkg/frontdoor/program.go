@@ -1,5 +1,4 @@
-// Package app is the ARM front door as a program: its flags, and the wiring of its parts. Package frontdoor implements ARM.
-package app
+package frontdoor
 
 import (
 	"cmp"
@@ -18,7 +17,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/tickets"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
@@ -26,8 +24,8 @@ import (
 // shutdownTimeout bounds the requests that are in progress when the program stops.
 const shutdownTimeout = 5 * time.Second
 
-// Options are the flags of the program.
-type Options struct {
+// program has the flags of the program.
+type program struct {
 	Listen             string
 	PublicURL          string
 	IdentityURL        string
@@ -52,7 +50,7 @@ type Options struct {
 }
 
 // AddFlags registers the options with flags.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+func (o *program) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Listen, "listen", "", "`address` of the ARM API over TLS, as host:port")
 	flags.StringVar(&o.PublicURL, "public-url", "", "`URL` of the ARM API for callers (default https://<listen>)")
 	flags.StringVar(&o.IdentityURL, "identity-url", "", "`URL` of the data plane of managed identities, for the header x-ms-identity-url (default: that of the ARM API, which does not serve it)")
@@ -77,7 +75,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate returns an error that names the first missing flag.
-func (o *Options) Validate() error {
+func (o *program) Validate() error {
 	return cmp.Or(
 		process.Required("listen", o.Listen),
 		process.Required("identity-dir", o.IdentityDir),
@@ -93,12 +91,12 @@ func (o *Options) Validate() error {
 
 // Main is the program arm-frontdoor. It reads the arguments of the process.
 func Main() {
-	var options Options
+	var options program
 	process.Main("arm-frontdoor", &options, options.Run)
 }
 
 // Run serves until ctx ends.
-func (o *Options) Run(ctx context.Context, p *process.Process) error {
+func (o *program) Run(ctx context.Context, p *process.Process) error {
 	identity, err := mesh.LoadIdentity(o.IdentityDir)
 	if err != nil {
 		return err
@@ -124,15 +122,15 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 			return fmt.Errorf("--workload-issuer-key-file: %w", err)
 		}
 	}
-	limits, err := frontdoor.ParseRateLimits(o.Limits)
+	limits, err := ParseRateLimits(o.Limits)
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
 	}
-	subscriptions, err := frontdoor.OpenDirectory(filepath.Join(o.StateDir, "subscriptions.json"))
+	subscriptions, err := OpenDirectory(filepath.Join(o.StateDir, "subscriptions.json"))
 	if err != nil {
 		return err
 	}
-	handler, err := frontdoor.New(frontdoor.Options{
+	handler, err := New(Options{
 		PublicURL: o.PublicURL, IdentityURL: o.IdentityURL, Location: o.Location, APIVersions: strings.Split(o.APIVersions, ","),
 		Frontend: o.FrontendAddress, FrontendTLS: identity.ClientTLS(mesh.Frontend),
 		Tokens: issuer, ARMClient: armClient, ProviderAudience: o.ProviderAudience, Directory: subscriptions, Limits: limits, Log: p.Log, Metrics: p.Metrics,
@@ -163,7 +161,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 }
 
 // withTickets returns the handler with the ticket validator, if there is one.
-func (o *Options) withTickets(handler http.Handler) (http.Handler, error) {
+func (o *program) withTickets(handler http.Handler) (http.Handler, error) {
 	if o.TicketTokenFile == "" {
 		return handler, nil
 	}
@@ -185,7 +183,7 @@ func (o *Options) withTickets(handler http.Handler) (http.Handler, error) {
 }
 
 // clients returns all clients of the token issuer, and the audiences of their tokens besides those of Azure.
-func (o *Options) clients(armClient *token.Client) (clients []token.Client, audiences []string, err error) {
+func (o *program) clients(armClient *token.Client) (clients []token.Client, audiences []string, err error) {
 	if clients, err = token.ReadClients(o.ClientsFile); err != nil {
 		return nil, nil, err
 	}
@@ -224,7 +222,7 @@ func (o *Options) clients(armClient *token.Client) (clients []token.Client, audi
 }
 
 // armClient returns the client that identifies ARM to the resource provider, or nil if none is configured.
-func (o *Options) armClient() (*token.Client, error) {
+func (o *program) armClient() (*token.Client, error) {
 	if o.ARMClientFile == "" {
 		return nil, nil
 	}

@@ -1,5 +1,4 @@
-// Package app is the emulator as a program: its flags, metrics and fault injection. Package broker implements the broker.
-package app
+package broker
 
 import (
 	"context"
@@ -16,11 +15,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/pkg/broker"
 )
 
-// Options are the flags of the program.
-type Options struct {
+// program has the flags of the program.
+type program struct {
 	Listen       string
 	IdentityDir  string
 	SourceID     string
@@ -31,7 +29,7 @@ type Options struct {
 }
 
 // AddFlags registers the options with flags.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+func (o *program) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8883", "`address` of MQTT over TLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt; ca.crt also verifies the clients")
 	flags.StringVar(&o.SourceID, "source-id", "maestro", "the Maestro server's `name` in topics")
@@ -43,7 +41,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names the first missing or invalid flag. The flags of the audit are optional, but they need each other:
 // Azure has its own audit of Event Grid.
-func (o *Options) Validate() error {
+func (o *program) Validate() error {
 	if err := process.Required("identity-dir", o.IdentityDir); err != nil || !o.Audit.Enabled() {
 		return err
 	}
@@ -52,13 +50,13 @@ func (o *Options) Validate() error {
 
 // Main is the program eventgrid-emulator. It reads the arguments of the process.
 func Main() {
-	var options Options
+	var options program
 	process.Main("eventgrid-emulator", &options, options.Run)
 }
 
 // Run serves until ctx ends.
-func (o *Options) Run(ctx context.Context, p *process.Process) error {
-	identity, err := broker.LoadIdentity(o.IdentityDir)
+func (o *program) Run(ctx context.Context, p *process.Process) error {
+	identity, err := LoadIdentity(o.IdentityDir)
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
@@ -77,7 +75,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	b, err := broker.Start(listener, broker.Options{
+	b, err := Start(listener, Options{
 		TLS: identity.TLS(), Source: o.SourceID, MaxSessions: o.MaxSessions, Refused: refused, Log: p.Log,
 	})
 	if err != nil {
@@ -98,21 +96,21 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 }
 
 // registerMetrics registers the broker's counters as gauges.
-func registerMetrics(metrics *prometheus.Registry, b *broker.Broker) {
-	gauge := func(options prometheus.GaugeOpts, value func(broker.Stats) int64) {
+func registerMetrics(metrics *prometheus.Registry, b *Broker) {
+	gauge := func(options prometheus.GaugeOpts, value func(Stats) int64) {
 		metrics.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(value(b.Stats())) }))
 	}
-	gauge(prometheus.GaugeOpts{Name: "mqtt_sessions", Help: "Number of sessions, connected or not."}, func(s broker.Stats) int64 { return s.Sessions })
-	gauge(prometheus.GaugeOpts{Name: "mqtt_messages_received", Help: "Number of messages received since the start."}, func(s broker.Stats) int64 { return s.Received })
-	gauge(prometheus.GaugeOpts{Name: "mqtt_messages_sent", Help: "Number of messages sent since the start."}, func(s broker.Stats) int64 { return s.Sent })
-	gauge(prometheus.GaugeOpts{Name: "mqtt_refused", Help: "Number of rejected connections, topics and retained messages since the start."}, func(s broker.Stats) int64 { return s.Rejected })
-	gauge(prometheus.GaugeOpts{Name: "mqtt_overflowed", Help: "Number of sessions closed since the start because their queue was full."}, func(s broker.Stats) int64 { return s.Overflowed })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_sessions", Help: "Number of sessions, connected or not."}, func(s Stats) int64 { return s.Sessions })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_messages_received", Help: "Number of messages received since the start."}, func(s Stats) int64 { return s.Received })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_messages_sent", Help: "Number of messages sent since the start."}, func(s Stats) int64 { return s.Sent })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_refused", Help: "Number of rejected connections, topics and retained messages since the start."}, func(s Stats) int64 { return s.Rejected })
+	gauge(prometheus.GaugeOpts{Name: "mqtt_overflowed", Help: "Number of sessions closed since the start because their queue was full."}, func(s Stats) int64 { return s.Overflowed })
 }
 
 // serveFaults serves fault injection. POST /faults/drop?client=NAME drops the connections of a client, or of all clients
 // without a name. POST /faults/poison?text=TEXT drops the connection of each client that publishes a message with the text;
 // an empty text disables that.
-func serveFaults(address string, b *broker.Broker, p *process.Process) (stop func(), err error) {
+func serveFaults(address string, b *Broker, p *process.Process) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--faults-listen: %w", err)

@@ -1,4 +1,4 @@
-package app
+package emulator
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func TestValidate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			flags := flag.NewFlagSet("x", flag.ContinueOnError)
-			var o Options
+			var o program
 			o.AddFlags(flags)
 			must.Do(t, flags.Parse(strings.Fields(tc.args)))
 			err := o.Validate()
@@ -56,7 +56,7 @@ func TestValidate(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
-	o := Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true,
+	o := program{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true,
 		TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key")}
 	for round := range 2 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -99,7 +99,7 @@ func TestRun(t *testing.T) {
 // TestFullDiskIsNotReady fills the disk of the data. Reads succeed, and so do small writes into pages that are free.
 func TestFullDiskIsNotReady(t *testing.T) {
 	smalldisk.Run(t, 8<<20, func(t *testing.T, dir string) {
-		o := Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(t.TempDir(), "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true}
+		o := program{Listen: "127.0.0.1:0", AddressFile: filepath.Join(t.TempDir(), "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true}
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		p := process.New("cosmos-emulator", slog.New(slog.DiscardHandler))

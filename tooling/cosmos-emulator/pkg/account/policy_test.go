@@ -1,4 +1,4 @@
-package rbac
+package account
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestBuiltInRoles(t *testing.T) {
-	p := must.Get(NewPolicy(nil, []RoleAssignment{
+	p := must.Get(newPolicy(nil, []RoleAssignment{
 		{RoleDefinitionID: BuiltInDataReader, PrincipalID: "reader", Scope: "/"},
 		{RoleDefinitionID: BuiltInDataContributor, PrincipalID: "Writers", Scope: "/dbs/d"},
 	}))(t)
@@ -33,7 +33,7 @@ func TestBuiltInRoles(t *testing.T) {
 }
 
 func TestScopesAreNotPrefixes(t *testing.T) {
-	p := must.Get(NewPolicy(nil, []RoleAssignment{{RoleDefinitionID: BuiltInDataContributor, PrincipalID: "p", Scope: "/dbs/d/colls/c"}}))(t)
+	p := must.Get(newPolicy(nil, []RoleAssignment{{RoleDefinitionID: BuiltInDataContributor, PrincipalID: "p", Scope: "/dbs/d/colls/c"}}))(t)
 	for at, want := range map[Scope]bool{{"d", "c"}: true, {"d", "cc"}: false, {"d", ""}: false, {"dd", "c"}: false, {}: false, {"d", "C"}: false} {
 		if got := p.Of("p", nil).Allow(ReadItem, at); got != want {
 			t.Errorf("%s: %t, want %t", at, got, want)
@@ -64,7 +64,7 @@ func TestInvalidPoliciesNameTheField(t *testing.T) {
 		"roleAssignments[0].scope: /dbs/e": {role(func(r *RoleDefinition) { r.AssignableScopes = []string{"/dbs/d"} }),
 			RoleAssignment{RoleDefinitionID: "r", PrincipalID: "p", Scope: "/dbs/e"}},
 	} {
-		if _, err := NewPolicy(test.definitions, []RoleAssignment{test.assignment}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := newPolicy(test.definitions, []RoleAssignment{test.assignment}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s…", err, want)
 		}
 	}

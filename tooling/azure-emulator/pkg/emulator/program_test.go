@@ -1,4 +1,4 @@
-package app_test
+package emulator
 
 import (
 	"crypto/x509"
@@ -18,7 +18,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 )
 
@@ -28,7 +27,7 @@ const runAsEmulator = "HCPMESH_TEST_AZURE_EMULATOR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(runAsEmulator); dir != "" {
-		o := app.Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"),
+		o := program{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"),
 			TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key"), Authority: os.Getenv("AUTHORITY"), SeedFile: filepath.Join(dir, "seed.json")}
 		process.Run("azure-emulator", process.Options{OpsListen: "127.0.0.1:0", LogLevel: "error", DieWithParent: true}, o.Run)
 		return

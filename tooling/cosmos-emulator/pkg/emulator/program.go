@@ -1,6 +1,4 @@
-// Package app is the emulator as a program: its flags, its HTTP server, health and metrics. Package emulator implements
-// the protocol.
-package app
+package emulator
 
 import (
 	"cmp"
@@ -22,11 +20,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/account"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// Options are the flags of the program.
-type Options struct {
+// program has the flags of the program.
+type program struct {
 	Listen       string
 	AddressFile  string
 	DataDir      string
@@ -43,7 +40,7 @@ type Options struct {
 }
 
 // AddFlags registers the options with flags.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+func (o *program) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8081", "`address` to listen on; port 0 selects a free one")
 	flags.StringVar(&o.AddressFile, "address-file", "", "`file` to which the address is written when the server listens")
 	flags.StringVar(&o.DataDir, "data-dir", "", "`folder` for the data")
@@ -60,7 +57,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate returns an error that names the first missing or contradictory flag.
-func (o *Options) Validate() error {
+func (o *program) Validate() error {
 	return cmp.Or(
 		process.Required("data-dir", o.DataDir),
 		process.ErrorIf(o.KeyFile == "" && !o.WellKnownKey && o.Authority == "", "--authority, --key-file or --well-known-key is required"),
@@ -72,7 +69,7 @@ func (o *Options) Validate() error {
 
 // Main is the program cosmos-emulator. It reads the arguments of the process.
 func Main() {
-	var options Options
+	var options program
 	process.Main("cosmos-emulator", &options, options.Run)
 }
 
@@ -85,11 +82,11 @@ const (
 )
 
 // Run serves until ctx ends.
-func (o *Options) Run(ctx context.Context, p *process.Process) error {
+func (o *program) Run(ctx context.Context, p *process.Process) error {
 	process.PaceCollector(gcPercent, memoryLimit)
 	key := ""
 	if o.WellKnownKey {
-		key = emulator.WellKnownKey
+		key = WellKnownKey
 	}
 	if o.KeyFile != "" {
 		b, err := os.ReadFile(o.KeyFile)
@@ -102,7 +99,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return err
 	}
-	server, err := emulator.Open(emulator.Options{
+	server, err := Open(Options{
 		DataDir: o.DataDir, Key: key, Account: content, Tokens: tokens, Region: o.Region, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed, Logger: p.Log,
 	})
 	if err != nil {
@@ -114,7 +111,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 }
 
 // account returns the content of the account and the verifier of tokens, which is nil without an authority.
-func (o *Options) account() (account.Account, *entra.Verifier, error) {
+func (o *program) account() (account.Account, *entra.Verifier, error) {
 	if o.AccountFile == "" {
 		return account.Account{}, nil, nil
 	}
@@ -149,7 +146,7 @@ func trusting(path string) (*http.Client, error) {
 }
 
 // serve serves the emulator until ctx ends.
-func (o *Options) serve(ctx context.Context, p *process.Process, server *emulator.Server) error {
+func (o *program) serve(ctx context.Context, p *process.Process, server *Server) error {
 	scheme := "http"
 	h := process.NewHTTPServer(process.Streams, server, p.Log)
 	if o.TLSCert != "" {
@@ -174,7 +171,7 @@ func (o *Options) serve(ctx context.Context, p *process.Process, server *emulato
 
 // registerMetrics registers the metrics and returns the function that records a request. The values of labels are
 // bounded.
-func registerMetrics(metrics *prometheus.Registry, server *emulator.Server) func(resourceType, operation string, status int, took time.Duration) {
+func registerMetrics(metrics *prometheus.Registry, server *Server) func(resourceType, operation string, status int, took time.Duration) {
 	requests := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "cosmos_emulator_request_seconds", Help: "Latency of requests in seconds.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5},

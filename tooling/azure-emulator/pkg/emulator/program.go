@@ -1,6 +1,4 @@
-// Package app is the emulator as a program: its flags, its TLS server, health and metrics. Package emulator and the
-// packages below implement Azure.
-package app
+package emulator
 
 import (
 	"cmp"
@@ -22,11 +20,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/entra"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
-// Options are the flags of the program.
-type Options struct {
+// program has the flags of the program.
+type program struct {
 	Listen              string
 	AddressFile         string
 	DataDir             string
@@ -45,7 +42,7 @@ type Options struct {
 }
 
 // AddFlags registers the options with flags.
-func (o *Options) AddFlags(flags *flag.FlagSet) {
+func (o *program) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:10443", "`address` to listen on; port 0 selects a free one")
 	flags.StringVar(&o.AddressFile, "address-file", "", "`file` to which the address is written when the server listens")
 	flags.StringVar(&o.DataDir, "data-dir", "", "`folder` for the data")
@@ -64,7 +61,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 }
 
 // Validate returns an error that names the first missing or invalid flag.
-func (o *Options) Validate() error {
+func (o *program) Validate() error {
 	u, err := url.Parse(o.Authority)
 	return cmp.Or(
 		process.Required("data-dir", o.DataDir),
@@ -79,7 +76,7 @@ func (o *Options) Validate() error {
 
 // Main is the program azure-emulator. It reads the arguments of the process.
 func Main() {
-	var options Options
+	var options program
 	process.Main("azure-emulator", &options, options.Run)
 }
 
@@ -87,11 +84,11 @@ func Main() {
 const drainTimeout = 5 * time.Second
 
 // Run serves until ctx ends.
-func (o *Options) Run(ctx context.Context, p *process.Process) error {
-	var seed emulator.Seed
+func (o *program) Run(ctx context.Context, p *process.Process) error {
+	var seed Seed
 	var err error
 	if o.SeedFile != "" {
-		if seed, err = emulator.ReadSeed(o.SeedFile); err != nil {
+		if seed, err = ReadSeed(o.SeedFile); err != nil {
 			return fmt.Errorf("--seed-file: %w", err)
 		}
 	}
@@ -102,7 +99,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	azure, err := emulator.Open(emulator.Options{
+	azure, err := Open(Options{
 		DataDir: o.DataDir, Tokens: &entra.Verifier{Authority: o.Authority, Client: client}, Tenant: o.Tenant, OperationDelay: o.OperationDelay,
 		CertificateLifetime: o.CertificateLifetime, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Seed: seed, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed, Log: p.Log,
 	})
@@ -121,7 +118,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 }
 
 // authorityClient returns the client that fetches the authority's documents.
-func (o *Options) authorityClient() (*http.Client, error) {
+func (o *program) authorityClient() (*http.Client, error) {
 	if o.AuthorityCA == "" {
 		return http.DefaultClient, nil
 	}
@@ -135,7 +132,7 @@ func (o *Options) authorityClient() (*http.Client, error) {
 }
 
 // serve serves handler over TLS until ctx ends.
-func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Handler) error {
+func (o *program) serve(ctx context.Context, p *process.Process, handler http.Handler) error {
 	pair, err := certfile.LoadPair(o.TLSCert, o.TLSKey)
 	if err != nil {
 		return fmt.Errorf("--tls-cert and --tls-key: %w", err)
