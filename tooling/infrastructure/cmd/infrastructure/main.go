@@ -1,4 +1,4 @@
-// Command infrastructure plans, applies and destroys the infrastructure of a region with OpenTofu.
+// Command infrastructure plans, applies and destroys the infrastructure of a region with OpenTofu. A command works on one scope of one target.
 package main
 
 import (
@@ -7,14 +7,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/command"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := command.New()
+	root := newCommand()
 	root.SetOut(os.Stdout)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "infrastructure: "+err.Error())

@@ -1,4 +1,4 @@
-// Command rollout deploys a region with the pipelines of its service groups.
+// Command rollout deploys a region with the pipelines of its service groups. Results go to the output stream, progress to the error stream.
 package main
 
 import (
@@ -7,21 +7,19 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/command"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(execute()) }
 
-func run() int {
+func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := command.New()
+	root := newCommand()
 	root.SetOut(os.Stdout)
 	root.SetErr(os.Stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rollout: "+err.Error())
 	}
-	return command.ExitCode(err)
+	return exitCode(err)
 }

@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"maps"
@@ -84,7 +84,7 @@ func TestDeletionWaitsForItsGates(t *testing.T) {
 	}
 	before := world(t, dir)
 	_, err := deleteIn(t, dir, rollouttest.Region)
-	if ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "nothing was deleted:\n") || strings.Count(err.Error(), "gate empty") != 2 {
+	if exitCode(err) != exitRefused || !strings.Contains(err.Error(), "nothing was deleted:\n") || strings.Count(err.Error(), "gate empty") != 2 {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff(before, world(t, dir)); diff != "" {
@@ -109,7 +109,7 @@ func TestDeletionGoesOn(t *testing.T) {
 	}
 	block()
 	_, err := deleteIn(t, dir, rollouttest.Region)
-	if ExitCode(err) != ExitFailed || !strings.Contains(err.Error(), "the deletion failed: stamp@1/agent; the logs are in") {
+	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "the deletion failed: stamp@1/agent; the logs are in") {
 		t.Errorf("got %v", err)
 	}
 	if out, err := in(t, dir, "status"); err != nil || !regexp.MustCompile(`(?m)^stamp@1/agent +deleting `).MatchString(out) {
@@ -124,17 +124,17 @@ func TestDeletionGoesOn(t *testing.T) {
 	}
 
 	must.Get(in(t, dir, "run"))(t)
-	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitRefused {
+	if _, err := deleteIn(t, dir, rollouttest.Region); exitCode(err) != exitRefused {
 		t.Errorf("the gates after another rollout: %v", err)
 	}
 	must.Do(t, os.Remove(filepath.Join(dir, "world", "clusters-m-west-1")))
 	block()
-	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitFailed {
+	if _, err := deleteIn(t, dir, rollouttest.Region); exitCode(err) != exitFailed {
 		t.Errorf("the third deletion: %v", err)
 	}
 	repair()
 	must.Get(in(t, dir, "run"))(t)
-	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitRefused {
+	if _, err := deleteIn(t, dir, rollouttest.Region); exitCode(err) != exitRefused {
 		t.Errorf("the gates after a rollout has ended the deletion: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestDeletionGoesOn(t *testing.T) {
 func TestDeletionNeedsOutputs(t *testing.T) {
 	dir := deployed(t)
 	must.Get(in(t, dir, "forget", "global/registry"))(t)
-	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "region/deploy: the steps that return its inputs registry have not succeeded") {
+	if _, err := deleteIn(t, dir, rollouttest.Region); exitCode(err) != exitRefused || !strings.Contains(err.Error(), "region/deploy: the steps that return its inputs registry have not succeeded") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -156,13 +156,13 @@ func TestDeletionRefusals(t *testing.T) {
 		"public/dev/north/1": "unknown target",
 		"West":               "does not match",
 	} {
-		if _, err := deleteIn(t, dir, target); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), want) {
+		if _, err := deleteIn(t, dir, target); exitCode(err) != exitRefused || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
 	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
 	lock := must.Get(state.Acquire(filepath.Join(dir, "state"), region, false))(t)
-	if _, err := deleteIn(t, dir, rollouttest.Region); ExitCode(err) != ExitUnavailable {
+	if _, err := deleteIn(t, dir, rollouttest.Region); exitCode(err) != exitUnavailable {
 		t.Errorf("while a rollout runs: %v", err)
 	}
 	must.Do(t, lock.Release())

@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 
 // The exit codes of the program.
 const (
-	ExitFailed      = 1
-	ExitRefused     = 2
-	ExitUnavailable = 4
-	ExitInterrupted = 130
+	exitFailed      = 1
+	exitRefused     = 2
+	exitUnavailable = 4
+	exitInterrupted = 130
 )
 
 // inputError means that files, flags or arguments are wrong, or that the rollout must not start. Nothing was changed.
@@ -21,19 +21,19 @@ type inputError struct{ err error }
 func (e *inputError) Error() string { return e.err.Error() }
 func (e *inputError) Unwrap() error { return e.err }
 
-// ExitCode returns the exit code for an error of a command.
-func ExitCode(err error) int {
+// exitCode returns the exit code for an error of a command.
+func exitCode(err error) int {
 	var refused *inputError
 	var locked *state.LockedError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &refused):
-		return ExitRefused
+		return exitRefused
 	case errors.As(err, &locked):
-		return ExitUnavailable
+		return exitUnavailable
 	case errors.Is(err, context.Canceled):
-		return ExitInterrupted
+		return exitInterrupted
 	}
-	return ExitFailed
+	return exitFailed
 }

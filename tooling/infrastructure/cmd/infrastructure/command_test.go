@@ -1,4 +1,4 @@
-package command_test
+package main
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
-	"github.com/hcpmesh/hcpmesh/tooling/infrastructure/pkg/command"
 )
 
 const configuration = "../../../../config"
@@ -18,7 +17,7 @@ const configuration = "../../../../config"
 func run(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	root := command.New()
+	root := newCommand()
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetArgs(append([]string{"--config-dir", configuration}, arguments...))

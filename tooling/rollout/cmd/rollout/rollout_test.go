@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"encoding/json"
@@ -75,7 +75,7 @@ func TestLossesNeedAFlag(t *testing.T) {
 	must.Do(t, os.Remove(filepath.Join(dir, filepath.FromSlash(rollouttest.SecondStamp))))
 	for _, verb := range []string{"plan", "run"} {
 		_, err := in(t, dir, verb, "--allow-loss", "public/dev/west:account")
-		if ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "public/dev/west/2 disappears with its data stores and clusters (allow with --allow-loss public/dev/west/2)") || strings.Contains(err.Error(), "account changes") {
+		if exitCode(err) != exitRefused || !strings.Contains(err.Error(), "public/dev/west/2 disappears with its data stores and clusters (allow with --allow-loss public/dev/west/2)") || strings.Contains(err.Error(), "account changes") {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestLossesNeedAFlag(t *testing.T) {
 	if _, err := in(t, dir, "run", "--allow-loss", "public/dev/west:account", "--allow-loss", "public/dev/west/2"); err != nil {
 		t.Error(err)
 	}
-	if _, err := in(t, dir, "plan", "--allow-loss", "public/dev/west:account"); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "does not drop or delete this") {
+	if _, err := in(t, dir, "plan", "--allow-loss", "public/dev/west:account"); exitCode(err) != exitRefused || !strings.Contains(err.Error(), "does not drop or delete this") {
 		t.Errorf("a flag without a loss: %v", err)
 	}
 }
@@ -98,22 +98,22 @@ func TestExitCodes(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"a failed step":        {broken, []string{"run", rollouttest.Region}, ExitFailed, "the rollout failed: region/deploy; the logs are in"},
-		"an unknown region":    {nil, []string{"plan", "public/dev/north"}, ExitRefused, "unknown target"},
-		"a stamp":              {nil, []string{"plan", "public/dev/west/1"}, ExitRefused, "is not a region"},
-		"no region":            {nil, []string{"plan"}, ExitRefused, "accepts 1 arg"},
-		"an unknown flag":      {nil, []string{"plan", rollouttest.Region, "--fast"}, ExitRefused, "unknown flag: --fast"},
-		"an unknown format":    {nil, []string{"plan", rollouttest.Region, "-o", "xml"}, ExitRefused, "--output"},
-		"no parallel steps":    {nil, []string{"run", rollouttest.Region, "--parallel", "0"}, ExitRefused, "--parallel: 0 is less than 1"},
-		"a wrong pipeline":     {map[string]string{rollouttest.StampPipeline: "group: cell\nsteps: []\n"}, []string{"run", rollouttest.Region}, ExitRefused, "stamp/pipeline.yaml:2: steps: minItems"},
-		"a missing value":      {map[string]string{rollouttest.RegionLayer: "frontend: {release: null}\n"}, []string{"run", rollouttest.Region}, ExitRefused, "1 of 5 steps cannot run:\n  region/deploy: the input release needs the key frontend.release"},
-		"wrong credentials":    {nil, []string{"plan", rollouttest.Region, "--registry-credentials", "/dev/null"}, ExitRefused, "--registry-credentials: /dev/null is not in the format of Docker's config.json"},
-		"a file without certs": {nil, []string{"plan", rollouttest.Region, "--ca-file", "/dev/null"}, ExitRefused, "--ca-file: the file has no certificate"},
+		"a failed step":        {broken, []string{"run", rollouttest.Region}, exitFailed, "the rollout failed: region/deploy; the logs are in"},
+		"an unknown region":    {nil, []string{"plan", "public/dev/north"}, exitRefused, "unknown target"},
+		"a stamp":              {nil, []string{"plan", "public/dev/west/1"}, exitRefused, "is not a region"},
+		"no region":            {nil, []string{"plan"}, exitRefused, "accepts 1 arg"},
+		"an unknown flag":      {nil, []string{"plan", rollouttest.Region, "--fast"}, exitRefused, "unknown flag: --fast"},
+		"an unknown format":    {nil, []string{"plan", rollouttest.Region, "-o", "xml"}, exitRefused, "--output"},
+		"no parallel steps":    {nil, []string{"run", rollouttest.Region, "--parallel", "0"}, exitRefused, "--parallel: 0 is less than 1"},
+		"a wrong pipeline":     {map[string]string{rollouttest.StampPipeline: "group: cell\nsteps: []\n"}, []string{"run", rollouttest.Region}, exitRefused, "stamp/pipeline.yaml:2: steps: minItems"},
+		"a missing value":      {map[string]string{rollouttest.RegionLayer: "frontend: {release: null}\n"}, []string{"run", rollouttest.Region}, exitRefused, "1 of 5 steps cannot run:\n  region/deploy: the input release needs the key frontend.release"},
+		"wrong credentials":    {nil, []string{"plan", rollouttest.Region, "--registry-credentials", "/dev/null"}, exitRefused, "--registry-credentials: /dev/null is not in the format of Docker's config.json"},
+		"a file without certs": {nil, []string{"plan", rollouttest.Region, "--ca-file", "/dev/null"}, exitRefused, "--ca-file: the file has no certificate"},
 	} {
 		dir := rollouttest.Write(t, c.changed)
 		_, err := run(t, append(c.args, "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state"))...)
-		if ExitCode(err) != c.code || err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: exit code %d, %v", reason, ExitCode(err), err)
+		if exitCode(err) != c.code || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: exit code %d, %v", reason, exitCode(err), err)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestOneRolloutAtATime(t *testing.T) {
 	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
 	for _, target := range []layer.Target{region, region[:layer.Environment]} {
 		lock := must.Get(state.Acquire(filepath.Join(dir, "state"), target, false))(t)
-		if _, err := in(t, dir, "run"); ExitCode(err) != ExitUnavailable || !strings.Contains(err.Error(), "another rollout of "+target.String()+" runs (process ") {
+		if _, err := in(t, dir, "run"); exitCode(err) != exitUnavailable || !strings.Contains(err.Error(), "another rollout of "+target.String()+" runs (process ") {
 			t.Errorf("while %s is locked: %v", target, err)
 		}
 		must.Do(t, lock.Release())
@@ -186,7 +186,7 @@ func TestEveryRegionCanBePlanned(t *testing.T) {
 		}
 		stateDir := t.TempDir()
 		out, err := run(t, "plan", target.String(), "--state-dir", stateDir, "-o", "json")
-		if err != nil && ExitCode(err) != ExitRefused {
+		if err != nil && exitCode(err) != exitRefused {
 			t.Errorf("%s: %v", target, err)
 		}
 		var shown struct{ Steps []shownDecision }

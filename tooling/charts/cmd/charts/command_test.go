@@ -1,4 +1,4 @@
-package command_test
+package main
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/charttest"
-	"github.com/hcpmesh/hcpmesh/tooling/charts/pkg/command"
 )
 
 // configuration copies the configuration into a checkout of its own, with a digest of the frontend's image.
@@ -35,7 +34,7 @@ func configuration(t *testing.T) string {
 
 func run(args ...string) (string, error) {
 	var out bytes.Buffer
-	root := command.New()
+	root := newCommand()
 	root.SetOut(&out)
 	root.SetArgs(args)
 	err := root.Execute()

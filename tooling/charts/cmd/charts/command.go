@@ -1,7 +1,4 @@
-// Package command implements the commands of the program charts. It checks rendered objects against the rules of a deployment: images by
-// digest, restricted pods, requests, probes, graceful ends, disruption budgets and default-deny networks. A chart that breaks one is not
-// installed.
-package command
+package main
 
 import (
 	"errors"
@@ -20,8 +17,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 )
 
-// Outputs are what the infrastructure of a region adds to its configuration.
-type Outputs struct {
+// infrastructureOutputs are what the infrastructure of a region adds to its configuration.
+type infrastructureOutputs struct {
 	// ClientIDs are the client IDs of managed identities, by name.
 	ClientIDs map[string]string `json:"clientIds"`
 	// ObjectIDs are the object IDs of their principals.
@@ -33,8 +30,8 @@ type Outputs struct {
 // options are the flags of all commands.
 type options struct{ configDir, outputs, secrets string }
 
-// New returns the commands. They print to the output of the command.
-func New() *cobra.Command {
+// newCommand returns the commands. They print to the output of the command.
+func newCommand() *cobra.Command {
 	root := &cobra.Command{Use: "charts", Short: "Compute values of Helm charts and render them", SilenceUsage: true, SilenceErrors: true}
 	root.SetOut(os.Stdout)
 	var o options
@@ -130,15 +127,15 @@ func (o *options) release(name, chartName string) (*release, error) {
 	return &release{found.Folder, found.Namespace, v}, err
 }
 
-func (o *options) readOutputs() (*Outputs, error) {
+func (o *options) readOutputs() (*infrastructureOutputs, error) {
 	if o.outputs == "" {
-		return &Outputs{}, nil
+		return &infrastructureOutputs{}, nil
 	}
 	text, err := os.ReadFile(o.outputs)
 	if err != nil {
 		return nil, fmt.Errorf("--outputs: %w", err)
 	}
-	outputs := &Outputs{}
+	outputs := &infrastructureOutputs{}
 	if err := yaml.UnmarshalStrict(text, outputs); err != nil {
 		return nil, fmt.Errorf("--outputs: %s: %w", o.outputs, err)
 	}

@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"encoding/json"
@@ -34,7 +34,7 @@ func builtImages(t *testing.T, environment layer.Target) string {
 func TestBuiltImagesCompleteARegionOfNodes(t *testing.T) {
 	const region = "public/local/westus3"
 	stateDir := t.TempDir()
-	if out, err := run(t, "plan", region, "--state-dir", stateDir); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), ".image.digest: is required for a deployment") {
+	if out, err := run(t, "plan", region, "--state-dir", stateDir); exitCode(err) != exitRefused || !strings.Contains(err.Error(), ".image.digest: is required for a deployment") {
 		t.Errorf("without images: %v\n%s", err, out)
 	}
 	out, err := run(t, "plan", region, "--state-dir", stateDir, "-o", "json", "--images", builtImages(t, layer.Target{"public", "local"}))
@@ -65,7 +65,7 @@ func TestBuiltImagesAreRefused(t *testing.T) {
 		"public/dev/westus3":  {filepath.Join(t.TempDir(), "none.json"), "--images: open "},
 		"public/int/uksouth":  {"/dev/null", "--images: /dev/null: "},
 	} {
-		if _, err := run(t, "plan", region, "--state-dir", t.TempDir(), "--images", c.file); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), c.want) {
+		if _, err := run(t, "plan", region, "--state-dir", t.TempDir(), "--images", c.file); exitCode(err) != exitRefused || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v\nwant %s", region, err, c.want)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package command has the commands of the program infrastructure. A command works on one scope of one target.
-package command
+package main
 
 import (
 	"encoding/json"
@@ -24,8 +23,8 @@ type options struct {
 	allowed                                      []string
 }
 
-// New returns the command tree.
-func New() *cobra.Command {
+// newCommand returns the command tree.
+func newCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use:   "infrastructure",

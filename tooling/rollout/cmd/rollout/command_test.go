@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	root := New()
+	root := newCommand()
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetArgs(args)

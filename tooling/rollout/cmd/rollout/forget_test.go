@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"os"
@@ -44,10 +44,10 @@ func TestForgottenStepsRunAgain(t *testing.T) {
 // TestForgetRefusals forgets steps that do not exist, and steps of a region and an environment that another rollout has locked.
 func TestForgetRefusals(t *testing.T) {
 	dir := rollouttest.Write(t, nil)
-	if _, err := in(t, dir, "forget", "cell"); ExitCode(err) != ExitRefused || !strings.Contains(err.Error(), "cell: the region has no group and no step of this name") {
+	if _, err := in(t, dir, "forget", "cell"); exitCode(err) != exitRefused || !strings.Contains(err.Error(), "cell: the region has no group and no step of this name") {
 		t.Errorf("an unknown group: %v", err)
 	}
-	if _, err := in(t, dir, "forget"); ExitCode(err) != ExitRefused {
+	if _, err := in(t, dir, "forget"); exitCode(err) != exitRefused {
 		t.Errorf("without a name: %v", err)
 	}
 	region := must.Get(layer.ParseTarget(rollouttest.Region))(t)
@@ -57,13 +57,13 @@ func TestForgetRefusals(t *testing.T) {
 		name   string
 		code   int
 	}{
-		{region, false, "region", ExitUnavailable},
+		{region, false, "region", exitUnavailable},
 		{region[:layer.Environment], true, "region", 0},
-		{region[:layer.Environment], true, "global/registry", ExitUnavailable},
-		{region[:layer.Environment], false, "region", ExitUnavailable},
+		{region[:layer.Environment], true, "global/registry", exitUnavailable},
+		{region[:layer.Environment], false, "region", exitUnavailable},
 	} {
 		lock := must.Get(state.Acquire(filepath.Join(dir, "state"), c.locked, c.shared))(t)
-		if _, err := in(t, dir, "forget", c.name); ExitCode(err) != c.code {
+		if _, err := in(t, dir, "forget", c.name); exitCode(err) != c.code {
 			t.Errorf("forget %s while %s is locked (shared: %t): %v, want exit code %d", c.name, c.locked, c.shared, err, c.code)
 		}
 		must.Do(t, lock.Release())

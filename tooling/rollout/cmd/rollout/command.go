@@ -1,6 +1,4 @@
-// Package command holds the commands of rollout. Results go to the output stream of the command, progress to its error stream; errors
-// are returned, and ExitCode has their exit codes.
-package command
+package main
 
 import (
 	"crypto/tls"
@@ -33,8 +31,8 @@ type environment struct {
 	root string
 }
 
-// New returns the command tree.
-func New() *cobra.Command {
+// newCommand returns the command tree.
+func newCommand() *cobra.Command {
 	e := &environment{}
 	root := &cobra.Command{
 		Use:   "rollout",

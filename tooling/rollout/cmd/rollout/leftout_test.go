@@ -1,4 +1,4 @@
-package command
+package main
 
 import (
 	"path/filepath"
@@ -66,7 +66,7 @@ steps:
 - {name: last, action: Shell, timeout: 1m, dependsOn: [middle], with: {command: [cp, releases/1, world/last]}}
 `})
 	out, err := in(t, dir, "run")
-	if ExitCode(err) != ExitFailed || !strings.Contains(out, "1 failed, 1 did not run, 1 are left out\n") {
+	if exitCode(err) != exitFailed || !strings.Contains(out, "1 failed, 1 did not run, 1 are left out\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if rollouttest.World(t, dir)["last"] != "" {
