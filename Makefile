@@ -13,7 +13,7 @@ packages = $(eval packages := $$(shell go list $$(modules)))$(packages)
 # Tests that run whole regions or check the whole repository: all of test/ but those that run in-process.
 regions = $(filter-out %/test/acceptance %/test/deletion %/test/maestro,$(filter %/hcpmesh/test %/hcpmesh/test/%,$(packages)))
 # Packages of test/ with tests for `make nightly` only. `make test` does not link them; lint compiles them.
-nightly_packages = %/test/deletion %/test/oav %/test/outage %/test/rotation
+nightly_packages = %/test/deletion %/test/node %/test/outage %/test/rotation
 # The packages with the longest tests start first, so that they do not run alone at the end.
 units = ./hypershift/... ./maestro/... ./cluster-service/... ./test/acceptance ./test/deletion ./test/maestro $(filter-out $(regions),$(packages))
 

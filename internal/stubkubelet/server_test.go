@@ -30,7 +30,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/stubkubelet"
-	"github.com/hcpmesh/hcpmesh/internal/stubkubelet/stubkubelettest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -47,7 +46,7 @@ func TestMain(m *testing.M) {
 
 // world is a real API server whose nodes a Server simulates.
 type world struct {
-	*stubkubelettest.Cluster
+	*cluster
 	kube *kubeapitest.Cluster
 	node string
 }
@@ -59,7 +58,7 @@ func newWorld(t *testing.T, change func(*stubkubelet.Options)) *world {
 		kubeapitest.SkipUnlessCI(t, err.Error())
 	}
 	w := &world{kube: shared.Cluster(t), node: "node-of-" + strings.ToLower(t.Name())}
-	w.Cluster = stubkubelettest.Run(t, w.kube, change)
+	w.cluster = serve(t, w.kube, change)
 	w.Node(t, w.node)
 	return w
 }
@@ -413,7 +412,7 @@ func TestClustersAreSeparate(t *testing.T) {
 	// The second cluster has its own authority, so its API server cannot connect to the first one's kubelets, and the reverse. Its Server is
 	// that of the first cluster, but its serving certificate is of the first one's authority.
 	second := kubeapitest.Start(t)
-	other := stubkubelettest.Run(t, second, nil)
+	other := serve(t, second, nil)
 	must.Do(t, w.Server.Serve("second", other.Config, other.Config.CAData))
 	pod := w.pod(t, "", nil)
 	other.Node(t, w.node)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
-	"github.com/hcpmesh/hcpmesh/internal/audit/sink/sinktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
@@ -15,7 +15,7 @@ const writer = "admin-0123456789abcdef"
 
 func TestFile(t *testing.T) {
 	log := must.Get(sink.NewFile(filepath.Join(t.TempDir(), "sink")))(t)
-	sinktest.Sink(t, log)
+	audittest.CheckSink(t, log)
 }
 
 // TestMissingFolderIsNotAnEmptySink removes the folder, as if it were not mounted: its logs must not look empty.
@@ -51,7 +51,7 @@ func TestFileRefusesOtherNames(t *testing.T) {
 func TestFileWitness(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "witness")
 	must.Get(sink.NewFileWitness(dir))(t)
-	sinktest.Witness(t, func() *sink.WitnessLog { return sink.FileWitnessAt(dir) })
+	audittest.CheckWitness(t, func() *sink.WitnessLog { return sink.FileWitnessAt(dir) })
 }
 
 // TestTornCheckpointIsCompleted stores a checkpoint behind a part of a line, which a full disk has left.

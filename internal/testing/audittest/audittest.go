@@ -1,4 +1,5 @@
-// Package audittest runs an audit writer in a test, with a sink and a witness in folders, and returns what it stored.
+// Package audittest runs an audit writer in a test, with a sink and a witness in folders, and returns what it stored. CheckSink and CheckWitness are the
+// conformance suite of sinks and witnesses.
 package audittest
 
 import (

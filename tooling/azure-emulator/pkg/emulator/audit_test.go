@@ -20,11 +20,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/audit"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink"
 	"github.com/hcpmesh/hcpmesh/internal/audit/sink/blobsink"
-	"github.com/hcpmesh/hcpmesh/internal/audit/sink/sinktest"
 	"github.com/hcpmesh/hcpmesh/internal/audit/verify"
 	"github.com/hcpmesh/hcpmesh/internal/audit/writer"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
@@ -84,16 +84,16 @@ func (s *auditStorage) witness(t *testing.T) *sink.WitnessLog {
 func TestAuditSink(t *testing.T) {
 	storage := startAuditStorage(t)
 	first := storage.sink(t)
-	sinktest.Sink(t, first)
-	sinktest.Witness(t, func() *sink.WitnessLog { return storage.witness(t) })
+	audittest.CheckSink(t, first)
+	audittest.CheckWitness(t, func() *sink.WitnessLog { return storage.witness(t) })
 	// Another process continues, and the first one does not write where the other has written.
 	second := storage.sink(t)
-	must.Do(t, second.Append(t.Context(), sinktest.Writer, 12, []byte("second")))
-	if err := first.Append(t.Context(), sinktest.Writer, 12, []byte("first")); err == nil {
+	must.Do(t, second.Append(t.Context(), audittest.SinkWriter, 12, []byte("second")))
+	if err := first.Append(t.Context(), audittest.SinkWriter, 12, []byte("first")); err == nil {
 		t.Error("two writers have written at the same place")
 	}
-	must.Do(t, first.Append(t.Context(), sinktest.Writer, 18, []byte("first")))
-	if size, err := second.Size(t.Context(), sinktest.Writer); err != nil || size != 23 {
+	must.Do(t, first.Append(t.Context(), audittest.SinkWriter, 18, []byte("first")))
+	if size, err := second.Size(t.Context(), audittest.SinkWriter); err != nil || size != 23 {
 		t.Errorf("size %d, %v", size, err)
 	}
 	// It can neither begin nor continue a log of another service.
@@ -104,7 +104,7 @@ func TestAuditSink(t *testing.T) {
 		}
 	}
 	// The service itself can neither delete nor replace what it has exported or confirmed. Nobody else can, either.
-	name := sinktest.Writer + "/" + fmt.Sprintf("%020d", 0) + ".jsonl"
+	name := audittest.SinkWriter + "/" + fmt.Sprintf("%020d", 0) + ".jsonl"
 	for _, where := range []string{"audit/audit", "witness/witness"} {
 		for principal, refusal := range map[string]struct {
 			status int
@@ -125,7 +125,7 @@ func TestAuditSink(t *testing.T) {
 func TestAuditSinkNeedsPolicy(t *testing.T) {
 	storage := startAuditStorage(t)
 	mutable := must.Get(blobsink.New(storage.config("audit/mutable")))(t)
-	if err := mutable.Append(t.Context(), sinktest.Writer, 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "immutability policy") {
+	if err := mutable.Append(t.Context(), audittest.SinkWriter, 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "immutability policy") {
 		t.Errorf("got %v", err)
 	}
 	if writers, err := mutable.Writers(t.Context()); err != nil || len(writers) != 0 {

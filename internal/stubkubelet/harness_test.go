@@ -1,5 +1,4 @@
-// Package stubkubelettest runs simulated nodes and pods for tests with a real API server of package kubeapitest.
-package stubkubelettest
+package stubkubelet_test
 
 import (
 	"context"
@@ -19,18 +18,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// Cluster is a cluster whose nodes are simulated.
-type Cluster struct {
+// cluster is a cluster whose nodes are simulated.
+type cluster struct {
 	Server *stubkubelet.Server
 	Client kubernetes.Interface
 	// Config is the configuration of the administrator.
 	Config *rest.Config
 }
 
-// Run serves the nodes of a cluster until the end of the test. change, which may be nil, changes the options of the server.
-func Run(t testing.TB, cluster *kubeapitest.Cluster, change func(*stubkubelet.Options)) *Cluster {
+// serve serves the nodes of a cluster until the end of the test. change, which may be nil, changes the options of the server.
+func serve(t testing.TB, kube *kubeapitest.Cluster, change func(*stubkubelet.Options)) *cluster {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", kube.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ func Run(t testing.TB, cluster *kubeapitest.Cluster, change func(*stubkubelet.Op
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := stubkubelet.Options{Certificate: cluster.KubeletCertificate(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	options := stubkubelet.Options{Certificate: kube.KubeletCertificate(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&options)
 	}
@@ -51,11 +50,11 @@ func Run(t testing.TB, cluster *kubeapitest.Cluster, change func(*stubkubelet.Op
 	if err := server.Serve("test", config, config.CAData); err != nil {
 		t.Fatal(err)
 	}
-	return &Cluster{Server: server, Client: client, Config: config}
+	return &cluster{Server: server, Client: client, Config: config}
 }
 
 // Node registers a simulated node that is Ready, and deletes it at the end of the test.
-func (c *Cluster) Node(t testing.TB, name string) {
+func (c *cluster) Node(t testing.TB, name string) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}}}
@@ -72,7 +71,7 @@ func (c *Cluster) Node(t testing.TB, name string) {
 
 // Pod creates a pod on a node and waits until it is Running. The pod is deleted at the end of the test. Its container "app" declares the TCP
 // port 8080. change, which may be nil, changes the pod before it is created.
-func (c *Cluster) Pod(t testing.TB, namespace, name, node string, change func(*corev1.Pod)) *corev1.Pod {
+func (c *cluster) Pod(t testing.TB, namespace, name, node string, change func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
