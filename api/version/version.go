@@ -1,6 +1,6 @@
-// Package version defines the parts of an ARM api-version: a table of fields for each resource. Each version has a package
-// beside this one that starts from the version before it and replaces what differs. Packages of published versions do not
-// change any more. The tables define the wire form only; the frontend validates values on the hub types.
+// Package version defines the ARM api-versions: a table of fields for each resource. Each version has a file that starts from
+// the version before it and replaces what differs. Files of published versions do not change any more. The tables define the
+// wire form only; the frontend validates values on the hub types.
 package version
 
 import (
@@ -24,8 +24,16 @@ type Version struct {
 	AcceptsCSR bool
 }
 
-// Condition is one aspect of a resource's observed state.
-type Condition struct {
+// All returns the api-versions, the oldest first.
+func All() []Version {
+	return []Version{v20240610preview(), v20251223preview(), v20260630preview(), v20260901preview()}
+}
+
+// Newest returns the newest api-version.
+func Newest() Version { return v20260901preview() }
+
+// condition is one aspect of a resource's observed state.
+type condition struct {
 	Type               string    `json:"type"`
 	Status             string    `json:"status"`
 	LastTransitionTime time.Time `json:"lastTransitionTime"`
@@ -33,18 +41,18 @@ type Condition struct {
 	Message            string    `json:"message"`
 }
 
-// conditionFields returns the fields of a Condition.
+// conditionFields returns the fields of a condition.
 func conditionFields() []shape.Field {
 	return []shape.Field{shape.ReadOnly("type"), shape.ReadOnly("status"), shape.ReadOnly("lastTransitionTime"), shape.ReadOnly("reason"), shape.ReadOnly("message")}
 }
 
-// ConditionField returns the field condition of the versions before the status. A body may contain it, and no response does.
-func ConditionField[S any]() shape.Field {
+// conditionField returns the field condition of the versions before the status. A body may contain it, and no response does.
+func conditionField[S any]() shape.Field {
 	return shape.FromStatus("condition", func(*S) any { return nil }).Holding(conditionFields()...)
 }
 
-// StatusField returns the field status, which contains the conditions.
-func StatusField[S any](value func(status *S) any) shape.Field {
+// statusField returns the field status, which contains the conditions.
+func statusField[S any](value func(status *S) any) shape.Field {
 	return shape.FromStatus("status", value).Holding(shape.List("conditions", conditionFields()...))
 }
 
@@ -60,16 +68,16 @@ const (
 // maxConditions is the most conditions that a status may contain.
 const maxConditions = 10
 
-// Conditions returns the conditions that customers see.
-func Conditions(observed []hub.Condition) []Condition {
-	var visible []Condition
-	for _, condition := range observed {
-		switch condition.Type {
+// conditions returns the conditions that customers see.
+func conditions(observed []hub.Condition) []condition {
+	var visible []condition
+	for _, c := range observed {
+		switch c.Type {
 		case available, degraded, progressing, logsDelivered:
 			if len(visible) < maxConditions {
-				visible = append(visible, Condition{
-					Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime,
-					Reason: condition.Reason, Message: condition.Message,
+				visible = append(visible, condition{
+					Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+					Reason: c.Reason, Message: c.Message,
 				})
 			}
 		}
@@ -77,13 +85,13 @@ func Conditions(observed []hub.Condition) []Condition {
 	return visible
 }
 
-// Status returns the observed state of a resource, or nil if nothing was observed yet.
-func Status(observed []hub.Condition) any {
-	visible := Conditions(observed)
+// status returns the observed state of a resource, or nil if nothing was observed yet.
+func status(observed []hub.Condition) any {
+	visible := conditions(observed)
 	if len(visible) == 0 {
 		return nil
 	}
 	return struct {
-		Conditions []Condition `json:"conditions"`
+		Conditions []condition `json:"conditions"`
 	}{visible}
 }

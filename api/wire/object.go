@@ -4,7 +4,7 @@
 // An object that has a field twice is an error of the whole body. A Form names the values of a body that are decoded: the rest of a body that is refused costs
 // no more than checking that it is JSON.
 //
-// The api-version packages decode with it. It knows JSON and paths and not the meaning of fields; the frontend's
+// Packages shape and version decode with it. It knows JSON and paths and not the meaning of fields; the frontend's
 // validation judges well-formed values. A null value is the same as an absent one, as ARM requires.
 package wire
 

@@ -10,7 +10,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	apiversion "github.com/hcpmesh/hcpmesh/api/version"
 )
 
 // customerRequests are the requests that the frontend and the backend send for a customer.
@@ -33,7 +33,7 @@ func TestPropertyPathsAreComplete(t *testing.T) {
 
 // TestPropertyPathsExist checks that the newest api-version has every property of the table.
 func TestPropertyPathsExist(t *testing.T) {
-	api := v20260901preview.API()
+	api := apiversion.Newest()
 	find := []func(string) (string, bool){
 		shape.Bind[hub.Cluster, hub.ClusterStatus](api.Cluster).Path,
 		shape.Bind[hub.NodePool, hub.NodePoolStatus](api.NodePool).Path,

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
@@ -119,7 +119,7 @@ type resource struct {
 func TestAcceptedBodiesCanBeApplied(t *testing.T) {
 	r := newRegion(t)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		t.Run(api.Name, func(t *testing.T) {
 			begun, counts := time.Now(), &counts{}
 			for i, s := range subjects {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
@@ -41,7 +41,7 @@ func TestCases(t *testing.T) {
 		BaseURL:       "https://" + endpoints.Frontend,
 		Client:        &http.Client{Transport: bearer{transport, token}},
 		Location:      endpoints.Location,
-		APIVersion:    v20260901preview.Version,
+		APIVersion:    version.Newest().Name,
 		RetryInterval: pause,
 		CleanUp:       true,
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -70,7 +70,7 @@ func BenchmarkRefusedPut(b *testing.B) {
 func BenchmarkDecode(b *testing.B) {
 	y := newHarness(b).newSubscription(b)
 	content := []byte(y.body("cluster.json", "{}"))
-	version := versions.All()[v20260901preview.Version]
+	version := versions.All()[version.Newest().Name]
 	b.ReportAllocs()
 	for b.Loop() {
 		fields := must.Get(wire.ParseObject(content))(b)

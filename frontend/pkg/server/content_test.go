@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
@@ -194,7 +194,7 @@ func TestLargePages(t *testing.T) {
 func TestReadAndWriteBack(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		t.Run(api.Name, func(t *testing.T) {
 			y := h.newSubscription(t)
 			at := func(target string) string { return target + "?api-version=" + api.Name }

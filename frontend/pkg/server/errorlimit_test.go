@@ -10,7 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
@@ -25,7 +25,7 @@ func TestErrorsAreLimited(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "") // the bodies are large
 	y := newHarness(t).newSubscription(t)
 	y.createCluster("cluster")
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		for target, entries := range map[string][]shape.Entry{
 			y.cluster("new"):                            shape.Bind[hub.Cluster, hub.ClusterStatus](api.Cluster).Entries(),
 			y.cluster("cluster") + "/nodePools/new":     shape.Bind[hub.NodePool, hub.NodePoolStatus](api.NodePool).Entries(),

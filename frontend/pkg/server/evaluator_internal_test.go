@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -188,7 +189,7 @@ func newResourceEvaluator[D, R any](t testing.TB, of resourceType[D, R], version
 // parentCluster returns the cluster of the child resources under test.
 func parentCluster(t testing.TB) *database.ClusterDocument {
 	t.Helper()
-	newest := versions.APIs()[len(versions.APIs())-1].Name
+	newest := version.Newest().Name
 	schema := resourceSchema(t, newest, "HcpOpenShiftCluster")
 	judge := newResourceEvaluator(t, clusterWithoutStore{}, versions.All()[newest], "", nil, withRunningControlPlane).(*resourceEvaluator[database.ClusterDocument, hub.Cluster])
 	if violations := judge.create(fullBody(t, "cluster-full.json", schema, newest)); len(violations) > 0 {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
 // answerable checks the response to arbitrary bytes: it is not a server error, and an error has a code.
@@ -30,14 +30,14 @@ func answerable(t *testing.T, status int, header http.Header, body string) {
 }
 
 // at returns a target at one of the api-versions.
-func at(target string, version uint8) string {
-	apis := versions.APIs()
-	return target + "?api-version=" + apis[int(version)%len(apis)].Name
+func at(target string, number uint8) string {
+	apis := version.All()
+	return target + "?api-version=" + apis[int(number)%len(apis)].Name
 }
 
 // seed adds a body at every api-version.
 func seed(f *testing.F, bodies ...string) {
-	for version := range versions.APIs() {
+	for version := range version.All() {
 		for _, body := range bodies {
 			f.Add([]byte(body), uint8(version))
 		}
@@ -54,12 +54,12 @@ func FuzzClusterBody(f *testing.F) {
 		y.body("cluster.json", `{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"CustomerManaged","customerManaged":{"kms":{"activeKey":{"vaultName":"v","name":"k","version":"1"}}}}}}}`),
 		`{"properties":{"network":{"hostPrefix":1e400}}}`, `[]`, "\xff\x00")
 	var count atomic.Int64
-	f.Fuzz(func(t *testing.T, body []byte, version uint8) {
+	f.Fuzz(func(t *testing.T, body []byte, number uint8) {
 		y := y.in(t)
 		name := fmt.Sprintf("cluster-%d", count.Add(1))
-		status, header, answer := y.do(http.MethodPut, at(y.cluster(name), version), string(body))
+		status, header, answer := y.do(http.MethodPut, at(y.cluster(name), number), string(body))
 		answerable(t, status, header, answer)
-		for other := range versions.APIs() {
+		for other := range version.All() {
 			got, _, _ := y.do(http.MethodGet, at(y.cluster(name), uint8(other)), "")
 			if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
 				t.Fatalf("status %d, then GET %d", status, got)
@@ -81,10 +81,10 @@ func FuzzNodePoolBody(f *testing.F) {
 	seed(f, y.body("nodepool.json", "{}"),
 		y.body("nodepool.json", `{"properties":{"labels":[{"key":"a/b"}],"taints":[{"key":"a","effect":"NoSchedule"}],"replicas":null,"autoScaling":{"min":1,"max":2}}}`))
 	var count atomic.Int64
-	f.Fuzz(func(t *testing.T, body []byte, version uint8) {
+	f.Fuzz(func(t *testing.T, body []byte, number uint8) {
 		y := y.in(t)
 		target := fmt.Sprintf("%s/nodePools/p-%d", y.cluster("cluster"), count.Add(1))
-		status, header, answer := y.do(http.MethodPut, at(target, version), string(body))
+		status, header, answer := y.do(http.MethodPut, at(target, number), string(body))
 		answerable(t, status, header, answer)
 		got, _, _ := y.do(http.MethodGet, target, "")
 		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
@@ -103,10 +103,10 @@ func FuzzPatch(f *testing.F) {
 	y.createCluster("cluster")
 	seed(f, `{"tags":{"a":null}}`, `{"properties":{"autoscaling":{"maxNodesTotal":3},"imageDigestMirrors":[{"source":"a","mirrors":["b"]}]}}`,
 		`{"properties":null,"identity":null,"location":null}`)
-	f.Fuzz(func(t *testing.T, body []byte, version uint8) {
+	f.Fuzz(func(t *testing.T, body []byte, number uint8) {
 		y := y.in(t)
 		before := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
-		status, header, answer := y.do(http.MethodPatch, at(y.cluster("cluster"), version), string(body))
+		status, header, answer := y.do(http.MethodPatch, at(y.cluster("cluster"), number), string(body))
 		answerable(t, status, header, answer)
 		after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
 		if changed := before != after; changed != (status == http.StatusAccepted) {

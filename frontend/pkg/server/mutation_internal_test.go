@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/openapi/check"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -44,7 +45,7 @@ func TestSchemaMutations(t *testing.T) {
 	all := versions.All()
 	known := map[apierror.Violation]bool{}
 	contracts := map[string]*check.Contract{}
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		contracts[api.Name] = must.Get(check.New(api.Name))(t)
 	}
 	idle, loose := map[int]bool{}, map[int]bool{}
@@ -56,7 +57,7 @@ func TestSchemaMutations(t *testing.T) {
 	}
 	tried := 0
 	for _, subject := range subjects() {
-		for i, api := range versions.APIs() {
+		for i, api := range version.All() {
 			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
 				version, schema := all[api.Name], resourceSchema(t, api.Name, subject.definition)
 				var bodies []map[string]any
@@ -173,7 +174,7 @@ func (w *mutationTester) shown(what string) {
 		return
 	}
 	w.seen[string(now)] = true
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		judge := w.judge.at(w.versions[api.Name])
 		shown := judge.shown()
 		text := must.Get(json.Marshal(shown))(w.t)
@@ -294,7 +295,7 @@ const immutableMessage = "Forbidden: field is immutable"
 // TestOlderVersionsKeepFieldsOfNewer: a PUT or PATCH at an older version does not change fields that only newer
 // versions have.
 func TestOlderVersionsKeepFieldsOfNewer(t *testing.T) {
-	apis, all := versions.APIs(), versions.All()
+	apis, all := version.All(), versions.All()
 	newest := apis[len(apis)-1].Name
 	// These values differ from all defaults.
 	unusual := map[string]string{
@@ -364,7 +365,7 @@ func value(of any, place string) any {
 
 // TestCredentialRequestMutations applies the mutations of the body of requestAdminCredential.
 func TestCredentialRequestMutations(t *testing.T) {
-	apis := versions.APIs()
+	apis := version.All()
 	newest := apis[len(apis)-1].Name
 	schema := resourceSchema(t, newest, "HcpOpenShiftClusterAdminCredentialRequest")
 	content := must.Get(os.ReadFile("../../testdata/bodies/credential-request.json"))(t)
@@ -396,7 +397,7 @@ func TestPreflightWithExpressions(t *testing.T) {
 		"nodepool-full.json": {`{"properties":{"platform":{"osDisk":{"diskType":"Ephemeral"}}}}`, `{"properties":{"autoScaling":null,"replicas":300}}`},
 	}
 	for _, subject := range subjects() {
-		for _, api := range versions.APIs() {
+		for _, api := range version.All() {
 			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
 				version, schema := versions.All()[api.Name], resourceSchema(t, api.Name, subject.definition)
 				judge := subject.newEvaluator(t, version)

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
@@ -40,7 +40,7 @@ func TestSchemaMutationRequests(t *testing.T) {
 		{"NodePool", "nodepool-full.json", "{}", "hcpOpenShiftClusters/nodePools", "ready/pool", y.cluster("ready") + "/nodePools/pool"},
 		{"ExternalAuth", "external-auth-full.json", "{}", "hcpOpenShiftClusters/externalAuths", "ready/auth", y.cluster("ready") + "/externalAuths/auth"},
 	} {
-		for offset, api := range versions.APIs() {
+		for offset, api := range version.All() {
 			schema := must.Get(schemamutation.Resource(api.Name, one.definition))(t)
 			body := y.body(one.file, one.patch)
 			changes := schema.Mutations(parse(t, body), schemamutation.Samples{})
@@ -150,7 +150,7 @@ func TestResponsesContainEmptyOperators(t *testing.T) {
 	batch := y.db.NewBatch(cluster.Key.SubscriptionID)
 	database.Replace(batch, cluster)
 	must.Do(t, batch.Commit(t.Context()))
-	for offset := range versions.APIs() {
+	for offset := range version.All() {
 		must.Do(t, y.finishOperations(context.Background()))
 		_, _, shown := y.do(http.MethodGet, at(y.cluster("cluster"), uint8(offset)), "")
 		y.mustDo(http.StatusOK, http.MethodPut, at(y.cluster("cluster"), uint8(offset)), shown)
@@ -170,7 +170,7 @@ func TestNodePoolOfControlPlaneWithoutVersion(t *testing.T) {
 	must.Do(t, batch.Commit(t.Context()))
 	pool := y.cluster("cluster") + "/nodePools/pool"
 	y.mustDo(http.StatusCreated, http.MethodPut, pool, y.body("nodepool.json", `{"properties":{"version":{"channelGroup":"fast"}}}`))
-	for offset := range versions.APIs() {
+	for offset := range version.All() {
 		must.Do(t, y.finishOperations(context.Background()))
 		_, _, shown := y.do(http.MethodGet, at(pool, uint8(offset)), "")
 		y.mustDo(http.StatusOK, http.MethodPut, at(pool, uint8(offset)), shown)

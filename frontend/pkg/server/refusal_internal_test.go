@@ -9,7 +9,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/examples"
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/credential"
@@ -21,7 +20,7 @@ import (
 
 // refusedDeployments returns deployments that a preflight refuses, by what is wrong with them.
 func refusedDeployments(tb testing.TB) (accepted []byte, refused map[string][]byte) {
-	all := must.Get(examples.Of(v20260901preview.Version))(tb)
+	all := must.Get(examples.Of(version.Newest().Name))(tb)
 	for _, example := range all {
 		if example.Name == "HcpOpenShiftClusters_CreateOrUpdate_Full" {
 			accepted = append(append([]byte(`{"resources":[`), bytes.Join([][]byte{example.Body(), example.Body()}, []byte(","))...), "]}"...)
@@ -43,7 +42,7 @@ func refusedDeployments(tb testing.TB) (accepted []byte, refused map[string][]by
 
 // decodeDeployment decodes the clusters of a deployment as a preflight does.
 func decodeDeployment() func(content []byte) error {
-	v := versions.All()[v20260901preview.Version]
+	v := versions.All()[version.Newest().Name]
 	return func(content []byte) error {
 		resources, err := (&request{body: content}).deploymentResources()
 		if err != nil {

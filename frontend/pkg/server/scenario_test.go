@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
@@ -80,7 +80,7 @@ func (y *testSubscription) request(method, target, body string, headers ...strin
 		separator = "&"
 	}
 	if !strings.Contains(target, "api-version") {
-		target += separator + "api-version=" + v20260901preview.Version
+		target += separator + "api-version=" + version.Newest().Name
 	}
 	request := httptest.NewRequestWithContext(context.Background(), method, target, strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/examples"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -25,7 +26,7 @@ func full(b testing.TB, version string) []byte {
 
 // BenchmarkDecodeCluster measures decoding of a full body: parse is JSON alone, decode the conversion to the hub type.
 func BenchmarkDecodeCluster(b *testing.B) {
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		v, content := versions.All()[api.Name], full(b, api.Name)
 		b.Run(api.Name+"/parse", func(b *testing.B) {
 			b.ReportAllocs()
@@ -49,7 +50,7 @@ func BenchmarkDecodeCluster(b *testing.B) {
 
 // BenchmarkEncodeCluster measures encoding of a full cluster.
 func BenchmarkEncodeCluster(b *testing.B) {
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		v := versions.All()[api.Name]
 		fields := must.Get(wire.ParseObject(full(b, api.Name)))(b)
 		cluster := v.DecodeCluster(wire.NewBody(fields), &hub.Cluster{}, true)

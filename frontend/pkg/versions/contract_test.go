@@ -16,14 +16,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/openapi"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // tables returns the entries of each api-version's tables, by the name of the contract's schema.
 func tables() map[string]map[string][]shape.Entry {
 	all := map[string]map[string][]shape.Entry{}
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		all[api.Name] = map[string][]shape.Entry{
 			"HcpOpenShiftCluster": shape.Bind[hub.Cluster, hub.ClusterStatus](api.Cluster).Entries(),
 			"NodePool":            shape.Bind[hub.NodePool, hub.NodePoolStatus](api.NodePool).Entries(),

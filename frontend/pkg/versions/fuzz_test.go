@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/examples"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -30,7 +31,7 @@ func seeds(f *testing.F, operation string, add func(content []byte)) {
 	for _, content := range malformed {
 		add([]byte(content))
 	}
-	for _, api := range versions.APIs() {
+	for _, api := range version.All() {
 		all := must.Get(examples.Of(api.Name))(f)
 		for _, example := range all {
 			if body := example.Body(); body != nil && strings.HasPrefix(example.OperationID, operation) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/testing/refusalcost"
@@ -18,7 +18,7 @@ const maxBody = 4 << 20
 
 // refusedBodies returns bodies of clusters that are refused, by what is wrong with them.
 func refusedBodies(tb testing.TB) (accepted []byte, refused map[string][]byte) {
-	accepted, refused = full(tb, v20260901preview.Version), refusalcost.Texts(maxBody)
+	accepted, refused = full(tb, version.Newest().Name), refusalcost.Texts(maxBody)
 	maps.Copy(refused, map[string][]byte{
 		"field twice":        bytes.Replace(accepted, []byte(`"location"`), []byte(`"tags":{},"tags":{},"location"`), 1),
 		"unknown field":      bytes.Replace(accepted, []byte(`"location"`), []byte(`"other":1,"location"`), 1),
@@ -43,7 +43,7 @@ func refusedBodies(tb testing.TB) (accepted []byte, refused map[string][]byte) {
 
 // decodeCluster parses a body of a cluster, searches it for unknown fields, and decodes it.
 func decodeCluster() func(content []byte) error {
-	version := versions.All()[v20260901preview.Version]
+	version := versions.All()[version.Newest().Name]
 	return func(content []byte) error {
 		fields, err := wire.Parse(content, version.Form(hub.ClusterResourceType))
 		if err != nil {

@@ -1,14 +1,9 @@
-// Package versions lists the ARM api-versions of the frontend. For each version it has the functions that convert between
-// the wire form and the hub types. A new api-version needs a package of tables in api/ and an entry in APIs.
+// Package versions has the functions that convert between the wire form of each ARM api-version and the hub types.
 package versions
 
 import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/api/v20240610preview"
-	"github.com/hcpmesh/hcpmesh/api/v20251223preview"
-	"github.com/hcpmesh/hcpmesh/api/v20260630preview"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
@@ -60,14 +55,9 @@ func (v *Version) UnknownField(resourceType string, body map[string]any) string 
 // Form returns the form of the bodies of a resource type: the values that decoding reads.
 func (v *Version) Form(resourceType string) *wire.Form { return v.forms[resourceType] }
 
-// APIs returns the tables of the api-versions, the oldest first.
-func APIs() []version.Version {
-	return []version.Version{v20240610preview.API(), v20251223preview.API(), v20260630preview.API(), v20260901preview.API()}
-}
-
 // All returns the api-versions by name.
 func All() map[string]*Version {
-	apis := APIs()
+	apis := version.All()
 	newest := bind(apis[len(apis)-1])
 	all := map[string]*Version{}
 	for i, api := range apis {

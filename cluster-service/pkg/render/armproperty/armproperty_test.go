@@ -11,7 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
 // renderedFields returns the fields that the renderer sets, by kind.
@@ -110,7 +110,7 @@ func TestEveryRowIsRendered(t *testing.T) {
 
 // TestPropertiesExist checks that the resource of each row has the property in the newest api-version.
 func TestPropertiesExist(t *testing.T) {
-	api := v20260901preview.API()
+	api := version.Newest()
 	resolve := map[Resource]func(string) (string, bool){
 		Cluster:      shape.Bind[hub.Cluster, hub.ClusterStatus](api.Cluster).Path,
 		NodePool:     shape.Bind[hub.NodePool, hub.NodePoolStatus](api.NodePool).Path,

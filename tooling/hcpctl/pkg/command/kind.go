@@ -7,7 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
@@ -43,7 +43,7 @@ func clusters() kind {
 			return client.Clusters(ctx, false)
 		},
 		fields: func() []shape.Entry {
-			return shape.Bind[hub.Cluster, hub.ClusterStatus](v20260901preview.API().Cluster).Entries()
+			return shape.Bind[hub.Cluster, hub.ClusterStatus](version.Newest().Cluster).Entries()
 		},
 		row: func(r armclient.Resource) display.Row {
 			return display.Row{
@@ -63,7 +63,7 @@ func nodePools() kind {
 			return client.List(ctx, client.ClusterID(names[0])+"/nodePools")
 		},
 		fields: func() []shape.Entry {
-			return shape.Bind[hub.NodePool, hub.NodePoolStatus](v20260901preview.API().NodePool).Entries()
+			return shape.Bind[hub.NodePool, hub.NodePoolStatus](version.Newest().NodePool).Entries()
 		},
 		row: func(r armclient.Resource) display.Row {
 			nodes := field(r, "properties", "replicas")
@@ -88,7 +88,7 @@ func externalAuths() kind {
 			return client.List(ctx, client.ClusterID(names[0])+"/externalAuths")
 		},
 		fields: func() []shape.Entry {
-			return shape.Bind[hub.ExternalAuth, hub.ExternalAuthStatus](v20260901preview.API().ExternalAuth).Entries()
+			return shape.Bind[hub.ExternalAuth, hub.ExternalAuthStatus](version.Newest().ExternalAuth).Entries()
 		},
 		row: func(r armclient.Resource) display.Row {
 			return display.Row{

@@ -1,4 +1,4 @@
-package v20240610preview
+package version
 
 import (
 	"github.com/hcpmesh/hcpmesh/api/hub"

@@ -1,15 +1,14 @@
-package v20240610preview
+package version
 
 import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
 func externalAuth() shape.Field {
 	return proxy(
 		shape.State("provisioningState"),
-		version.ConditionField[hub.ExternalAuthStatus](),
+		conditionField[hub.ExternalAuthStatus](),
 		shape.Object("issuer",
 			shape.Value("url"),
 			shape.Value("audiences").AtMost(hub.MaxAudiences),

@@ -1,21 +1,15 @@
-// Package v20251223preview defines the ARM api-version 2025-12-23-preview. It adds image mirrors, a subnet for the
-// integration with the virtual network, ephemeral disks and private key vaults.
-package v20251223preview
+package version
 
 import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/api/v20240610preview"
-	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
-// Version is the value of the api-version parameter.
-const Version = "2025-12-23-preview"
-
-// API returns the api-version.
-func API() version.Version {
-	v := v20240610preview.API()
-	v.Name = Version
+// v20251223preview returns the api-version 2025-12-23-preview. It adds image mirrors, a subnet for the
+// integration with the virtual network, ephemeral disks and private key vaults.
+func v20251223preview() Version {
+	v := v20240610preview()
+	v.Name = "2025-12-23-preview"
 	v.Cluster = v.Cluster.
 		With("properties", shape.Value("nodeDrainTimeoutMinutes").WriteZero()).
 		With("properties", shape.List("imageDigestMirrors",

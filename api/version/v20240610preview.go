@@ -1,20 +1,15 @@
-// Package v20240610preview defines the ARM api-version 2024-06-10-preview, the first one. Later versions start from its
-// tables.
-package v20240610preview
+package version
 
 import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/shape"
-	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
-// Version is the value of the api-version parameter.
-const Version = "2024-06-10-preview"
-
-// API returns the api-version.
-func API() version.Version {
-	return version.Version{
-		Name:         Version,
+// v20240610preview returns the api-version 2024-06-10-preview, the first one. Later versions start from its
+// tables.
+func v20240610preview() Version {
+	return Version{
+		Name:         "2024-06-10-preview",
 		Cluster:      cluster(),
 		NodePool:     nodePool(),
 		ExternalAuth: externalAuth(),
