@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/disk"
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
 )
 
 // checkpointDomain separates signatures of checkpoints from those of other texts with the same key.
@@ -61,7 +60,7 @@ func newKeyPair(private *ecdsa.PrivateKey) (*keyPair, error) {
 // LoadKey reads a private key from a PEM file (PKCS #8), and follows changes of the file. If the changed file is not such a key, the
 // previous one stays in use. Errors do not quote the file.
 func LoadKey(path string) (*SigningKey, error) {
-	value, err := filevalue.New(func() (*keyPair, error) { return readKey(path) }, path)
+	value, err := disk.NewValue(func() (*keyPair, error) { return readKey(path) }, path)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func LoadKeys(dir string) (Keys, error) {
 // FollowKeys reads the public keys of a service from a file, and follows changes of the file. If the changed file has no such keys, the previous
 // ones stay in use.
 func FollowKeys(service, path string) (current func() Keys, err error) {
-	value, err := filevalue.New(func() (Keys, error) {
+	value, err := disk.NewValue(func() (Keys, error) {
 		keys := Keys{}
 		return keys, keys.addFile(service, path)
 	}, path)

@@ -8,17 +8,17 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Pair is a certificate with its key. It is safe for concurrent use.
 type Pair struct {
-	*filevalue.Value[*tls.Certificate]
+	*disk.Value[*tls.Certificate]
 }
 
 // LoadPair reads a certificate and its key from PEM files.
 func LoadPair(certificateFile, keyFile string) (*Pair, error) {
-	w, err := filevalue.New(func() (*tls.Certificate, error) {
+	w, err := disk.NewValue(func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certificateFile, keyFile)
 		return &pair, err
 	}, certificateFile, keyFile)
@@ -38,12 +38,12 @@ func (p *Pair) ServerConfig() *tls.Config {
 
 // Roots are the authorities that a process trusts. They are safe for concurrent use.
 type Roots struct {
-	*filevalue.Value[*x509.CertPool]
+	*disk.Value[*x509.CertPool]
 }
 
 // LoadRoots reads authorities from a file with PEM certificates.
 func LoadRoots(file string) (*Roots, error) {
-	w, err := filevalue.New(func() (*x509.CertPool, error) {
+	w, err := disk.NewValue(func() (*x509.CertPool, error) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err

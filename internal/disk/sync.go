@@ -1,4 +1,5 @@
-// Package disk makes changes of files and folders survive a crash of the machine, and finds out whether the disk of a folder is full.
+// Package disk makes changes of files and folders survive a crash of the machine, reads values from files that are replaced, and finds out
+// whether the disk of a folder is full.
 //
 // Databases report a full disk late and in different ways: they terminate, reject writes or keep serving reads. Readiness checks and the
 // supervisor of a local region ask the file system instead, and name the disk as the cause.

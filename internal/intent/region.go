@@ -8,7 +8,7 @@ import (
 
 	"github.com/tink-crypto/tink-go/v2/jwt"
 
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
@@ -44,7 +44,7 @@ func LoadVerifier(path, trustDomain string) (v *Verifier, ring func() keyfile.Ri
 		*keys
 		ring keyfile.Ring
 	}
-	file, err := filevalue.New(func() (content, error) {
+	file, err := disk.NewValue(func() (content, error) {
 		handle, err := keyfile.ReadPublic(path)
 		if err != nil {
 			return content{}, err

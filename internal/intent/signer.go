@@ -11,7 +11,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/jwt"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -58,7 +58,7 @@ func CreateKeys(path string) error {
 // be published before it signs. issuer names the signing workload and audience the region. The Signer follows changes of the file. If the
 // changed file is not a keyset, the previous one stays in use.
 func LoadSigner(path, issuer, audience string) (*Signer, error) {
-	value, err := filevalue.New(func() (*signingKeys, error) {
+	value, err := disk.NewValue(func() (*signingKeys, error) {
 		handle, err := keyfile.Read(path)
 		if err != nil {
 			return nil, fmt.Errorf("read intent keys: %w", err)

@@ -9,7 +9,7 @@ import (
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -92,7 +92,7 @@ type openers struct {
 // LoadPrivate reads a private keyset from a JSON file, and follows changes of the file. If the changed file is not a private keyset, the
 // previous one stays in use.
 func LoadPrivate(path string) (*PrivateKeys, error) {
-	value, err := filevalue.New(func() (*openers, error) { return readPrivate(path) }, path)
+	value, err := disk.NewValue(func() (*openers, error) { return readPrivate(path) }, path)
 	if err != nil {
 		return nil, err
 	}

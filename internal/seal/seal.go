@@ -19,7 +19,7 @@ import (
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -68,7 +68,7 @@ func fromHandle(handle *keyset.Handle) (*keyring, error) {
 // Load reads a keyset from a JSON file, and follows changes of the file. If the changed file is not a keyset, the previous one stays in
 // use.
 func Load(path string) (*Keys, error) {
-	value, err := filevalue.New(func() (*keyring, error) { return read(path) }, path)
+	value, err := disk.NewValue(func() (*keyring, error) { return read(path) }, path)
 	if err != nil {
 		return nil, err
 	}

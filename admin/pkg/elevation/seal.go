@@ -16,7 +16,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -57,7 +57,7 @@ type sealingKeys struct {
 // LoadSealer reads a Tink keyset (JWT_ES256) from a file, and follows changes of the file. The primary key signs; seals of all enabled
 // keys are valid. If the changed file is not such a keyset, the previous one stays in use.
 func LoadSealer(path string) (*Sealer, error) {
-	value, err := filevalue.New(func() (*sealingKeys, error) {
+	value, err := disk.NewValue(func() (*sealingKeys, error) {
 		handle, err := keyfile.Read(path)
 		if err != nil {
 			return nil, err

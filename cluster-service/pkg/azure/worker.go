@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -40,7 +40,7 @@ type WorkerOptions struct {
 // Worker attempts the steps that are due. Its methods are safe for concurrent use.
 type Worker struct {
 	WorkerOptions
-	due   *due.Queue
+	due   *pass.Queue
 	tries *prometheus.CounterVec
 	// firstEnd is the end of the certificate or credential that ends first; overdue is the number of clusters with one that is not renewed in time.
 	firstEnd, overdue prometheus.Gauge
@@ -55,7 +55,7 @@ func NewWorker(o WorkerOptions) *Worker {
 			Help: "End of the serving certificate or identity credential that ends first, in Unix time; 0 when there is none."}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_overdue",
 			Help: "Clusters with a serving certificate or identity credential whose renewal has failed for half of the renewal period."})}
-	w.due = due.NewQueue(due.Options{Log: o.Log, Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
+	w.due = pass.NewQueue(pass.QueueOptions{Log: o.Log, Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue)
 	}

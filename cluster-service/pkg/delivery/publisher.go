@@ -18,9 +18,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -65,7 +65,7 @@ type PublisherOptions struct {
 // Publisher publishes due works to Maestro.
 type Publisher struct {
 	PublisherOptions
-	due *due.Queue
+	due *pass.Queue
 
 	mu sync.Mutex
 	// keyless is the queue of clusters that wait for a signing key. keylessSet has the same clusters and prevents duplicates.
@@ -82,7 +82,7 @@ func NewPublisher(o PublisherOptions) *Publisher {
 		o.Traces = tracing.Off()
 	}
 	p := &Publisher{PublisherOptions: o, keyless: make(chan string, maxKeyless), keylessSet: map[string]bool{}}
-	p.due = due.NewQueue(due.Options{Log: o.Log, Of: "works", Workers: o.Workers, Acquire: o.Store.AcquireDueWorks, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
+	p.due = pass.NewQueue(pass.QueueOptions{Log: o.Log, Of: "works", Workers: o.Workers, Acquire: o.Store.AcquireDueWorks, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
 	return p
 }
 

@@ -6,6 +6,11 @@
 // credentials whose time has passed: issued ones expire, and ones that are signed too late fail. A DeletionMonitor finds deletions that are
 // stuck, and deletes what forced deletions left behind. A Resealer seals the signing keys of clusters again after the primary key of the
 // sealing keyset has changed, so that the former key can be removed.
+//
+// A Queue processes the clusters that have due rows in the database. A row stores what is due and when, so nothing depends on
+// memory alone. The Queue receives clusters whose lease this process acquired, and visits each of them with one worker at a
+// time. It also scans the database for due rows without a lease: retries, and rows whose lease expired because their process
+// died.
 package pass
 
 import (

@@ -52,11 +52,11 @@ type Upgrader struct {
 	woken   Signal
 	running atomic.Int64
 	// queues are the found clusters whose upgrades have not started, by name of the policy.
-	queues map[string]queue
+	queues map[string]upgradeQueue
 }
 
-// queue is the result of one search over all clusters for a policy.
-type queue struct {
+// upgradeQueue is the result of one search over all clusters for a policy.
+type upgradeQueue struct {
 	// of identifies the policies at the time of the search. Policies for single clusters exclude these clusters from others.
 	of       string
 	catalog  *release.Catalog
@@ -74,7 +74,7 @@ func NewUpgrader(o UpgraderOptions) *Upgrader {
 	if o.Interval == 0 {
 		o.Interval = policyInterval
 	}
-	u := &Upgrader{UpgraderOptions: o, woken: NewSignal(), queues: map[string]queue{}}
+	u := &Upgrader{UpgraderOptions: o, woken: NewSignal(), queues: map[string]upgradeQueue{}}
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "policy_upgrades_running",
 		Help: "Running upgrades of policies."}, func() float64 { return float64(u.running.Load()) }))
 	return u
@@ -180,7 +180,7 @@ func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all 
 
 // candidates returns the clusters to upgrade: the rest of the last search while the policies and the catalogue are the same, or
 // the result of a new search.
-func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) (queue, error) {
+func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) (upgradeQueue, error) {
 	now, catalog := u.Store.Now(), u.Catalog()
 	var of strings.Builder
 	for _, other := range all {
@@ -201,7 +201,7 @@ func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []
 		return q, nil // no cluster and no upgrade has changed
 	}
 	began := time.Now()
-	q = queue{of: of.String(), catalog: catalog, found: now, revision: clock.Revision}
+	q = upgradeQueue{of: of.String(), catalog: catalog, found: now, revision: clock.Revision}
 	err = EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy upgradeplan.Candidacy) {
 		if candidacy.Version != "" {
 			q.clusters = append(q.clusters, c.UID)

@@ -1,6 +1,7 @@
 // Package dashboard describes dashboards independently of the program that displays them: what each one answers, its rows of panels, and
-// the PromQL expressions of each panel. Package grafana renders them for Grafana, package picture draws them with the values of a Prometheus, and
-// Page renders the page for readers.
+// the PromQL expressions of each panel. Package grafana renders them for Grafana, and Page renders the page for readers. Fill fills them with the
+// values of a Prometheus, so that package plot can draw them. It evaluates the same expressions as Grafana does: over a period for graphs, and
+// at its end for numbers.
 package dashboard
 
 import (

@@ -18,7 +18,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/boards"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
-	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/picture"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
@@ -278,8 +277,8 @@ func (e *environment) page(ctx context.Context, d *dashboard.Dashboard, o *dashb
 	if err != nil {
 		return nil, err
 	}
-	page, err := picture.Page(ctx, promv1.NewAPI(client), d, picture.Selection{From: o.from, To: o.to, Variables: o.selected})
-	var problem *picture.Problem
+	page, err := dashboard.Fill(ctx, promv1.NewAPI(client), d, dashboard.Selection{From: o.from, To: o.to, Variables: o.selected})
+	var problem *dashboard.Problem
 	var unreachable *url.Error
 	var refused *promv1.Error
 	switch {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/internal/filevalue"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // minPassword is the minimum length of a password in bytes. Nobody types it.
@@ -26,12 +26,12 @@ type Policy struct {
 
 // Credentials are a user name and a password in a file, as USER:PASSWORD. The file may be replaced while the process runs.
 type Credentials struct {
-	value *filevalue.Value[[sha256.Size]byte]
+	value *disk.Value[[sha256.Size]byte]
 }
 
 // LoadCredentials reads credentials. The error does not contain them.
 func LoadCredentials(file string) (*Credentials, error) {
-	value, err := filevalue.New(func() ([sha256.Size]byte, error) {
+	value, err := disk.NewValue(func() ([sha256.Size]byte, error) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return [sha256.Size]byte{}, err

@@ -1,4 +1,4 @@
-package due_test
+package pass_test
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/pass"
 )
 
 func nothing(context.Context, int) ([]string, error) { return nil, nil }
 
 // run runs a queue within a bubble until the test ends.
-func run(t *testing.T, q *due.Queue) {
+func run(t *testing.T, q *pass.Queue) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -32,7 +32,7 @@ func TestVisitsOfOneClusterDoNotOverlap(t *testing.T) {
 		var mu sync.Mutex
 		visits, at := 0, 0
 		goOn := make(chan struct{})
-		q := due.NewQueue(due.Options{Of: "tests", Workers: 3, Acquire: nothing, Visit: func(context.Context, string) error {
+		q := pass.NewQueue(pass.QueueOptions{Of: "tests", Workers: 3, Acquire: nothing, Visit: func(context.Context, string) error {
 			mu.Lock()
 			visits++
 			at++
@@ -72,7 +72,7 @@ func TestDatabaseIsScanned(t *testing.T) {
 		begun := time.Now()
 		var scans []time.Duration
 		visited := make(chan string, 8)
-		q := due.NewQueue(due.Options{Of: "tests", Workers: 1,
+		q := pass.NewQueue(pass.QueueOptions{Of: "tests", Workers: 1,
 			Acquire: func(context.Context, int) ([]string, error) {
 				scans = append(scans, time.Since(begun))
 				switch len(scans) {
@@ -104,7 +104,7 @@ func TestDatabaseIsScanned(t *testing.T) {
 func TestFrequentRequestsDoNotPostponeScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scans := 0
-		q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Visit: func(context.Context, string) error { return nil },
+		q := pass.NewQueue(pass.QueueOptions{Of: "tests", Workers: 1, Visit: func(context.Context, string) error { return nil },
 			Acquire: func(context.Context, int) ([]string, error) { scans++; return nil, nil }})
 		run(t, q)
 		for range 60 {
@@ -122,7 +122,7 @@ func TestFrequentRequestsDoNotPostponeScans(t *testing.T) {
 // TestOverflowIsCounted checks that the queue counts additions above its capacity. These remain due in the database.
 func TestOverflowIsCounted(t *testing.T) {
 	over := 0
-	q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Acquire: nothing, Overflowed: func() { over++ }})
+	q := pass.NewQueue(pass.QueueOptions{Of: "tests", Workers: 1, Acquire: nothing, Overflowed: func() { over++ }})
 	uids := make([]string, 5000)
 	for i := range uids {
 		uids[i] = string(rune(i + 1))

@@ -1,4 +1,4 @@
-package due_test
+package pass_test
 
 import (
 	"os"

@@ -1,6 +1,4 @@
-// Package picture fills dashboards with the values of a Prometheus, so that package plot can draw them. It evaluates the same expressions as
-// Grafana does: over a period for graphs, and at its end for numbers.
-package picture
+package dashboard
 
 import (
 	"context"
@@ -16,7 +14,6 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
@@ -58,9 +55,9 @@ type Problem struct {
 // Error returns the field and what is wrong with it.
 func (p *Problem) Error() string { return p.Field + ": " + p.Text }
 
-// Page returns a dashboard with the values of its panels. It returns a *Problem for an invalid selection, and the error of Prometheus with the
+// Fill returns a dashboard with the values of its panels. It returns a *Problem for an invalid selection, and the error of Prometheus with the
 // panel if a query fails: a page never lacks a part silently.
-func Page(ctx context.Context, source Source, d *dashboard.Dashboard, s Selection) (*plot.Page, error) {
+func Fill(ctx context.Context, source Source, d *Dashboard, s Selection) (*plot.Page, error) {
 	if !s.From.Before(s.To) {
 		return nil, &Problem{"from", fmt.Sprintf("%s is not before the end %s", s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339))}
 	}
@@ -102,9 +99,9 @@ func choice(variables map[string][]string) string {
 }
 
 // checkVariables checks that each variable exists and has the chosen values in the period.
-func checkVariables(ctx context.Context, source Source, d *dashboard.Dashboard, s *Selection) error {
+func checkVariables(ctx context.Context, source Source, d *Dashboard, s *Selection) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
-		i := slices.IndexFunc(d.Variables, func(v dashboard.Variable) bool { return v.Name == name })
+		i := slices.IndexFunc(d.Variables, func(v Variable) bool { return v.Name == name })
 		if i < 0 {
 			return &Problem{name, fmt.Sprintf("the dashboard %s has no such variable", d.Name)}
 		}
@@ -123,11 +120,11 @@ func checkVariables(ctx context.Context, source Source, d *dashboard.Dashboard, 
 }
 
 // draw returns the drawing of a panel.
-func draw(ctx context.Context, source Source, d *dashboard.Dashboard, p *dashboard.Panel, s *Selection) (plot.Drawing, error) {
+func draw(ctx context.Context, source Source, d *Dashboard, p *Panel, s *Selection) (plot.Drawing, error) {
 	step := max(minStep, s.To.Sub(s.From)/points).Round(time.Second)
 	window := max(minWindow, step+minStep)
 	switch p.Kind {
-	case dashboard.Graph:
+	case Graph:
 		c := &plot.Chart{Title: p.Title, Meaning: p.Meaning, Unit: p.Unit, From: s.From, To: s.To, Step: step, Limit: p.Limit}
 		for _, q := range p.Queries {
 			series, err := evaluateRange(ctx, source, d.Expand(q.Expression, window.String(), s.Variables), promv1.Range{Start: s.From, End: s.To, Step: step}, &q)
@@ -137,7 +134,7 @@ func draw(ctx context.Context, source Source, d *dashboard.Dashboard, p *dashboa
 			c.Series = append(c.Series, series...)
 		}
 		return c, nil
-	case dashboard.Number:
+	case Number:
 		n := &plot.Numbers{Title: p.Title, Meaning: p.Meaning, Unit: p.Unit, Limit: p.Limit}
 		for _, q := range p.Queries {
 			values, err := evaluate(ctx, source, d.Expand(q.Expression, window.String(), s.Variables), s.To, &q)
@@ -155,7 +152,7 @@ func draw(ctx context.Context, source Source, d *dashboard.Dashboard, p *dashboa
 var errTooMany = errors.New("the query has too many series: choose values of the variables")
 
 // evaluateRange returns the series of an expression over a period.
-func evaluateRange(ctx context.Context, source Source, expression string, period promv1.Range, q *dashboard.Query) ([]plot.Series, error) {
+func evaluateRange(ctx context.Context, source Source, expression string, period promv1.Range, q *Query) ([]plot.Series, error) {
 	value, _, err := source.QueryRange(ctx, expression, period, promv1.WithTimeout(timeout), promv1.WithLimit(maxSeries+1))
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", expression, err)
@@ -178,7 +175,7 @@ func evaluateRange(ctx context.Context, source Source, expression string, period
 }
 
 // evaluate returns the values of an expression at a time.
-func evaluate(ctx context.Context, source Source, expression string, at time.Time, q *dashboard.Query) ([]plot.Value, error) {
+func evaluate(ctx context.Context, source Source, expression string, at time.Time, q *Query) ([]plot.Value, error) {
 	value, _, err := source.Query(ctx, expression, at, promv1.WithTimeout(timeout), promv1.WithLimit(maxSeries+1))
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", expression, err)

@@ -1,14 +1,13 @@
-// Package filevalue reads values from files that are replaced while a process runs, as Istio, the Secrets Store CSI driver and the
-// supervisor of a local region do. The files are compared before each use, which costs some microseconds. So a use that begins after a
-// replacement has its content, and a process needs neither a restart nor a watch.
-package filevalue
+package disk
 
 import (
 	"os"
 	"sync"
 )
 
-// Value is a value that is read from files. It is safe for concurrent use.
+// Value is a value that is read from files that are replaced while a process runs, as Istio, the Secrets Store CSI driver and the supervisor
+// of a local region do. The files are compared before each use, which costs some microseconds. So a use that begins after a replacement has
+// its content, and a process needs neither a restart nor a watch. It is safe for concurrent use.
 type Value[T any] struct {
 	files []string
 	read  func() (T, error)
@@ -19,8 +18,8 @@ type Value[T any] struct {
 	value T
 }
 
-// New reads a value. read reads it from the files. New returns the error of read.
-func New[T any](read func() (T, error), files ...string) (*Value[T], error) {
+// NewValue reads a value. read reads it from the files. NewValue returns the error of read.
+func NewValue[T any](read func() (T, error), files ...string) (*Value[T], error) {
 	v := &Value[T]{files: files, read: read}
 	v.seen = v.stat()
 	var err error

@@ -1,15 +1,12 @@
-// Package due processes the clusters that have due rows in the database. A row stores what is due and when, so nothing
-// depends on memory alone. A Queue receives clusters whose lease this process acquired, and visits each of them with one
-// worker at a time. It also scans the database for due rows without a lease: retries, and rows whose lease expired because
-// their process died.
-package due
+package pass
 
 import (
 	"context"
-	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
@@ -20,8 +17,8 @@ const (
 	scanLimit    = 200
 )
 
-// Options configure a queue.
-type Options struct {
+// QueueOptions configure a queue.
+type QueueOptions struct {
 	// Log receives failures; nil discards them.
 	Log *slog.Logger
 	// Of names the due rows in logs, for example "works".
@@ -38,7 +35,7 @@ type Options struct {
 
 // Queue holds the clusters that wait for a visit.
 type Queue struct {
-	Options
+	QueueOptions
 	queue chan string
 	// sooner receives requests for a scan before the next regular one.
 	sooner chan time.Duration
@@ -50,11 +47,11 @@ type Queue struct {
 }
 
 // NewQueue returns a queue. Run runs it.
-func NewQueue(o Options) *Queue {
+func NewQueue(o QueueOptions) *Queue {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Queue{Options: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
+	return &Queue{QueueOptions: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
 		waiting: map[string]bool{}, busy: map[string]bool{}}
 }
 

@@ -1,4 +1,4 @@
-package picture
+package dashboard
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
-	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/dashboard"
 	"github.com/hcpmesh/hcpmesh/tooling/dashboards/pkg/plot"
 )
 
@@ -63,17 +62,17 @@ func (s *shards) LabelValues(context.Context, string, []string, time.Time, time.
 
 var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
-func board() *dashboard.Dashboard {
-	query := []dashboard.Query{{Expression: `rate(used{shard=~"$shard"}[$__rate_interval])`, Legend: "{{shard}}"}}
-	return &dashboard.Dashboard{Name: "shards", Title: "Shards", Question: "Is there room?", Variables: []dashboard.Variable{{Name: "shard", Metric: "used", Label: "shard"}}, Rows: []dashboard.Row{{Title: "All", Panels: []dashboard.Panel{
-		{Title: "Over time", Meaning: "Used places.", Kind: dashboard.Graph, Unit: plot.Count, Queries: query, Limit: dashboard.From(1)},
-		{Title: "Now", Meaning: "Used places.", Kind: dashboard.Number, Unit: plot.Count, Queries: query},
+func board() *Dashboard {
+	query := []Query{{Expression: `rate(used{shard=~"$shard"}[$__rate_interval])`, Legend: "{{shard}}"}}
+	return &Dashboard{Name: "shards", Title: "Shards", Question: "Is there room?", Variables: []Variable{{Name: "shard", Metric: "used", Label: "shard"}}, Rows: []Row{{Title: "All", Panels: []Panel{
+		{Title: "Over time", Meaning: "Used places.", Kind: Graph, Unit: plot.Count, Queries: query, Limit: From(1)},
+		{Title: "Now", Meaning: "Used places.", Kind: Number, Unit: plot.Count, Queries: query},
 	}}}}
 }
 
 func TestPage(t *testing.T) {
 	source := &shards{names: []string{"mgmt-1", "mgmt-2"}}
-	page := must.Get(Page(t.Context(), source, board(), Selection{From: noon.Add(-6 * time.Hour), To: noon, Variables: map[string][]string{"shard": {"mgmt-1", "mgmt-2"}}}))(t)
+	page := must.Get(Fill(t.Context(), source, board(), Selection{From: noon.Add(-6 * time.Hour), To: noon, Variables: map[string][]string{"shard": {"mgmt-1", "mgmt-2"}}}))(t)
 	slices.Sort(source.queries)
 	want := []string{`rate(used{shard=~"mgmt-1|mgmt-2"}[1m45s]) at 12:00:00`, `rate(used{shard=~"mgmt-1|mgmt-2"}[1m45s]) every 1m30s`}
 	if diff := cmp.Diff(want, source.queries); diff != "" {
@@ -105,7 +104,7 @@ func TestPageRefusesSelections(t *testing.T) {
 		"shard": {From: noon.Add(-time.Hour), To: noon, Variables: map[string][]string{"shard": {"mgmt-9"}}},
 	} {
 		var problem *Problem
-		if _, err := Page(t.Context(), &shards{names: []string{"mgmt-1"}}, board(), s); !errors.As(err, &problem) || problem.Field != field {
+		if _, err := Fill(t.Context(), &shards{names: []string{"mgmt-1"}}, board(), s); !errors.As(err, &problem) || problem.Field != field {
 			t.Errorf("%s: the error is %v", field, err)
 		}
 	}
@@ -115,10 +114,10 @@ func TestPageRefusesSelections(t *testing.T) {
 func TestPageFailsWithItsPanels(t *testing.T) {
 	s := Selection{From: noon.Add(-time.Hour), To: noon}
 	away := errors.New("connection refused")
-	if _, err := Page(t.Context(), &shards{err: away}, board(), s); !errors.Is(err, away) || !strings.Contains(err.Error(), "panel ") {
+	if _, err := Fill(t.Context(), &shards{err: away}, board(), s); !errors.Is(err, away) || !strings.Contains(err.Error(), "panel ") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := Page(t.Context(), &shards{names: make([]string, maxSeries+1)}, board(), s); !errors.Is(err, errTooMany) {
+	if _, err := Fill(t.Context(), &shards{names: make([]string, maxSeries+1)}, board(), s); !errors.Is(err, errTooMany) {
 		t.Errorf("the error is %v", err)
 	}
 }
