@@ -14,8 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 )
 
 // RegistryHost is the name under which DialRegistry reaches the registry. The nodes pull the images of all registries from it.
@@ -24,7 +23,7 @@ const RegistryHost = "registry.cluster"
 // startRegistry serves the registry of the cluster from a folder. Nodes and pods read it on a port of the control plane. Only this
 // process writes to it, through connections in memory.
 func (c *Cluster) startRegistry(ctx, background context.Context, dir string) error {
-	images, err := store.Open(dir)
+	images, err := registry.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -33,9 +32,9 @@ func (c *Cluster) startRegistry(ctx, background context.Context, dir string) err
 	if err != nil {
 		return err
 	}
-	c.serve(background, listener, server.New(images, server.Policy{}, log, prometheus.NewRegistry()))
+	c.serve(background, listener, registry.New(images, registry.Policy{}, log, prometheus.NewRegistry()))
 	c.writes = &memoryListener{connections: make(chan net.Conn), closed: make(chan struct{})}
-	c.serve(background, c.writes, server.New(images, server.Policy{Open: true}, log, prometheus.NewRegistry()))
+	c.serve(background, c.writes, registry.New(images, registry.Policy{Open: true}, log, prometheus.NewRegistry()))
 	for reference, program := range map[string]string{sandboxImage: c.options.PauseProgram, corednsImage: filepath.Join(c.options.ThirdParty, corednsProgram)} {
 		image, err := ProgramImage(program)
 		if err != nil {

@@ -27,23 +27,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/image-sync/pkg/mirror"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 )
 
-// registry is a running registry.
-type registry struct {
+// testRegistry is a running registry.
+type testRegistry struct {
 	*registrytest.Registry
 	t *testing.T
 }
 
-func startRegistry(t *testing.T, dir string) *registry {
+func startRegistry(t *testing.T, dir string) *testRegistry {
 	t.Helper()
-	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: server.Policy{Open: true}}), t}
+	return &testRegistry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: registry.Policy{Open: true}}), t}
 }
 
 // push stores an image or an index and returns its name.
-func (r *registry) push(repository string, content remote.Taggable) string {
+func (r *testRegistry) push(repository string, content remote.Taggable) string {
 	r.t.Helper()
 	described, ok := content.(interface{ Digest() (v1.Hash, error) })
 	if !ok {
@@ -66,13 +66,13 @@ func (r *registry) push(repository string, content remote.Taggable) string {
 	return reference.Name()
 }
 
-func (r *registry) digest(text string) name.Digest {
+func (r *testRegistry) digest(text string) name.Digest {
 	r.t.Helper()
 	return must.Get(name.NewDigest(r.Host+"/"+text, name.Insecure))(r.t)
 }
 
 // has reports whether the registry shows an image.
-func (r *registry) has(repository, image string) bool {
+func (r *testRegistry) has(repository, image string) bool {
 	r.t.Helper()
 	_, digest, _ := strings.Cut(image, "@")
 	_, err := remote.Head(r.digest(repository + "@" + digest))
@@ -82,7 +82,7 @@ func (r *registry) has(repository, image string) bool {
 // region is a source with a release of two architectures and a single image with an attached document, and a target.
 type region struct {
 	t                *testing.T
-	source, target   *registry
+	source, target   *testRegistry
 	release          string
 	components       []string
 	single, attached string

@@ -21,8 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 )
 
 // folder copies the configuration of the repository without images.
@@ -198,8 +197,8 @@ func TestAWrongConfigurationIsNotUpdated(t *testing.T) {
 
 // TestTheRegistryMustHaveTheImages writes the digest of an image that a registry has, and refuses that of another one.
 func TestTheRegistryMustHaveTheImages(t *testing.T) {
-	content := must.Get(store.Open(t.TempDir()))(t)
-	registry := httptest.NewServer(server.New(content, server.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	content := must.Get(registry.Open(t.TempDir()))(t)
+	registry := httptest.NewServer(registry.New(content, registry.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	defer registry.Close()
 	host := strings.TrimPrefix(registry.URL, "http://")
 	image := must.Get(random.Image(1000, 1))(t)

@@ -23,8 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/imagelist"
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/registryclient"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 )
 
 // build writes a layout with an image and a document that refers to it.
@@ -50,10 +49,10 @@ func write(t *testing.T, text string) string {
 
 func TestPush(t *testing.T) {
 	layout, image, document := build(t)
-	images := must.Get(store.Open(t.TempDir()))(t)
-	writers := must.Get(server.LoadCredentials(write(t, "pipeline:0123456789abcdef")))(t)
+	images := must.Get(registry.Open(t.TempDir()))(t)
+	writers := must.Get(registry.LoadCredentials(write(t, "pipeline:0123456789abcdef")))(t)
 	var writes atomic.Int32
-	handler := server.New(images, server.Policy{Write: writers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	handler := registry.New(images, registry.Policy{Write: writers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			writes.Add(1)
@@ -128,8 +127,8 @@ func TestPlainHTTPIsRefused(t *testing.T) {
 // TestPushWithDial pushes to a registry whose name does not resolve, through connections that the caller opens.
 func TestPushWithDial(t *testing.T) {
 	layout, image, _ := build(t)
-	images := must.Get(store.Open(t.TempDir()))(t)
-	registry := httptest.NewServer(server.New(images, server.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	images := must.Get(registry.Open(t.TempDir()))(t)
+	registry := httptest.NewServer(registry.New(images, registry.Policy{Open: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	defer registry.Close()
 	client := registryclient.Options{PlainHTTP: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, registry.Listener.Addr().String())

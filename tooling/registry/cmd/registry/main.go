@@ -15,8 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/disk"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 )
 
 // drainTimeout is the maximum time for running requests after the signal to stop.
@@ -68,16 +67,16 @@ func (o *options) validate() error {
 	return nil
 }
 
-func (o *options) policy() (server.Policy, error) {
-	policy := server.Policy{Open: o.openWrites}
+func (o *options) policy() (registry.Policy, error) {
+	policy := registry.Policy{Open: o.openWrites}
 	var err error
 	if o.read != "" {
-		if policy.Read, err = server.LoadCredentials(o.read); err != nil {
+		if policy.Read, err = registry.LoadCredentials(o.read); err != nil {
 			return policy, fmt.Errorf("--read-credentials: %w", err)
 		}
 	}
 	if o.write != "" {
-		if policy.Write, err = server.LoadCredentials(o.write); err != nil {
+		if policy.Write, err = registry.LoadCredentials(o.write); err != nil {
 			return policy, fmt.Errorf("--write-credentials: %w", err)
 		}
 	}
@@ -89,7 +88,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return err
 	}
-	content, err := store.Open(o.dir)
+	content, err := registry.Open(o.dir)
 	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
@@ -116,7 +115,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return err
 	})
 	p.Log.Info("serving images", logkey.Address, listener.Addr().String(), logkey.Path, o.dir)
-	handler := server.New(content, policy, p.Log, p.Metrics)
+	handler := registry.New(content, policy, p.Log, p.Metrics)
 	return process.ServeHTTP(ctx, process.NewHTTPServer(process.Files, handler, p.Log),
 		listener, drainTimeout)
 }

@@ -10,8 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 )
 
 // Options are the options of a registry.
@@ -19,7 +18,7 @@ type Options struct {
 	// Dir is the folder of the content; empty means a new one.
 	Dir string
 	// Policy is who may write.
-	Policy server.Policy
+	Policy registry.Policy
 	// TLS serves HTTPS. The registry's Client trusts its certificate.
 	TLS bool
 }
@@ -43,11 +42,11 @@ func Start(t testing.TB, o Options) *Registry {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	content, err := store.Open(o.Dir)
+	content, err := registry.Open(o.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := server.New(content, o.Policy, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	handler := registry.New(content, o.Policy, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	r := &Registry{}
 	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if fault := r.fault.Load(); fault != nil && (*fault)(w, request) {

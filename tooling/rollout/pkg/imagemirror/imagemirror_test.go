@@ -25,30 +25,30 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/layer"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registrytest"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/action"
 )
 
 // user has the credentials of the writers of all registries.
 const user = "pipeline:0123456789abcdef"
 
-// registry is a running registry with TLS.
-type registry struct{ *registrytest.Registry }
+// testRegistry is a running registry with TLS.
+type testRegistry struct{ *registrytest.Registry }
 
-func startRegistry(t *testing.T, dir string) *registry {
+func startRegistry(t *testing.T, dir string) *testRegistry {
 	t.Helper()
-	writers := must.Get(server.LoadCredentials(file(t, user)))(t)
-	return &registry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: server.Policy{Write: writers}, TLS: true})}
+	writers := must.Get(registry.LoadCredentials(file(t, user)))(t)
+	return &testRegistry{registrytest.Start(t, registrytest.Options{Dir: dir, Policy: registry.Policy{Write: writers}, TLS: true})}
 }
 
-func (r *registry) digest(t *testing.T, repository, digest string) name.Digest {
+func (r *testRegistry) digest(t *testing.T, repository, digest string) name.Digest {
 	t.Helper()
 	return must.Get(name.NewDigest(r.Host + "/" + repository + "@" + digest))(t)
 }
 
 // push stores a random image and returns it.
-func (r *registry) push(t *testing.T, repository string) v1.Image {
+func (r *testRegistry) push(t *testing.T, repository string) v1.Image {
 	t.Helper()
 	image := must.Get(random.Image(20_000, 2))(t)
 	auth := &authn.Basic{Username: "pipeline", Password: "0123456789abcdef"}
@@ -57,7 +57,7 @@ func (r *registry) push(t *testing.T, repository string) v1.Image {
 }
 
 // complete reports whether the registry has an image with all of its content.
-func (r *registry) complete(t *testing.T, repository string, image v1.Image) bool {
+func (r *testRegistry) complete(t *testing.T, repository string, image v1.Image) bool {
 	t.Helper()
 	found, err := remote.Image(r.digest(t, repository, digestOf(t, image)), remote.WithTransport(r.Client().Transport))
 	return err == nil && validate.Image(found) == nil
@@ -79,7 +79,7 @@ func file(t *testing.T, text string) string {
 
 // world is a source with the images of two components and a single image, a target, and a configuration that names them.
 type world struct {
-	source, target *registry
+	source, target *testRegistry
 	frontend       v1.Image
 	agent          v1.Image
 	operator       v1.Image
@@ -116,7 +116,7 @@ func newWorld(t *testing.T, targetDir string) *world {
 	}
 	configuration := must.Get(deployment.Open(dir))(t)
 	authorities := ""
-	for _, r := range []*registry{w.source, w.target} {
+	for _, r := range []*testRegistry{w.source, w.target} {
 		authorities += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}))
 	}
 	credentials := file(t, fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, w.target.Host, base64.StdEncoding.EncodeToString([]byte(user))))

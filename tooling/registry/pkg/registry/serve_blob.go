@@ -1,4 +1,4 @@
-package server
+package registry
 
 import (
 	"fmt"
@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"time"
-
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
 
 func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, _, digest string) error {
@@ -104,7 +102,7 @@ func (s *Server) commitUpload(w http.ResponseWriter, r *http.Request, repository
 }
 
 // commit appends the body to an upload and stores the blob.
-func (s *Server) commit(w http.ResponseWriter, r *http.Request, repository string, u *store.Upload, start int64) error {
+func (s *Server) commit(w http.ResponseWriter, r *http.Request, repository string, u *Upload, start int64) error {
 	if _, err := u.Append(body(w, r), start, time.Now()); err != nil {
 		s.store.Cancel(u)
 		return err
@@ -124,7 +122,7 @@ func created(w http.ResponseWriter, repository, digest string) {
 }
 
 // progress writes where an upload continues.
-func progress(w http.ResponseWriter, repository string, u *store.Upload, status int) {
+func progress(w http.ResponseWriter, repository string, u *Upload, status int) {
 	w.Header().Set("Location", "/v2/"+repository+"/blobs/uploads/"+u.ID)
 	w.Header().Set("Docker-Upload-UUID", u.ID)
 	w.Header().Set("Range", fmt.Sprintf("0-%d", max(u.Size()-1, 0)))

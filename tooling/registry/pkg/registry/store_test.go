@@ -1,4 +1,4 @@
-package store_test
+package registry_test
 
 import (
 	"bytes"
@@ -14,18 +14,18 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func open(t *testing.T, dir string) *store.Store {
+func open(t *testing.T, dir string) *registry.Store {
 	t.Helper()
-	return must.Get(store.Open(dir))(t)
+	return must.Get(registry.Open(dir))(t)
 }
 
 // putBlob stores a blob.
-func putBlob(s *store.Store, repository string, text []byte) error {
+func putBlob(s *registry.Store, repository string, text []byte) error {
 	u, err := s.Begin(repository, now)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func putBlob(s *store.Store, repository string, text []byte) error {
 		s.Cancel(u)
 		return err
 	}
-	return s.Commit(u, store.DigestOf(text))
+	return s.Commit(u, registry.DigestOf(text))
 }
 
 const (
@@ -45,7 +45,7 @@ const (
 // image returns a manifest with a configuration and one layer.
 func image(config, layer, more string) []byte {
 	return fmt.Appendf(nil, `{"schemaVersion": 2, "mediaType": %q, "config": {"mediaType": "application/x", "digest": %q, "size": %d}, "layers": [{"mediaType": "application/y", "digest": %q, "size": %d}]%s}`,
-		imageType, store.DigestOf([]byte(config)), len(config), store.DigestOf([]byte(layer)), len(layer), more)
+		imageType, registry.DigestOf([]byte(config)), len(config), registry.DigestOf([]byte(layer)), len(layer), more)
 }
 
 func TestContentSurvivesARestart(t *testing.T) {
@@ -58,30 +58,30 @@ func TestContentSurvivesARestart(t *testing.T) {
 	must.Get(unfinished.Append(strings.NewReader("part"), -1, now))(t)
 	manifest := image("config", "layer", "")
 	must.Get(s.PutManifest("a/b", "v1", imageType, manifest))(t)
-	referrer := image("config", "layer", `, "artifactType": "application/z", "subject": {"mediaType": "x", "digest": "`+store.DigestOf(manifest)+`", "size": 1}`)
-	must.Get(s.PutManifest("a/b", store.DigestOf(referrer), imageType, referrer))(t)
+	referrer := image("config", "layer", `, "artifactType": "application/z", "subject": {"mediaType": "x", "digest": "`+registry.DigestOf(manifest)+`", "size": 1}`)
+	must.Get(s.PutManifest("a/b", registry.DigestOf(referrer), imageType, referrer))(t)
 
 	s = open(t, dir)
-	for _, reference := range []string{"v1", store.DigestOf(manifest)} {
-		if m, err := s.Manifest("a/b", reference); err != nil || !bytes.Equal(m.Text, manifest) || m.MediaType != imageType || m.Digest != store.DigestOf(manifest) {
+	for _, reference := range []string{"v1", registry.DigestOf(manifest)} {
+		if m, err := s.Manifest("a/b", reference); err != nil || !bytes.Equal(m.Text, manifest) || m.MediaType != imageType || m.Digest != registry.DigestOf(manifest) {
 			t.Errorf("%s: %+v, %v", reference, m, err)
 		}
 	}
 	if tags, more, err := s.Tags("a/b", "", -1); err != nil || more || len(tags) != 1 || tags[0] != "v1" {
 		t.Errorf("%v, %v, %v", tags, more, err)
 	}
-	if found, err := s.Referrers("a/b", store.DigestOf(manifest), ""); err != nil || len(found) != 1 || found[0].Digest != store.DigestOf(referrer) || found[0].ArtifactType != "application/z" {
+	if found, err := s.Referrers("a/b", registry.DigestOf(manifest), ""); err != nil || len(found) != 1 || found[0].Digest != registry.DigestOf(referrer) || found[0].ArtifactType != "application/z" {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if found, err := s.Referrers("a/b", store.DigestOf(manifest), "application/other"); err != nil || len(found) != 0 {
+	if found, err := s.Referrers("a/b", registry.DigestOf(manifest), "application/other"); err != nil || len(found) != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	file := must.Get(s.Blob(store.DigestOf([]byte("layer"))))(t)
+	file := must.Get(s.Blob(registry.DigestOf([]byte("layer"))))(t)
 	defer file.Close()
 	if text, err := io.ReadAll(file); err != nil || string(text) != "layer" {
 		t.Errorf("%s, %v", text, err)
 	}
-	if _, err := s.Upload("a/b", unfinished.ID); !errors.Is(err, store.ErrNotFound) {
+	if _, err := s.Upload("a/b", unfinished.ID); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("the upload of the earlier process: %v", err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(dir, "uploads")); err != nil || len(entries) != 0 {
@@ -96,10 +96,10 @@ func TestWrongContentIsRefused(t *testing.T) {
 	}
 	u := must.Get(s.Begin("a", now))(t)
 	must.Get(u.Append(strings.NewReader("corrupted"), 0, now))(t)
-	if err := s.Commit(u, store.DigestOf([]byte("other"))); !errors.Is(err, store.ErrDigest) {
+	if err := s.Commit(u, registry.DigestOf([]byte("other"))); !errors.Is(err, registry.ErrDigest) {
 		t.Errorf("a blob with another digest: %v", err)
 	}
-	if _, err := s.Blob(store.DigestOf([]byte("other"))); !errors.Is(err, store.ErrNotFound) {
+	if _, err := s.Blob(registry.DigestOf([]byte("other"))); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("the blob is stored: %v", err)
 	}
 	good := image("config", "layer", "")
@@ -108,30 +108,30 @@ func TestWrongContentIsRefused(t *testing.T) {
 		text                 []byte
 		want                 error
 	}{
-		"another digest":          {store.DigestOf([]byte("x")), imageType, good, store.ErrDigest},
-		"a bad reference":         {"a/b", imageType, good, store.ErrName},
-		"no JSON":                 {"v1", imageType, []byte("{"), store.ErrManifest},
-		"another media type":      {"v1", indexType, good, store.ErrManifest},
-		"an unknown media type":   {"v1", "text/plain", good, store.ErrManifest},
-		"no configuration":        {"v1", imageType, []byte(`{"schemaVersion": 2}`), store.ErrManifest},
-		"schema version 1":        {"v1", imageType, []byte(`{"schemaVersion": 1}`), store.ErrManifest},
-		"a missing layer":         {"v1", imageType, image("config", "missing", ""), store.ErrReference},
-		"a missing configuration": {"v1", imageType, image("missing", "layer", ""), store.ErrReference},
-		"a layer of another size": {"v1", imageType, bytes.Replace(good, []byte(`"size": 5`), []byte(`"size": 6`), 1), store.ErrReference},
-		"a path for a digest":     {"v1", imageType, bytes.Replace(good, []byte(store.DigestOf([]byte("layer"))), []byte("sha256:../../x"), 1), store.ErrManifest},
-		"a missing manifest": {"v1", indexType, fmt.Appendf(nil, `{"schemaVersion": 2, "manifests": [{"mediaType": %q, "digest": %q, "size": %d}]}`, imageType, store.DigestOf(good), len(good)),
-			store.ErrReference},
-		"too large": {"v1", imageType, make([]byte, store.MaxManifest+1), store.ErrManifest},
+		"another digest":          {registry.DigestOf([]byte("x")), imageType, good, registry.ErrDigest},
+		"a bad reference":         {"a/b", imageType, good, registry.ErrName},
+		"no JSON":                 {"v1", imageType, []byte("{"), registry.ErrManifest},
+		"another media type":      {"v1", indexType, good, registry.ErrManifest},
+		"an unknown media type":   {"v1", "text/plain", good, registry.ErrManifest},
+		"no configuration":        {"v1", imageType, []byte(`{"schemaVersion": 2}`), registry.ErrManifest},
+		"schema version 1":        {"v1", imageType, []byte(`{"schemaVersion": 1}`), registry.ErrManifest},
+		"a missing layer":         {"v1", imageType, image("config", "missing", ""), registry.ErrReference},
+		"a missing configuration": {"v1", imageType, image("missing", "layer", ""), registry.ErrReference},
+		"a layer of another size": {"v1", imageType, bytes.Replace(good, []byte(`"size": 5`), []byte(`"size": 6`), 1), registry.ErrReference},
+		"a path for a digest":     {"v1", imageType, bytes.Replace(good, []byte(registry.DigestOf([]byte("layer"))), []byte("sha256:../../x"), 1), registry.ErrManifest},
+		"a missing manifest": {"v1", indexType, fmt.Appendf(nil, `{"schemaVersion": 2, "manifests": [{"mediaType": %q, "digest": %q, "size": %d}]}`, imageType, registry.DigestOf(good), len(good)),
+			registry.ErrReference},
+		"too large": {"v1", imageType, make([]byte, registry.MaxManifest+1), registry.ErrManifest},
 	} {
 		if _, err := s.PutManifest("a", c.reference, c.mediaType, c.text); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", reason, err, c.want)
 		}
 	}
-	if _, err := s.Manifest("a", "v1"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := s.Manifest("a", "v1"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("a refused manifest is stored: %v", err)
 	}
 	for _, name := range []string{"", "A", "../a", "a/../b", "a//b", "_tags", "a/_tags", "/a", strings.Repeat("a/", 200) + "a"} {
-		if err := putBlob(s, name, []byte("x")); !errors.Is(err, store.ErrName) {
+		if err := putBlob(s, name, []byte("x")); !errors.Is(err, registry.ErrName) {
 			t.Errorf("the repository %q: %v", name, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestUploadInParts(t *testing.T) {
 	if size, err := u.Append(strings.NewReader("one"), 0, now); err != nil || size != 3 {
 		t.Fatal(size, err)
 	}
-	if _, err := u.Append(strings.NewReader("x"), 4, now); !errors.Is(err, store.ErrRange) {
+	if _, err := u.Append(strings.NewReader("x"), 4, now); !errors.Is(err, registry.ErrRange) {
 		t.Errorf("a part after a gap: %v", err)
 	}
 	// The connection is cut: what arrived remains, and the client continues after it.
@@ -154,11 +154,11 @@ func TestUploadInParts(t *testing.T) {
 	if size, err := u.Append(strings.NewReader("o"), 5, now); err != nil || size != 6 {
 		t.Errorf("%d, %v", size, err)
 	}
-	if _, err := s.Upload("b", u.ID); !errors.Is(err, store.ErrNotFound) {
+	if _, err := s.Upload("b", u.ID); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("an upload of another repository: %v", err)
 	}
-	must.Do(t, s.Commit(u, store.DigestOf([]byte("onetwo"))))
-	if err := s.Commit(u, store.DigestOf([]byte("onetwo"))); !errors.Is(err, store.ErrNotFound) {
+	must.Do(t, s.Commit(u, registry.DigestOf([]byte("onetwo"))))
+	if err := s.Commit(u, registry.DigestOf([]byte("onetwo"))); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("the second commit: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestUploadsAreBounded(t *testing.T) {
 	s := open(t, dir)
 	begin := func(at time.Time) (n int) {
 		for {
-			if _, err := s.Begin("a", at); errors.Is(err, store.ErrUploads) {
+			if _, err := s.Begin("a", at); errors.Is(err, registry.ErrUploads) {
 				return n
 			} else if err != nil {
 				t.Fatal(err)
@@ -204,7 +204,7 @@ func TestFullDisk(t *testing.T) {
 		if _, err := s.PutManifest("a", "v1", imageType, image("config", "layer", "")); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("a manifest on a full disk: %v", err)
 		}
-		if _, err := s.Manifest("a", "v1"); !errors.Is(err, store.ErrNotFound) {
+		if _, err := s.Manifest("a", "v1"); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("the manifest is stored: %v", err)
 		}
 		must.Do(t, os.Remove(filler))

@@ -1,6 +1,17 @@
-// Package server serves a registry with the protocol of the OCI distribution specification 1.1: pull, push, content discovery by tag, and
-// referrers.
-package server
+// Package registry is a registry of container images. A Server has the protocol of the OCI distribution specification 1.1: pull, push, content
+// discovery by tag, and referrers. A Store keeps the content in a folder: blobs and manifests by digest, and for each repository its manifests,
+// tags and referrers.
+//
+//	blobs/sha256/HEX                             content of blobs and manifests
+//	uploads/ID                                   content of uploads in progress
+//	repositories/NAME/_manifests/HEX             media type of a manifest
+//	repositories/NAME/_tags/TAG                  digest of a manifest
+//	repositories/NAME/_referrers/HEX/HEX         descriptor of a manifest, below the digest of its subject
+//
+// Every file has its name only when it is complete and on disk. A blob is stored only if its content has its digest, and a manifest only if
+// everything to which it refers is stored. After a crash, the store has all content that it confirmed; uploads in progress are lost. Blobs
+// belong to all repositories. The content of a blob is never in memory as a whole; manifests are limited.
+package registry
 
 import (
 	"encoding/json"
@@ -15,7 +26,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
 
 // stalled is the time after which a transfer without progress ends, and minimumRate is the lowest rate of a download in bytes per second.
@@ -29,14 +39,14 @@ const digestHeader = "Docker-Content-Digest"
 
 // Server is the handler of a registry.
 type Server struct {
-	store    *store.Store
+	store    *Store
 	policy   Policy
 	log      *slog.Logger
 	requests *prometheus.CounterVec
 }
 
 // New returns a handler.
-func New(s *store.Store, policy Policy, log *slog.Logger, metrics prometheus.Registerer) *Server {
+func New(s *Store, policy Policy, log *slog.Logger, metrics prometheus.Registerer) *Server {
 	server := &Server{store: s, policy: policy, log: log, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "registry_requests_total", Help: "Requests by method and HTTP status."}, []string{"method", "code"})}
 	metrics.MustRegister(server.requests)
@@ -116,7 +126,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	repository, kind, target := split(path)
-	if err := store.CheckRepository(repository); err != nil {
+	if err := CheckRepository(repository); err != nil {
 		return err
 	}
 	endpoint := routes[r.Method][kind]
@@ -179,13 +189,13 @@ func classify(err error) *failure {
 		code   string
 	}{
 		{syscall.ENOSPC, http.StatusInsufficientStorage, "UNKNOWN"},
-		{store.ErrReference, http.StatusNotFound, "MANIFEST_BLOB_UNKNOWN"},
-		{store.ErrManifest, http.StatusBadRequest, "MANIFEST_INVALID"},
-		{store.ErrDigest, http.StatusBadRequest, "DIGEST_INVALID"},
-		{store.ErrName, http.StatusBadRequest, "NAME_INVALID"},
-		{store.ErrRange, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID"},
-		{store.ErrUploads, http.StatusTooManyRequests, "TOOMANYREQUESTS"},
-		{store.ErrNotFound, http.StatusNotFound, "UNKNOWN"},
+		{ErrReference, http.StatusNotFound, "MANIFEST_BLOB_UNKNOWN"},
+		{ErrManifest, http.StatusBadRequest, "MANIFEST_INVALID"},
+		{ErrDigest, http.StatusBadRequest, "DIGEST_INVALID"},
+		{ErrName, http.StatusBadRequest, "NAME_INVALID"},
+		{ErrRange, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID"},
+		{ErrUploads, http.StatusTooManyRequests, "TOOMANYREQUESTS"},
+		{ErrNotFound, http.StatusNotFound, "UNKNOWN"},
 	} {
 		if errors.Is(err, c.err) {
 			message := err.Error()

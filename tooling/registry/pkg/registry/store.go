@@ -1,16 +1,4 @@
-// Package store keeps the content of a registry in a folder: blobs and manifests by digest, and for each repository its manifests, tags and
-// referrers.
-//
-//	blobs/sha256/HEX                             content of blobs and manifests
-//	uploads/ID                                   content of uploads in progress
-//	repositories/NAME/_manifests/HEX             media type of a manifest
-//	repositories/NAME/_tags/TAG                  digest of a manifest
-//	repositories/NAME/_referrers/HEX/HEX         descriptor of a manifest, below the digest of its subject
-//
-// Every file has its name only when it is complete and on disk. A blob is stored only if its content has its digest, and a manifest only if
-// everything to which it refers is stored. After a crash, the store has all content that it confirmed; uploads in progress are lost. Blobs
-// belong to all repositories. The content of a blob is never in memory as a whole; manifests are limited.
-package store
+package registry
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package server_test
+package registry_test
 
 import (
 	"bytes"
@@ -30,36 +30,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
+	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/registry"
 )
 
-// registry is a running registry.
-type registry struct {
+// running is a running registry.
+type running struct {
 	t   *testing.T
 	url string
 	// options are those of requests of go-containerregistry.
 	options []remote.Option
 }
 
-func start(t *testing.T, dir string, policy server.Policy) *registry {
+func start(t *testing.T, dir string, policy registry.Policy) *running {
 	t.Helper()
-	content := must.Get(store.Open(dir))(t)
-	s := httptest.NewServer(server.New(content, policy, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	content := must.Get(registry.Open(dir))(t)
+	s := httptest.NewServer(registry.New(content, policy, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	t.Cleanup(s.Close)
-	return &registry{t, s.URL, []remote.Option{remote.WithContext(t.Context())}}
+	return &running{t, s.URL, []remote.Option{remote.WithContext(t.Context())}}
 }
 
-func open() server.Policy { return server.Policy{Open: true} }
+func everybody() registry.Policy { return registry.Policy{Open: true} }
 
 // reference parses the name of an image in the registry.
-func (r *registry) reference(text string) name.Reference {
+func (r *running) reference(text string) name.Reference {
 	r.t.Helper()
 	return must.Get(name.ParseReference(strings.TrimPrefix(r.url, "http://")+"/"+text, name.Insecure))(r.t)
 }
 
 // do sends a request and returns the response with its body.
-func (r *registry) do(method, path, body string, header map[string]string) (*http.Response, string) {
+func (r *running) do(method, path, body string, header map[string]string) (*http.Response, string) {
 	r.t.Helper()
 	location := path
 	if !strings.HasPrefix(path, "http") {
@@ -77,7 +76,7 @@ func (r *registry) do(method, path, body string, header map[string]string) (*htt
 
 func TestPublishedClientPushesAndPulls(t *testing.T) {
 	dir := t.TempDir()
-	r := start(t, dir, open())
+	r := start(t, dir, everybody())
 	index, err := random.Index(100_000, 2, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +84,7 @@ func TestPublishedClientPushesAndPulls(t *testing.T) {
 	ref := r.reference("a/b:v1")
 	must.Do(t, remote.WriteIndex(ref, index, r.options...))
 	digest := must.Get(index.Digest())(t)
-	r = start(t, dir, server.Policy{}) // another process, which nobody may write
+	r = start(t, dir, registry.Policy{}) // another process, which nobody may write
 	for _, text := range []string{"a/b:v1", "a/b@" + digest.String()} {
 		pulled := must.Get(remote.Index(r.reference(text), r.options...))(t)
 		if err := validate.Index(pulled); err != nil {
@@ -102,7 +101,7 @@ func TestPublishedClientPushesAndPulls(t *testing.T) {
 }
 
 func TestReferrers(t *testing.T) {
-	r := start(t, t.TempDir(), open())
+	r := start(t, t.TempDir(), everybody())
 	image := must.Get(random.Image(1000, 1))(t)
 	digest := must.Get(image.Digest())(t)
 	subject := r.reference("aa@" + digest.String()).(name.Digest)
@@ -126,11 +125,11 @@ func TestReferrers(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
-	credentials := func(file, text string) *server.Credentials {
+	credentials := func(file, text string) *registry.Credentials {
 		t.Helper()
 		path := filepath.Join(dir, file)
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-		return must.Get(server.LoadCredentials(path))(t)
+		return must.Get(registry.LoadCredentials(path))(t)
 	}
 	read, write := credentials("read", "node:0123456789abcdef\n"), credentials("write", "pipeline:fedcba9876543210")
 	image := must.Get(random.Image(1000, 1))(t)
@@ -139,22 +138,22 @@ func TestCredentials(t *testing.T) {
 	}
 	node, pipeline, wrong := as("node", "0123456789abcdef"), as("pipeline", "fedcba9876543210"), as("pipeline", "fedcba9876543211")
 	for reason, c := range map[string]struct {
-		policy      server.Policy
+		policy      registry.Policy
 		as          remote.Option
 		write, read int
 	}{
-		"nobody, public":          {server.Policy{Write: write}, remote.WithAuth(authn.Anonymous), 401, 0},
-		"pipeline, public":        {server.Policy{Write: write}, pipeline, 0, 0},
-		"wrong password, public":  {server.Policy{Write: write}, wrong, 401, 401},
-		"nobody, private":         {server.Policy{Read: read, Write: write}, remote.WithAuth(authn.Anonymous), 401, 401},
-		"node, private":           {server.Policy{Read: read, Write: write}, node, 403, 0},
-		"pipeline, private":       {server.Policy{Read: read, Write: write}, pipeline, 0, 0},
-		"wrong password, private": {server.Policy{Read: read, Write: write}, wrong, 401, 401},
-		"node, read-only":         {server.Policy{Read: read}, node, 403, 0},
+		"nobody, public":          {registry.Policy{Write: write}, remote.WithAuth(authn.Anonymous), 401, 0},
+		"pipeline, public":        {registry.Policy{Write: write}, pipeline, 0, 0},
+		"wrong password, public":  {registry.Policy{Write: write}, wrong, 401, 401},
+		"nobody, private":         {registry.Policy{Read: read, Write: write}, remote.WithAuth(authn.Anonymous), 401, 401},
+		"node, private":           {registry.Policy{Read: read, Write: write}, node, 403, 0},
+		"pipeline, private":       {registry.Policy{Read: read, Write: write}, pipeline, 0, 0},
+		"wrong password, private": {registry.Policy{Read: read, Write: write}, wrong, 401, 401},
+		"node, read-only":         {registry.Policy{Read: read}, node, 403, 0},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			data := t.TempDir()
-			must.Do(t, remote.Write(start(t, data, open()).reference("aa:v1"), image))
+			must.Do(t, remote.Write(start(t, data, everybody()).reference("aa:v1"), image))
 			r := start(t, data, c.policy)
 			other, err := random.Image(1000, 1)
 			if err != nil {
@@ -172,7 +171,7 @@ func TestCredentials(t *testing.T) {
 	for text, want := range map[string]string{"secret": "USER:PASSWORD", "user:short": "shorter than", "a:0123456789abcdef\nb:0123456789abcdef": "USER:PASSWORD"} {
 		path := filepath.Join(dir, "wrong")
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-		if _, err := server.LoadCredentials(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if _, err := registry.LoadCredentials(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -191,8 +190,8 @@ func status(err error) int {
 }
 
 func TestUploads(t *testing.T) {
-	r := start(t, t.TempDir(), open())
-	digest := store.DigestOf([]byte("onetwo"))
+	r := start(t, t.TempDir(), everybody())
+	digest := registry.DigestOf([]byte("onetwo"))
 	begun, _ := r.do(http.MethodPost, "/v2/a/blobs/uploads/", "", nil)
 	at := begun.Header.Get("Location")
 	if begun.StatusCode != http.StatusAccepted || at == "" {
@@ -213,7 +212,7 @@ func TestUploads(t *testing.T) {
 		{"the last part", http.MethodPut, at + "?digest=" + url.QueryEscape(digest), "two", map[string]string{"Content-Range": "3-5"}, 201, ""},
 		{"a part after the end", http.MethodPatch, at, "x", nil, 404, "BLOB_UPLOAD_UNKNOWN"},
 		{"a range of the blob", http.MethodGet, "/v2/a/blobs/" + digest, "", map[string]string{"Range": "bytes=3-"}, 206, ""},
-		{"a blob at once", http.MethodPost, "/v2/a/blobs/uploads/?digest=" + store.DigestOf([]byte("x")), "x", nil, 201, ""},
+		{"a blob at once", http.MethodPost, "/v2/a/blobs/uploads/?digest=" + registry.DigestOf([]byte("x")), "x", nil, 201, ""},
 		{"a wrong blob at once", http.MethodPost, "/v2/a/blobs/uploads/?digest=" + digest, "x", nil, 400, "DIGEST_INVALID"},
 		{"a mounted blob", http.MethodPost, "/v2/b/blobs/uploads/?from=a&mount=" + digest, "", nil, 201, ""},
 		{"an unknown mounted blob", http.MethodPost, "/v2/b/blobs/uploads/?from=a&mount=sha256:" + strings.Repeat("0", 64), "", nil, 202, ""},
@@ -221,7 +220,7 @@ func TestUploads(t *testing.T) {
 		{"a file of the store", http.MethodGet, "/v2/a/blobs/sha256:..%2F..%2Fx", "", nil, 400, "NAME_INVALID"},
 		{"a repository above", http.MethodGet, "/v2/../a/manifests/v1", "", nil, 400, "NAME_INVALID"},
 		{"a manifest that is no JSON", http.MethodPut, "/v2/a/manifests/v1", "{", map[string]string{"Content-Type": string(types.OCIManifestSchema1)}, 400, "MANIFEST_INVALID"},
-		{"a manifest that is too large", http.MethodPut, "/v2/a/manifests/v1", strings.Repeat(" ", store.MaxManifest+1), map[string]string{"Content-Type": string(types.OCIManifestSchema1)}, 413, "SIZE_INVALID"},
+		{"a manifest that is too large", http.MethodPut, "/v2/a/manifests/v1", strings.Repeat(" ", registry.MaxManifest+1), map[string]string{"Content-Type": string(types.OCIManifestSchema1)}, 413, "SIZE_INVALID"},
 		{"an unknown path", http.MethodGet, "/v2/a/other/v1", "", nil, 405, "UNSUPPORTED"},
 		{"a deletion", http.MethodDelete, "/v2/a/manifests/v1", "", nil, 405, "UNSUPPORTED"},
 		{"another API", http.MethodGet, "/v1/", "", nil, 404, "UNSUPPORTED"},
@@ -234,7 +233,7 @@ func TestUploads(t *testing.T) {
 }
 
 func TestTagsInPages(t *testing.T) {
-	r := start(t, t.TempDir(), open())
+	r := start(t, t.TempDir(), everybody())
 	image := must.Get(random.Image(100, 1))(t)
 	for _, tag := range []string{"a", "b", "c"} {
 		must.Do(t, remote.Write(r.reference("xx:"+tag), image, r.options...))
@@ -254,12 +253,12 @@ func TestTagsInPages(t *testing.T) {
 // TestCutUploadLeavesNothing ends the connection in the middle of a blob.
 func TestCutUploadLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	r := start(t, dir, open())
+	r := start(t, dir, everybody())
 	text := bytes.Repeat([]byte("x"), 1<<20)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	body := io.MultiReader(bytes.NewReader(text[:len(text)/2]), cancelling{cancel})
-	request := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/v2/a/blobs/uploads/?digest=%s", r.url, store.DigestOf(text)), body))(t)
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/v2/a/blobs/uploads/?digest=%s", r.url, registry.DigestOf(text)), body))(t)
 	request.ContentLength = int64(len(text))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{}}}
 	defer client.CloseIdleConnections()
@@ -267,11 +266,11 @@ func TestCutUploadLeavesNothing(t *testing.T) {
 		response.Body.Close()
 		t.Fatalf("the request succeeded: %s", response.Status)
 	}
-	if response, _ := r.do(http.MethodGet, "/v2/a/blobs/"+store.DigestOf(text), "", nil); response.StatusCode != http.StatusNotFound {
+	if response, _ := r.do(http.MethodGet, "/v2/a/blobs/"+registry.DigestOf(text), "", nil); response.StatusCode != http.StatusNotFound {
 		t.Errorf("a part of the blob is visible: %d", response.StatusCode)
 	}
 	// A new upload is complete.
-	if response, answer := r.do(http.MethodPost, "/v2/a/blobs/uploads/?digest="+store.DigestOf(text), string(text), nil); response.StatusCode != http.StatusCreated {
+	if response, answer := r.do(http.MethodPost, "/v2/a/blobs/uploads/?digest="+registry.DigestOf(text), string(text), nil); response.StatusCode != http.StatusCreated {
 		t.Errorf("%d %s", response.StatusCode, answer)
 	}
 }

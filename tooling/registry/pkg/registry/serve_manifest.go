@@ -1,4 +1,4 @@
-package server
+package registry
 
 import (
 	"encoding/json"
@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-
-	"github.com/hcpmesh/hcpmesh/tooling/registry/pkg/store"
 )
 
 func (s *Server) getManifest(w http.ResponseWriter, r *http.Request, repository, reference string) error {
@@ -33,12 +31,12 @@ func (s *Server) putManifest(w http.ResponseWriter, r *http.Request, repository,
 	if err != nil {
 		return &failure{http.StatusBadRequest, "MANIFEST_INVALID", "Content-Type: " + err.Error()}
 	}
-	text, err := io.ReadAll(io.LimitReader(body(w, r), store.MaxManifest+1))
+	text, err := io.ReadAll(io.LimitReader(body(w, r), MaxManifest+1))
 	if err != nil {
 		return err
 	}
-	if len(text) > store.MaxManifest {
-		return &failure{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("the manifest is larger than %d bytes", store.MaxManifest)}
+	if len(text) > MaxManifest {
+		return &failure{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("the manifest is larger than %d bytes", MaxManifest)}
 	}
 	m, err := s.store.PutManifest(repository, reference, mediaType, text)
 	if err != nil {
