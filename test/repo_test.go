@@ -291,7 +291,7 @@ func within(imported string) func(folder string) bool {
 // importComplaint returns the import rule that an import breaks, or an empty string.
 func importComplaint(file goFile, imported string) string {
 	switch {
-	case strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos") && !file.under("internal/database") && !file.under("internal/testing/databasetest") && !file.under("tooling/cosmos-emulator"):
+	case strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos") && !file.under("internal/database") && !file.under("tooling/cosmos-emulator"):
 		return "only internal/database may use the Cosmos DB client"
 	case strings.HasPrefix(imported, "github.com/jackc/pgx") && !file.under("internal/postgres") && !file.under("cluster-service") && !file.under("maestro") && !file.test():
 		return "only internal/postgres, cluster-service and maestro may use PostgreSQL"

@@ -47,12 +47,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/audittest"
-	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/databasetest"
 )
 
 func TestMain(m *testing.M) {

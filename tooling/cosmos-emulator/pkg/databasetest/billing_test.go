@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/databasetest"
 )
 
 // TestIncarnationHasOneBillingRecord: an incarnation has one record, however often and in whatever order its beginning

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/databasetest"
 )
 
 // TestSessionsArePartitionsOfTheirOwn checks that sessions are stored, replaced and removed apart from each other and from the documents of
