@@ -267,7 +267,7 @@ func (c *Cluster) run(ctx context.Context, name string, with func(port int) (lau
 	}
 	command := exec.Command(filepath.Join(c.Programs, name), how.arguments...)
 	command.Dir = c.dir
-	command.Env = append(os.Environ(), "GOGC=200")
+	command.Env = append(os.Environ(), "GOGC=400")
 	output := new(tail)
 	command.Stdout, command.Stderr = output, output
 	process, err := spawn.Start(command, syscall.SIGKILL)
