@@ -542,9 +542,9 @@ func TestAdminPolicy(t *testing.T) {
 		"an old protocol": {"GET", "/api/v1/namespaces/default/pods/a/exec?command=id", []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13",
 			"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol", "v3.channel.k8s.io"}, 403, "with the protocol v5.channel.k8s.io or v4.channel.k8s.io. Use kubectl 1.31 or later, or"},
 		"a WebSocket":         {"GET", "/api/v1/pods?watch=1", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 403, "for watch of pods"},
-		"encoded exec":        {"GET", "/api/v1/namespaces/default/pods/a/%65xec?command=id", nil, 400, "encoded"},
+		"encoded exec":        {"GET", "/api/v1/namespaces/default/pods/a/%65xec?command=id", nil, 403, "only over a WebSocket"},
 		"dots before exec":    {"GET", "/api/v1/namespaces/default/pods/a/log/../exec?command=id", nil, 400, `the part ".."`},
-		"encoded dots":        {"GET", "/api/v1/namespaces/default/pods/a/proxy/%2e%2e/exec?command=id", nil, 400, "encoded"},
+		"encoded dots":        {"GET", "/api/v1/namespaces/default/pods/a/proxy/%2e%2e/exec?command=id", nil, 400, `the part ".."`},
 		"dots behind a proxy": {"GET", "/api/v1/namespaces/default/pods/a/proxy/../exec?command=id", nil, 400, `the part ".."`},
 	} {
 		t.Run(name, func(t *testing.T) {

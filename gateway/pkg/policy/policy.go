@@ -6,7 +6,6 @@
 package policy
 
 import (
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -115,16 +114,12 @@ func IsTrue(value string) bool {
 	return true
 }
 
-// plainCharacters are the characters of a path that are never encoded (RFC 3986, section 2.3). pathCharacters are those that a path may have without an
-// encoding.
-const (
-	plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
-	pathCharacters  = plainCharacters + ":@!$&'()*+,=/"
-)
+// pathCharacters are the characters that a path may have without an encoding (RFC 3986, section 3.3).
+const pathCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:@!$&'()*+,=/"
 
 // decodePath returns an encoded path without its encoding, or an error for one that two servers may understand differently. Names of objects have any character
 // but a slash and a percent sign, and are neither "." nor ".." (Kubernetes: path segment names). Clients encode every character that is not in
-// pathCharacters, and some that are.
+// pathCharacters, and may encode others.
 func decodePath(encoded string) (string, error) {
 	if !strings.HasPrefix(encoded, "/") {
 		return "", invalid("The path does not begin with a slash.")
@@ -141,10 +136,10 @@ func decodePath(encoded string) (string, error) {
 	if err != nil || !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl) {
 		return "", invalid("The path is not encoded as UTF-8 without control characters.")
 	}
-	// Each escape begins after a percent sign. One of a plain character, a slash or a percent sign could be decoded once more behind the gateway.
+	// Each escape begins after a percent sign. A slash or a percent sign could be decoded once more behind the gateway.
 	for n, part := range strings.Split(encoded, "%") {
-		if n > 0 && strings.Contains(plainCharacters+"/%", escaped(part[:2])) {
-			return "", invalid("The path has the encoded character %q, which is not encoded in a name.", escaped(part[:2]))
+		if n > 0 && (part[:2] == "25" || strings.EqualFold(part[:2], "2f")) {
+			return "", invalid("The path has an encoded slash or percent sign, which names do not have.")
 		}
 	}
 	for part := range strings.SplitSeq(path, "/") {
@@ -153,12 +148,6 @@ func decodePath(encoded string) (string, error) {
 		}
 	}
 	return path, nil
-}
-
-// escaped returns the byte of two valid hexadecimal digits.
-func escaped(digits string) string {
-	b, _ := hex.DecodeString(digits)
-	return string(b)
 }
 
 // IsDiscovery reports whether a path is one of those by which clients discover the resources of an API server: /api, /apis, an API group or
