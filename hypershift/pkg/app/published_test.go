@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -17,19 +18,24 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -44,23 +50,36 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
-// statedDifferences are the fields of HostedControlPlanes and their namespaces in which the operator and the runtime differ, with the reason.
+// statedDifferences are the fields in which the operator and the runtime differ, with the reason. A field stands for those below it.
 // hypershift/docs/behaviour.md has the same list. The test fails if an entry does not exist any more.
 var statedDifferences = map[string]string{
+	"HostedCluster.labels.hypershift.openshift.io/hosted-cluster-size":                            "the operator sets it with --enable-size-tagging, which the chart sets and the test does not",
+	"HostedCluster.status.conditions.AutoNodeEnabled":                                             onlyOperator,
+	"HostedCluster.status.conditions.ConfigOperatorReconciliationSucceeded":                       "newer than the operator",
+	"HostedCluster.status.conditions.EtcdDataEncryptionUpToDate":                                  "newer than the operator",
+	"HostedCluster.status.secretEncryption":                                                       "newer than the operator",
+	"HostedCluster.status.conditions.HostedClusterRestoredFromBackup":                             onlyOperator,
+	"HostedCluster.status.conditions.ValidIDPConfiguration":                                       onlyOperator,
+	"HostedCluster.status.conditions.ValidProxyConfiguration":                                     onlyOperator,
 	"HostedControlPlane.annotations.hypershift.openshift.io/disable-aws-node-termination-handler": "the operator disables a component of AWS, which the runtime does not have",
 	"HostedControlPlane.annotations.hypershift.openshift.io/disable-cluster-autoscaler":           "the operator disables the autoscaler if no pool needs it; the runtime has none",
 	"HostedControlPlane.annotations.runtime.hcpmesh.io/fidelity":                                  "an annotation of the runtime",
 	"HostedControlPlane.labels.cluster.x-k8s.io/cluster-name":                                     "Cluster API sets the label, and does not run in the test",
 	"Namespace.annotations.hypershift.openshift.io/cluster":                                       "the runtime finds the HostedCluster of a changed namespace with it, and nothing else reads it",
 	"Namespace.annotations.hypershift.openshift.io/default-security-context-uid":                  "the user of the operator's pods",
+	"NodePool.status.conditions.AutoscalingEnabled":                                               "the operator refuses a minimum of 0; v0.1.81 accepts it",
 }
+
+// onlyOperator is the reason of a condition that nothing reads.
+const onlyOperator = "nothing reads it"
 
 // providerRelease is the release from which the operator takes the provider of Cluster API for Azure if a cluster has 4.21 or newer.
 const providerRelease = "quay.io/openshift-release-dev/ocp-release@sha256:7f183e9b5610a2c9f9aabfd5906b418adfbe659f441b019933426a19bf6a5962"
 
-// TestPublishedOperator applies what Cluster Service renders to the published operator and to the runtime, one after the other on one management
-// cluster. It compares their HostedControlPlanes, the keys for service-account tokens that they refuse, and shows the operator's deletion.
-// A nightly run builds the operator. It has no access to a network: its registry is on loopback, and its proxy refuses connections.
+// TestPublishedOperator applies what Cluster Service renders to the runtime and to the published operator, one after the other on one management
+// cluster. It compares their HostedClusters, HostedControlPlanes and NodePools, the keys for service-account tokens that they refuse, and shows the operator's
+// machine templates and its deletion. The test takes the place of the control-plane operator, with the status that the runtime's HostedControlPlane had, and of
+// Cluster API. A nightly run builds the operator. It has no access to a network: its registry is on loopback, and its proxy refuses connections.
 func TestPublishedOperator(t *testing.T) {
 	program := nightly.Program(t, "hypershift", "bin/hypershift-operator")
 	t.Parallel()
@@ -70,52 +89,96 @@ func TestPublishedOperator(t *testing.T) {
 	m := connectTo(t, cluster)
 	m.installOperatorKinds(t)
 	m.mirror(t, providerRelease, images.release(t, "4.20.10"))
-
 	samples := renderings(t, m, images)
+
+	stop := m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { o.ReleaseCatalog = images.catalog(t) }))
+	begun, installed := map[*rendering]*state{}, map[*rendering]*state{}
+	for _, s := range samples {
+		s.annotate(contract.FaultAnnotation, string(contract.FaultInfrastructureStuck))
+		s.create(t)
+	}
+	for _, s := range samples {
+		s.waitCluster(t, conditionIs(hyperv1.InfrastructureReady, metav1.ConditionFalse))
+		s.waitPool(t, func(pool *hyperv1.NodePool) error {
+			return poolConditionIs(pool, hyperv1.NodePoolReconciliationActiveConditionType)
+		})
+		begun[s] = s.state(t)
+		s.annotate(contract.FaultAnnotation, "")
+		s.apply(t, s.cluster)
+	}
+	for _, s := range samples {
+		s.waitCluster(t, conditionIs(hyperv1.ClusterVersionProgressing, metav1.ConditionFalse))
+		s.waitPool(t, func(pool *hyperv1.NodePool) error {
+			return poolConditionIs(pool, hyperv1.NodePoolAutorepairEnabledConditionType)
+		})
+		installed[s] = s.state(t)
+	}
+	testRefusedKeys(t, m, images)
+	deleteRenderings(t, samples)
+	stop()
+
 	operator := m.startOperator(t, program, images)
-	published := map[string]map[string]string{}
 	for _, s := range samples {
 		s.create(t)
 		s.createCertificate(t)
 	}
+	m.publishRouter(t)
 	for _, s := range samples {
 		s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 			return conditionsAreTrue(hc, hyperv1.ValidHostedClusterConfiguration, hyperv1.SupportedHostedCluster, hyperv1.ValidReleaseImage, hyperv1.ReconciliationSucceeded)
 		})
-		published[s.namespace] = s.fields(t)
+		s.reportControlPlane(t, begun[s])
+	}
+	seen, seenInstalled := map[string]bool{}, map[string]bool{}
+	compare(t, "the control plane is being created", begun, seen)
+	for _, s := range samples {
+		s.reportControlPlane(t, installed[s])
+	}
+	for _, s := range samples {
+		s.reportMachines(t, installed[s])
+	}
+	compare(t, "the cluster is installed", installed, seenInstalled)
+	for field := range statedDifferences {
+		if !seen[field] && !seenInstalled[field] {
+			t.Errorf("nothing differs in %s: remove it from the table", field)
+		}
 	}
 	testRefusedKeys(t, m, images)
 	testPublishedDeletion(t, samples[0])
 	deleteRenderings(t, samples[1:])
 	operator.Kill()
+}
 
-	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { o.ReleaseCatalog = images.catalog(t) }))
-	seen := map[string]bool{}
-	for _, s := range samples {
-		s.create(t)
-	}
-	for _, s := range samples {
-		s.waitCluster(t, available)
-		theirs, ours := published[s.namespace], s.fields(t)
-		all := maps.Clone(theirs)
-		maps.Copy(all, ours)
-		for field := range all {
-			if theirs[field] == ours[field] {
-				continue
-			}
-			seen[field] = true
-			if statedDifferences[field] == "" {
-				t.Errorf("%s: %s is %s by the operator and %s by the runtime", s.namespace, field, theirs[field], ours[field])
+// compare waits until the operator's objects differ from the runtime's only in stated differences, which it adds to seen.
+func compare(t *testing.T, stage string, ours map[*rendering]*state, seen map[string]bool) {
+	t.Helper()
+	eventually.Soon(t, stage+": the operator reports what the runtime reports", func() error {
+		var unstated []string
+		for r, our := range ours {
+			theirs := r.state(t).fields
+			all := maps.Clone(theirs)
+			maps.Copy(all, our.fields)
+			for field := range all {
+				if theirs[field] == our.fields[field] {
+					continue
+				}
+				stated := false
+				for entry := range statedDifferences {
+					if field == entry || strings.HasPrefix(field, entry+".") {
+						stated, seen[entry] = true, true
+					}
+				}
+				if !stated {
+					unstated = append(unstated, fmt.Sprintf("%s: %s is %s by the operator and %s by the runtime", r.namespace, field, theirs[field], our.fields[field]))
+				}
 			}
 		}
-	}
-	deleteRenderings(t, samples)
-	testRefusedKeys(t, m, images)
-	for field := range statedDifferences {
-		if !seen[field] {
-			t.Errorf("no HostedControlPlane differs in %s: remove it from the table", field)
+		if slices.Sort(unstated); len(unstated) > 0 {
+			clear(seen) // a difference that ends is none
+			return errors.New(strings.Join(unstated, "\n"))
 		}
-	}
+		return nil
+	})
 }
 
 // rendering is what Cluster Service renders for a cluster.
@@ -164,6 +227,9 @@ func readRendering(t *testing.T, m *managementCluster, name, version string, ima
 		case object.GetKind() == "NodePool":
 			r.pool = object
 			r.setPool(t, images.release(t, version), "spec", "release", "image")
+			if strings.HasPrefix(version, "4.19.") { // the operator knows the image of nodes from releases since 4.20
+				r.setPool(t, map[string]any{"imageGeneration": "Gen2", "publisher": "azureopenshift", "offer": "aro4", "sku": "419-v2", "version": "9.6.20251015"}, "spec", "platform", "azure", "image", "azureMarketplace")
+			}
 		case object.GetName() == "sa-signing-key":
 			object.Object["data"] = map[string]any{"key": base64.StdEncoding.EncodeToString(key)}
 			fallthrough
@@ -208,22 +274,50 @@ func (r *rendering) createCertificate(t *testing.T) {
 	}
 }
 
-// fields returns the labels, the annotations and the spec of the HostedControlPlane, and the labels and annotations of its namespace, by path.
-func (r *rendering) fields(t *testing.T) map[string]string {
+// state is what the runtime or the operator reports about a rendering.
+type state struct {
+	// fields are values of the HostedCluster, the HostedControlPlane and the NodePool by their path. A condition is its status and reason.
+	fields map[string]string
+	// status is that of the HostedControlPlane, and secrets are those to which it refers.
+	status  any
+	secrets []*corev1.Secret
+}
+
+// variable are fields whose values depend on the time, or on a hash of the writer's own.
+var variable = regexp.MustCompile(`(Time|[gG]eneration|nodePool(CurrentConfig|CurrentConfigVersion|PlatformMachineTemplate))$`)
+
+func (r *rendering) state(t *testing.T) *state {
 	t.Helper()
-	fields := map[string]string{}
+	s := &state{fields: map[string]string{}}
 	var add func(path string, value any)
 	add = func(path string, value any) {
-		if object, ok := value.(map[string]any); ok && len(object) > 0 {
-			for key, value := range object {
+		switch value := value.(type) {
+		case map[string]any:
+			if kind, ok := value["type"]; ok && value["lastTransitionTime"] != nil {
+				s.fields[fmt.Sprintf("%s.%s", path[:strings.LastIndexByte(path, '.')], kind)] = fmt.Sprint(value["status"], " ", value["reason"])
+				return
+			}
+			for key, value := range value {
 				add(path+"."+key, value)
+			}
+			if len(value) > 0 {
+				return
+			}
+		case []any:
+			for i, value := range value {
+				add(fmt.Sprintf("%s.%d", path, i), value)
 			}
 			return
 		}
 		text := must.Get(json.Marshal(value))(t)
-		fields[path] = string(text)
+		if variable.MatchString(path) {
+			text = []byte("set")
+		}
+		if path != "HostedCluster.annotations."+contract.FaultAnnotation {
+			s.fields[path] = string(text)
+		}
 	}
-	get := func(version, kind string, key client.ObjectKey) map[string]any {
+	read := func(version, kind string, key client.ObjectKey) map[string]any {
 		object := &unstructured.Unstructured{}
 		object.SetAPIVersion(version)
 		object.SetKind(kind)
@@ -234,9 +328,207 @@ func (r *rendering) fields(t *testing.T) map[string]string {
 		}
 		return object.Object
 	}
-	get("v1", "Namespace", client.ObjectKey{Name: r.controlPlane()})
-	add("spec", get(hyperv1.GroupVersion.String(), "HostedControlPlane", client.ObjectKey{Namespace: r.controlPlane(), Name: r.name})["spec"])
-	return fields
+	hypershift := hyperv1.GroupVersion.String()
+	read("v1", "Namespace", client.ObjectKey{Name: r.controlPlane()})
+	hcp := read(hypershift, "HostedControlPlane", client.ObjectKey{Namespace: r.controlPlane(), Name: r.name})
+	add("spec", hcp["spec"])
+	add("HostedCluster.status", read(hypershift, "HostedCluster", r.key())["status"])
+	pool := read(hypershift, "NodePool", client.ObjectKeyFromObject(r.pool))
+	add("NodePool.spec", pool["spec"])
+	add("NodePool.status", pool["status"])
+	s.status = hcp["status"]
+	status, _ := hcp["status"].(map[string]any)
+	for _, field := range []string{"kubeConfig", "kubeadminPassword"} {
+		if reference, ok := status[field].(map[string]any); ok {
+			secret := get[corev1.Secret](t, r.client, client.ObjectKey{Namespace: r.controlPlane(), Name: reference["name"].(string)})
+			s.secrets = append(s.secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: secret.Name}, Data: secret.Data, Type: secret.Type})
+		}
+	}
+	return s
+}
+
+// reportControlPlane takes the place of the control-plane operator: it creates the objects of a control plane that the operator reads, and reports a status.
+func (r *rendering) reportControlPlane(t *testing.T, as *state) {
+	t.Helper()
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: r.controlPlane(), Name: name} }
+	ignition := &appsv1.Deployment{ObjectMeta: at("ignition-server")}
+	ignition.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ignition-server"}}
+	ignition.Spec.Template.Labels = ignition.Spec.Selector.MatchLabels
+	ignition.Spec.Template.Spec.Containers = []corev1.Container{{Name: "server", Image: "none"}}
+	objects := []client.Object{ignition, &corev1.Secret{ObjectMeta: at("ignition-server-ca-cert"), Data: map[string][]byte{corev1.TLSCertKey: []byte("none")}}}
+	configurations := 2
+	if sources, _, _ := unstructured.NestedSlice(r.cluster.Object, "spec", "imageContentSources"); len(sources) > 0 {
+		configurations = 3
+	}
+	for i := range configurations {
+		of := at(fmt.Sprintf("ignition-config-%d", i))
+		of.Labels = map[string]string{"hypershift.openshift.io/core-ignition-config": "true"}
+		objects = append(objects, &corev1.ConfigMap{ObjectMeta: of})
+	}
+	for _, secret := range as.secrets {
+		objects = append(objects, secret.DeepCopy())
+	}
+	if as.fields["HostedCluster.status.customKubeconfig.name"] != "" { // the runtime has it only in the namespace of the HostedCluster
+		custom := &corev1.Secret{ObjectMeta: at("custom-admin-kubeconfig"), Data: map[string][]byte{"kubeconfig": []byte("none")}}
+		as.status.(map[string]any)["customKubeconfig"] = map[string]any{"name": custom.Name, "key": "kubeconfig"}
+		objects = append(objects, custom)
+	}
+	for _, object := range objects {
+		if err := r.client.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	if as.fields["HostedCluster.status.conditions.IgnitionEndpointAvailable"] == "True AsExpected" {
+		r.report(t, ignition, appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}})
+	}
+	r.report(t, &hyperv1.HostedControlPlane{ObjectMeta: at(r.name)}, as.status)
+}
+
+// report writes the status of an object.
+func (m *managementCluster) report(t *testing.T, object client.Object, status any) {
+	t.Helper()
+	patch := must.Get(json.Marshal([]any{map[string]any{"op": "add", "path": "/status", "value": status}}))(t) // keeps null
+	must.Do(t, m.client.Status().Patch(t.Context(), object, client.RawPatch(types.JSONPatchType, patch)))
+}
+
+// clusterAPI returns an object of Cluster API in the namespace of the control plane.
+func (r *rendering) clusterAPI(group, kind, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion(group + "cluster.x-k8s.io/v1beta1")
+	object.SetKind(kind)
+	object.SetNamespace(r.controlPlane())
+	object.SetName(name)
+	return object
+}
+
+// reportMachines takes the place of the ignition server and of Cluster API: it generates the payload of the NodePool, and creates machines whose nodes are
+// ready. It checks what the operator requests of Cluster API for the NodePool.
+func (r *rendering) reportMachines(t *testing.T, as *state) {
+	t.Helper()
+	deployment := r.clusterAPI("", "MachineDeployment", r.pool.GetName())
+	field := func(object *unstructured.Unstructured, path string) any {
+		value, _, _ := unstructured.NestedFieldNoCopy(object.Object, strings.Split(path, ".")...)
+		return value
+	}
+	eventually.Soon(t, r.namespace+": the MachineDeployment is complete", func() error {
+		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+			return err
+		}
+		if field(deployment, "spec.template.spec.bootstrap.dataSecretName") == nil || field(deployment, "spec.template.spec.infrastructureRef.name") == "" {
+			return fmt.Errorf("it has the template %v", field(deployment, "spec.template.spec"))
+		}
+		return nil
+	})
+	template := r.clusterAPI("infrastructure.", "AzureMachineTemplate", field(deployment, "spec.template.spec.infrastructureRef.name").(string))
+	must.Do(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(template), template))
+	replicas := field(r.pool, "spec.replicas")
+	if replicas == nil {
+		replicas = max(int64(1), field(r.pool, "spec.autoScaling.min").(int64))
+	}
+	subnet := field(r.pool, "spec.platform.azure.subnetID").(string)
+	interfaces, _ := field(template, "spec.template.spec.networkInterfaces").([]any)
+	got := map[string]any{"replicas": field(deployment, "spec.replicas"), "subnet": interfaces[0].(map[string]any)["subnetName"]}
+	want := map[string]any{"replicas": replicas, "subnet": subnet[strings.LastIndexByte(subnet, '/')+1:]}
+	for of, requested := range map[string]any{
+		"spec.management.replace.rollingUpdate.maxSurge": field(deployment, "spec.strategy.rollingUpdate.maxSurge"), "spec.nodeDrainTimeout": field(deployment, "spec.template.spec.nodeDrainTimeout"),
+		"spec.management.replace.rollingUpdate.maxUnavailable": field(deployment, "spec.strategy.rollingUpdate.maxUnavailable"),
+		"spec.platform.azure.vmSize":                           field(template, "spec.template.spec.vmSize"), "spec.platform.azure.availabilityZone": field(template, "spec.template.spec.failureDomain"),
+		"spec.platform.azure.osDisk.sizeGiB": field(template, "spec.template.spec.osDisk.diskSizeGB"), "spec.platform.azure.osDisk.diskStorageAccountType": field(template, "spec.template.spec.osDisk.managedDisk.storageAccountType"),
+		"spec.platform.azure.osDisk.encryptionSetID": field(template, "spec.template.spec.osDisk.managedDisk.diskEncryptionSet.id"),
+	} {
+		got[of], want[of] = requested, field(r.pool, of)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: the NodePool (-) and what the operator requests of Cluster API for it (+):\n%s", r.namespace, diff)
+	}
+
+	hash := strings.TrimPrefix(field(deployment, "spec.template.spec.bootstrap.dataSecretName").(string), "user-data-")
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.controlPlane(), Name: "token-" + hash}}
+	must.Do(t, r.client.Patch(t.Context(), token, client.RawPatch("application/merge-patch+json", []byte(
+		`{"metadata":{"annotations":{"hypershift.openshift.io/ignition-reached":"True"}},"stringData":{"reason":"AsExpected","message":"Payload generated successfully"}}`))))
+	now := metav1.Now().UTC().Format(time.RFC3339)
+	conditions := func(kinds ...string) (all []any) {
+		for _, kind := range kinds {
+			all = append(all, map[string]any{"type": kind, "status": "True", "lastTransitionTime": now})
+		}
+		return all
+	}
+	kubelet := strings.Trim(as.fields["NodePool.status.nodesInfo.nodeVersions.0.kubeletVersion"], `"`)
+	info := map[string]any{}
+	for _, key := range []string{"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID"} {
+		info[key] = kubelet
+	}
+	var machines []*unstructured.Unstructured
+	for i := range replicas.(int64) {
+		machine := r.clusterAPI("", "Machine", fmt.Sprintf("%s-%d", r.pool.GetName(), i))
+		machine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: deployment.GetAPIVersion(), Kind: deployment.GetKind(), Name: deployment.GetName(), UID: deployment.GetUID()}})
+		machine.Object["spec"] = field(deployment, "spec.template.spec")
+		annotations, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "annotations")
+		machine.SetAnnotations(annotations)
+		must.Do(t, r.client.Create(t.Context(), machine))
+		r.report(t, machine, map[string]any{"nodeInfo": info, "conditions": conditions("Ready", "InfrastructureReady", "NodeHealthy")})
+		machines = append(machines, machine)
+	}
+	taints := must.Get(json.Marshal(must.Get(runtimeObject[hyperv1.NodePool](r.pool))(t).Spec.Taints))(t)
+	labels, _, _ := unstructured.NestedStringMap(r.pool.Object, "spec", "nodeLabels")
+	eventually.Soon(t, r.namespace+": the MachineDeployment is observed, and machines have the labels and taints of the NodePool", func() error {
+		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+			return err
+		}
+		if generation := deployment.GetGeneration(); field(deployment, "status.observedGeneration") != generation {
+			r.report(t, deployment, map[string]any{"replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas, "observedGeneration": generation,
+				"conditions": conditions("Available", "Ready")})
+			return errors.New("the operator changes the MachineDeployment")
+		}
+		for _, machine := range machines {
+			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
+				return err
+			}
+			for key, value := range labels {
+				if got, ok := machine.GetLabels()["managed.hypershift.openshift.io."+key]; !ok || got != value {
+					return fmt.Errorf("%s has the labels %v", machine.GetName(), machine.GetLabels())
+				}
+			}
+			if got := machine.GetAnnotations()["hypershift.openshift.io/nodePoolTaints"]; got != string(taints) {
+				return fmt.Errorf("%s has the taints %s", machine.GetName(), got)
+			}
+		}
+		return nil
+	})
+}
+
+// runtimeObject decodes an object.
+func runtimeObject[T any](object *unstructured.Unstructured) (*T, error) {
+	decoded := new(T)
+	return decoded, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, decoded)
+}
+
+// publishRouter takes the place of the cloud: it gives the shared router of all control planes an address.
+func (m *managementCluster) publishRouter(t *testing.T) {
+	t.Helper()
+	router := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "hypershift-sharedingress", Name: "router"}}
+	eventually.Soon(t, "the operator has created the shared router", func() error { return m.client.Get(t.Context(), client.ObjectKeyFromObject(router), router) })
+	m.report(t, router, corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}})
+}
+
+// conditionIs returns a check for the status of a condition.
+func conditionIs(kind hyperv1.ConditionType, status metav1.ConditionStatus) func(*hyperv1.HostedCluster) error {
+	return func(hc *hyperv1.HostedCluster) error {
+		if condition := meta.FindStatusCondition(hc.Status.Conditions, string(kind)); condition == nil || condition.Status != status {
+			return fmt.Errorf("%s is %+v", kind, condition)
+		}
+		return nil
+	}
+}
+
+// poolConditionIs returns an error unless a condition of a NodePool is True.
+func poolConditionIs(pool *hyperv1.NodePool, kind string) error {
+	for _, condition := range pool.Status.Conditions {
+		if condition.Type == kind && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("the conditions are %+v", pool.Status.Conditions)
 }
 
 // conditionsAreTrue returns the first condition of a HostedCluster that is not True.
@@ -279,11 +571,7 @@ func testPublishedDeletion(t *testing.T, r *rendering) {
 	t.Helper()
 	namespace := r.controlPlane()
 	hcp := &hyperv1.HostedControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: r.name}}
-	capi := &unstructured.Unstructured{}
-	capi.SetAPIVersion("cluster.x-k8s.io/v1beta1")
-	capi.SetKind("Cluster")
-	capi.SetNamespace(namespace)
-	capi.SetName(r.hostedCluster(t).Spec.InfraID)
+	capi := r.clusterAPI("", "Cluster", r.hostedCluster(t).Spec.InfraID)
 	finalize := func(object client.Object, finalizers string) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
@@ -358,8 +646,18 @@ func (m *managementCluster) installOperatorKinds(t *testing.T) {
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: of.group, Scope: of.scope, Names: names, Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
 				{Name: of.version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}}}})
 	}
-	must.Get(envtest.InstallCRDs(m.config, envtest.CRDInstallOptions{CRDs: others, ErrorIfPathMissing: true,
-		Paths: []string{filepath.Join(folder, "cluster-api"), filepath.Join(folder, "cluster-api-provider-azure")}}))(t)
+	definitions := envtest.CRDInstallOptions{CRDs: others, ErrorIfPathMissing: true, Paths: []string{filepath.Join(folder, "cluster-api"), filepath.Join(folder, "cluster-api-provider-azure")}}
+	must.Do(t, envtest.ReadCRDFiles(&definitions))
+	for _, definition := range definitions.CRDs {
+		if definition.Spec.Group == "cluster.x-k8s.io" { // the operator writes v1beta1, which a webhook of Cluster API converts to the stored version
+			for i := range definition.Spec.Versions {
+				version := &definition.Spec.Versions[i]
+				version.Storage = version.Name == "v1beta1"
+				version.Served = version.Storage
+			}
+		}
+	}
+	must.Get(envtest.InstallCRDs(m.config, envtest.CRDInstallOptions{CRDs: definitions.CRDs}))(t)
 }
 
 // mirror makes the operator read an image in place of another one.
@@ -419,6 +717,7 @@ type blob struct {
 
 const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
+	listType     = "application/vnd.docker.distribution.manifest.list.v2+json"
 	configType   = "application/vnd.oci.image.config.v1+json"
 	layerType    = "application/vnd.oci.image.layer.v1.tar"
 )
@@ -460,7 +759,7 @@ var controlPlaneOperatorLabels = []string{"control-plane-operator-subcommands", 
 	"restricted-psa", "control-plane-pki-operator-signs-csrs", "hosted-cluster-config-operator-reports-node-count", "control-plane-operator-supports-kas-custom-kubeconfig",
 	"control-plane-operator.v2-isdefault"}
 
-// add adds an image with labels and with files, and returns its digest.
+// add adds an image for two architectures with labels and with files, and returns its digest.
 func (r *registry) add(t *testing.T, labels, files map[string]string) string {
 	t.Helper()
 	var layer bytes.Buffer
@@ -478,9 +777,14 @@ func (r *registry) add(t *testing.T, labels, files map[string]string) string {
 	encode := func(value any) []byte {
 		return must.Get(json.Marshal(value))(t)
 	}
-	config := store(configType, encode(map[string]any{"architecture": "amd64", "os": "linux", "config": map[string]any{"Labels": labels}}))
-	manifest := store(manifestType, encode(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": []any{store(layerType, layer.Bytes())}}))
-	return manifest["digest"].(string)
+	var manifests []any
+	for _, architecture := range []string{"amd64", "arm64"} {
+		config := store(configType, encode(map[string]any{"architecture": architecture, "os": "linux", "config": map[string]any{"Labels": labels}}))
+		manifest := store(manifestType, encode(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": []any{store(layerType, layer.Bytes())}}))
+		manifest["platform"] = map[string]any{"architecture": architecture, "os": "linux"}
+		manifests = append(manifests, manifest)
+	}
+	return store(listType, encode(map[string]any{"schemaVersion": 2, "mediaType": listType, "manifests": manifests}))["digest"].(string)
 }
 
 // image returns the name of an image.
@@ -497,8 +801,10 @@ func (r *registry) release(t *testing.T, version string) string {
 			tags = append(tags, map[string]any{"name": component, "from": map[string]any{"kind": "DockerImage", "name": r.image("hypershift", r.operator)}})
 		}
 		references := must.Get(json.Marshal(map[string]any{"apiVersion": "image.openshift.io/v1", "kind": "ImageStream", "metadata": map[string]any{"name": version}, "spec": map[string]any{"tags": tags}}))(t)
+		known := must.Get(release.ParseVersion(version))(t)
+		image := fmt.Sprintf(`{"rhel-coreos-extensions":{"marketplace":{"azure":{"no-purchase-plan":{"hyperVGen2":{"publisher":"azureopenshift","offer":"aro4","sku":"%d%d-v2","version":"9.6.20251015"}}}}}}`, known.Major, known.Minor)
 		r.releases[version] = r.add(t, nil, map[string]string{"release-manifests/image-references": string(references),
-			"release-manifests/0000_50_installer_coreos-bootimages.yaml": "data:\n  stream: '{}'\n"})
+			"release-manifests/0000_50_installer_coreos-bootimages.yaml": fmt.Sprintf("data:\n  stream: '{\"architectures\":{\"x86_64\":%s,\"aarch64\":%[1]s}}'\n", image)})
 	}
 	return r.image("release", r.releases[version])
 }

@@ -234,7 +234,7 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 	if err != nil {
 		return 0, err
 	}
-	o.Endpoint = hyperv1.APIEndpoint{Host: hc.Spec.KubeAPIServerDNSName, Port: 443}
+	o.Endpoint = hyperv1.APIEndpoint{Host: hc.Spec.KubeAPIServerDNSName, Port: routePort}
 	if o.Endpoint.Host == "" {
 		o.Endpoint.Host = "127.0.0.1"
 	}

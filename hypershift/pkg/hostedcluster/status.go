@@ -196,6 +196,9 @@ func decideKMS(c conditions, hc *hyperv1.HostedCluster, o *observation) {
 	}
 }
 
+// routePort is the port of a route.
+const routePort = 443
+
 // brokenPort is the port of contract.FaultEndpointBroken. Nothing listens there.
 const brokenPort = 1
 
@@ -229,15 +232,7 @@ func decideAPIServer(c conditions, o *observation) bool {
 // complete without nodes, because its workloads have no place to run.
 func decideClusterVersion(c conditions, status *hyperv1.HostedControlPlaneStatus, o *observation, available bool) {
 	if !available {
-		for _, kind := range controlPlaneConditions {
-			if strings.HasPrefix(string(kind), "ClusterVersion") && findCondition(*c.list, kind) == nil {
-				c.setUnknown(kind, hyperv1.StatusUnknownReason, "Condition not found in the CVO.")
-			}
-		}
-		if findCondition(*c.list, "ConfigOperatorReconciliationSucceeded") == nil {
-			c.setUnknown("ConfigOperatorReconciliationSucceeded", hyperv1.StatusUnknownReason, "The config operator does not run yet")
-		}
-		return
+		return // the operator inside the cluster, which copies them, does not run yet
 	}
 	current := status.VersionStatus.History[0]
 	finished := current.State == "Completed"
@@ -256,14 +251,14 @@ func decideClusterVersion(c conditions, status *hyperv1.HostedControlPlaneStatus
 		c.setFalse(hyperv1.ClusterVersionAvailable, hyperv1.FromClusterVersionReason, "")
 	}
 	if finished {
-		c.setTrue(hyperv1.ClusterVersionSucceeding, hyperv1.FromClusterVersionReason, "")
+		c.setFalse(hyperv1.ClusterVersionFailing, hyperv1.FromClusterVersionReason, "")
 		c.setFalse(hyperv1.ClusterVersionProgressing, hyperv1.FromClusterVersionReason, "Cluster version is "+current.Version)
 		return
 	}
 	if o.ReadyNodes == 0 && o.Rollout.complete() {
-		c.setFalse(hyperv1.ClusterVersionSucceeding, "ClusterOperatorsNotAvailable", "Cluster operators console, dns, image-registry, ingress, monitoring, node-tuning are not available")
+		c.setTrue(hyperv1.ClusterVersionFailing, "ClusterOperatorsNotAvailable", "Cluster operators console, dns, image-registry, ingress, monitoring, node-tuning are not available")
 	} else {
-		c.setTrue(hyperv1.ClusterVersionSucceeding, hyperv1.FromClusterVersionReason, "")
+		c.setFalse(hyperv1.ClusterVersionFailing, hyperv1.FromClusterVersionReason, "")
 	}
 	c.setTrue(hyperv1.ClusterVersionProgressing, hyperv1.FromClusterVersionReason, "Working towards "+current.Version)
 }
@@ -310,11 +305,12 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 		c.setTrue(hyperv1.ReconciliationSucceeded, "ReconciliatonSucceeded", "Reconciliation completed successfully")
 	}
 
+	status.IgnitionEndpoint = serviceHost(hc, hyperv1.Ignition)
 	if hcp == nil {
 		c.setFalse(hyperv1.HostedClusterAvailable, hyperv1.WaitingForAvailableReason, "Waiting for hosted control plane to be healthy")
 		for _, kind := range controlPlaneConditions {
 			if kind != hyperv1.ClusterVersionRetrievedUpdates { // the operator never reports it as Unknown
-				c.setUnknown(kind, hyperv1.StatusUnknownReason, "The hosted control plane is not found")
+				c.setUnknown(kind, hyperv1.StatusUnknownReason, missingMessage(kind, "The hosted control plane is not found"))
 			}
 		}
 		c.setFalse(hyperv1.IgnitionEndpointAvailable, hyperv1.NotFoundReason, "Ignition server deployment not found")
@@ -324,13 +320,15 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *obser
 		o.Encryption.setCondition(c)
 		if o.Rollout.wave >= schedule.WaveControllers || o.Rollout.previous != "" {
 			c.setTrue(hyperv1.IgnitionEndpointAvailable, hyperv1.AsExpectedReason, "Ignition server deployment is available")
-			status.IgnitionEndpoint = serviceHost(hc, hyperv1.Ignition)
 		} else {
 			c.setFalse(hyperv1.IgnitionEndpointAvailable, hyperv1.WaitingForAvailableReason, "Ignition server deployment is not yet available")
 		}
 		status.ControlPlaneEndpoint = hcp.Status.ControlPlaneEndpoint
 		if o.Faults.Has(contract.FaultEndpointBroken) && status.ControlPlaneEndpoint.Port != 0 {
 			status.ControlPlaneEndpoint.Port = brokenPort
+		}
+		if status.ControlPlaneEndpoint.Host == "" {
+			status.ControlPlaneEndpoint.Port = routePort // the operator sets it, whatever the control plane reports
 		}
 		status.OAuthCallbackURLTemplate = hcp.Status.OAuthCallbackURLTemplate
 		status.Configuration = hcp.Status.Configuration.DeepCopy()
@@ -388,21 +386,33 @@ func decidePaused(hc *hyperv1.HostedCluster, o *observation) hyperv1.HostedClust
 	return status
 }
 
-// copyControlPlaneConditions copies the conditions of the control plane.
+// copyControlPlaneConditions copies the conditions of the control plane. The HostedCluster reports the opposite of ClusterVersionFailing.
 func copyControlPlaneConditions(c conditions, hcp *hyperv1.HostedControlPlane, o *observation) {
 	for _, kind := range append([]hyperv1.ConditionType{hyperv1.HostedControlPlaneAvailable}, controlPlaneConditions...) {
 		condition := findCondition(hcp.Status.Conditions, kind)
+		if failing := findCondition(hcp.Status.Conditions, hyperv1.ClusterVersionFailing); kind == hyperv1.ClusterVersionSucceeding && failing != nil {
+			condition = new(*failing)
+			condition.Status = map[metav1.ConditionStatus]metav1.ConditionStatus{metav1.ConditionTrue: metav1.ConditionFalse, metav1.ConditionFalse: metav1.ConditionTrue}[failing.Status]
+		}
 		switch {
 		case kind == hyperv1.ClusterVersionRetrievedUpdates && (condition == nil || condition.Status == metav1.ConditionUnknown):
 			meta.RemoveStatusCondition(c.list, string(kind))
 		case condition == nil:
-			c.setUnknown(kind, hyperv1.StatusUnknownReason, "The hosted control plane does not report it")
+			c.setUnknown(kind, hyperv1.StatusUnknownReason, missingMessage(kind, "Condition not found in the HCP"))
 		case o.Faults.Has(contract.FaultConditionsUnknown) && kind != hyperv1.HostedClusterAvailable:
 			c.setUnknown(kind, hyperv1.StatusUnknownReason, "The hosted control plane is not found")
 		default:
 			c.set(kind, condition.Status, condition.Reason, condition.Message)
 		}
 	}
+}
+
+// missingMessage returns the message of a condition that the control plane does not report.
+func missingMessage(kind hyperv1.ConditionType, otherwise string) string {
+	if strings.HasPrefix(string(kind), "ClusterVersion") {
+		return "Condition not found in the CVO."
+	}
+	return otherwise
 }
 
 // decideProgress sets Progressing, which the operator derives only from the release: it is True until the ClusterVersion inside the cluster
@@ -471,5 +481,5 @@ func oauthTemplate(hc *hyperv1.HostedCluster) string {
 	if host == "" {
 		return ""
 	}
-	return "https://" + host + ":" + strconv.Itoa(443) + "/oauth2callback/[identity-provider-name]"
+	return "https://" + host + ":" + strconv.Itoa(routePort) + "/oauth2callback/[identity-provider-name]"
 }

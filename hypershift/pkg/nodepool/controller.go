@@ -80,7 +80,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 }
 
 // clusterChanged selects the changes of a HostedCluster on which node pools depend: its spec, its deletion, whether
-// machines can be provisioned, and the versions of the control plane.
+// it has a kubeconfig and machines can be provisioned, and the versions of the control plane.
 func clusterChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*hyperv1.HostedCluster)
@@ -89,7 +89,7 @@ func clusterChanged() predicate.Predicate {
 			return true
 		}
 		return before.Generation != after.Generation || canProvision(before) != canProvision(after) ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			(before.Status.KubeConfig == nil) != (after.Status.KubeConfig == nil) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			!equality.Semantic.DeepEqual(before.Status.Version, after.Status.Version)
 	}}
 }

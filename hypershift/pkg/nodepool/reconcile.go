@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -188,9 +189,11 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	if len(o.target.remainingPods) > 0 {
 		wait = schedule.ShorterWait(wait, drainRetry)
 	}
-	if done && (pool.Annotations[contract.CurrentConfigAnnotation] != reportedHash(pool, o.cluster) || pool.Annotations[contract.CurrentConfigVersion] != o.target.config) {
-		base := pool.DeepCopy()
+	base := pool.DeepCopy()
+	if done {
 		annotate(pool, o.cluster)
+	}
+	if !maps.Equal(base.Annotations, pool.Annotations) {
 		if err := r.Management.Patch(ctx, pool, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 			return 0, fmt.Errorf("annotating the NodePool with its rolled-out configuration: %w", err)
 		}
@@ -300,7 +303,7 @@ func marketplaceImage(r *release.Release) (publisher, offer, sku, version string
 	return "azureopenshift", "aro4", fmt.Sprintf("%d%d-v2", r.Version.Major, r.Version.Minor), "9.6.20251015"
 }
 
-// ensureMetadata adds the fields that the operator adds to a NodePool: finalizer, owner, marketplace image.
+// ensureMetadata adds the fields that the operator adds to a NodePool: finalizer, owner, and, with the first machine template, the marketplace image.
 func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) error {
 	base := pool.DeepCopy()
 	controllerutil.AddFinalizer(pool, contract.Finalizer)
@@ -312,14 +315,11 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool,
 	if !owned {
 		pool.OwnerReferences = append(pool.OwnerReferences, owner)
 	}
-	if azure := pool.Spec.Platform.Azure; azure != nil && azure.Image.Type == hyperv1.AzureMarketplace && azure.Image.AzureMarketplace != nil && azure.Image.AzureMarketplace.Publisher == "" {
+	if azure := pool.Spec.Platform.Azure; hc.Status.KubeConfig != nil && azure != nil && azure.Image.Type == hyperv1.AzureMarketplace && azure.Image.AzureMarketplace != nil && azure.Image.AzureMarketplace.Publisher == "" {
 		if known, err := r.Releases.Lookup(pool.Spec.Release.Image); err == nil {
 			image := azure.Image.AzureMarketplace
 			image.Publisher, image.Offer, image.SKU, image.Version = marketplaceImage(known)
 		}
-	}
-	if pool.Annotations[contract.CurrentConfigAnnotation] == "" {
-		annotate(pool, hc)
 	}
 	if equality.Semantic.DeepEqual(base, pool) {
 		return nil

@@ -80,8 +80,21 @@ func decide(pool *hyperv1.NodePool, o *observation) hyperv1.NodePoolStatus {
 		c.setBool(hyperv1.NodePoolReadyConditionType, false, hyperv1.NodePoolValidationFailedReason, "The NodePool's release cannot be used")
 		return status
 	}
-	provisioning := canProvision(o.cluster)
-	c.setBool(hyperv1.NodePoolValidGeneratedPayloadConditionType, provisioning, reasonIf(provisioning, hyperv1.IgnitionEndpointMissingReason), textIf(provisioning, "Payload generated successfully", "Ignition endpoint is not available yet"))
+	if o.cluster.Status.KubeConfig == nil {
+		return status // the operator ends the pass: the configuration of nodes contains the address of the API server
+	}
+	c.setTrue(hyperv1.NodePoolValidPlatformConfigConditionType, hyperv1.AllIsWellMessage)
+	c.setTrue(hyperv1.NodePoolValidMachineConfigConditionType, "")
+	c.setTrue(hyperv1.NodePoolValidTuningConfigConditionType, "")
+	if !pool.Spec.Management.AutoRepair {
+		c.setBool(hyperv1.NodePoolAutorepairEnabledConditionType, false, hyperv1.AsExpectedReason, "")
+	}
+	switch {
+	case canProvision(o.cluster):
+		c.setTrue(hyperv1.NodePoolValidGeneratedPayloadConditionType, "Payload generated successfully")
+	case !c.isTrue(hyperv1.NodePoolValidGeneratedPayloadConditionType):
+		c.set(hyperv1.NodePoolValidGeneratedPayloadConditionType, corev1.ConditionUnknown, "", "Unable to get status data from token secret")
+	}
 	decideMachines(c, &status, o, pool.Annotations[contract.CurrentConfigAnnotation] != reportedHash(pool, o.cluster))
 	if o.pause.Active {
 		keepMachineDeployment(c, pool, &status)
@@ -116,16 +129,10 @@ func decideSpec(c conditions, pool *hyperv1.NodePool, o *observation) {
 	}
 	c.setTrue(hyperv1.NodePoolUpdateManagementEnabledConditionType, "")
 	c.setTrue(hyperv1.NodePoolValidArchPlatform, "")
-	c.setTrue(hyperv1.NodePoolValidPlatformConfigConditionType, "")
-	c.setTrue(hyperv1.NodePoolValidMachineConfigConditionType, "")
-	c.setTrue(hyperv1.NodePoolValidTuningConfigConditionType, "")
 	if autoscaling := pool.Spec.AutoScaling; autoscaling != nil {
 		c.setTrue(hyperv1.NodePoolAutoscalingEnabledConditionType, fmt.Sprintf("Maximum nodes: %d, Minimum nodes: %d", autoscaling.Max, ptr.Deref(autoscaling.Min, 0)))
 	} else {
 		c.setBool(hyperv1.NodePoolAutoscalingEnabledConditionType, false, hyperv1.AsExpectedReason, "")
-	}
-	if !pool.Spec.Management.AutoRepair {
-		c.setBool(hyperv1.NodePoolAutorepairEnabledConditionType, false, hyperv1.AsExpectedReason, "")
 	}
 }
 
@@ -189,9 +196,12 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation
 	c.setBool(hyperv1.NodePoolUpdatingConfigConditionType, updatingConfig, hyperv1.AsExpectedReason, textIf(updatingConfig, "Updating config in progress. Target config: "+t.config, ""))
 	c.setBool(hyperv1.NodePoolUpdatingPlatformMachineTemplateConditionType, outdatedTemplate, hyperv1.AsExpectedReason, textIf(outdatedTemplate, "Updating platform machine template in progress", ""))
 
+	// The token of a configuration records that a node has fetched it, so the condition stays True without machines.
+	if reached := ignited || t.inPlace && c.isTrue(hyperv1.NodePoolReachedIgnitionEndpoint); active > 0 || !c.isTrue(hyperv1.NodePoolReachedIgnitionEndpoint) {
+		c.setBool(hyperv1.NodePoolReachedIgnitionEndpoint, reached, reasonIf(reached, hyperv1.IgnitionNotReached), "")
+	}
 	switch {
 	case t.replicas == 0 && active == 0:
-		c.remove(hyperv1.NodePoolReachedIgnitionEndpoint)
 		for _, kind := range []string{hyperv1.NodePoolAllMachinesReadyConditionType, hyperv1.NodePoolAllNodesHealthyConditionType} {
 			c.setBool(kind, false, hyperv1.AsExpectedReason, "NodePool set to no replicas")
 		}
@@ -202,8 +212,6 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation
 			c.setBool(kind, false, hyperv1.NodePoolNotFoundReason, "No Machines are created")
 		}
 	default:
-		reached := ignited || t.inPlace && c.isTrue(hyperv1.NodePoolReachedIgnitionEndpoint)
-		c.setBool(hyperv1.NodePoolReachedIgnitionEndpoint, reached, reasonIf(reached, hyperv1.IgnitionNotReached), "")
 		machines := provisioned == active && active >= t.replicas
 		c.setBool(hyperv1.NodePoolAllMachinesReadyConditionType, machines, reasonIf(machines, "Provisioning"), textIf(machines, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d machines are not ready", max(active, t.replicas)-provisioned, max(active, t.replicas))))
 		c.setBool(hyperv1.NodePoolAllNodesHealthyConditionType, ready == active, reasonIf(ready == active, joinReasons(unhealthy)), textIf(ready == active, hyperv1.AllIsWellMessage, unhealthyText(unhealthy, active)))

@@ -1,6 +1,8 @@
 package nodepool
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -8,10 +10,66 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
+
+// clusterWithKubeconfig returns a cluster whose node pools get a configuration.
+func clusterWithKubeconfig() *hyperv1.HostedCluster {
+	return &hyperv1.HostedCluster{Status: hyperv1.HostedClusterStatus{KubeConfig: &corev1.LocalObjectReference{Name: "admin-kubeconfig"}}}
+}
+
+// TestConditionsWithoutNodes checks what a pool without machines reports, as far as the operator's pass gets.
+func TestConditionsWithoutNodes(t *testing.T) {
+	ready := func(hc *hyperv1.HostedCluster) {
+		for _, kind := range []hyperv1.ConditionType{hyperv1.KubeAPIServerAvailable, hyperv1.IgnitionEndpointAvailable} {
+			hc.Status.Conditions = append(hc.Status.Conditions, metav1.Condition{Type: string(kind), Status: metav1.ConditionTrue})
+		}
+	}
+	spec := []string{"AutoscalingEnabled=False", "ReconciliationActive=True", "SupportedVersionSkew=True", "UpdateManagementEnabled=True", "ValidArchPlatform=True", "ValidReleaseImage=True"}
+	configured := append(slices.Clone(spec), "AllMachinesReady=False", "AllNodesHealthy=False", "ReachedIgnitionEndpoint=False", "UpdatingConfig=True", "UpdatingPlatformMachineTemplate=False",
+		"UpdatingVersion=True", "ValidMachineConfig=True", "ValidPlatformConfig=True", "ValidTuningConfig=True")
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*hyperv1.HostedCluster)
+		before []hyperv1.NodePoolCondition
+		want   []string
+	}{
+		"no kubeconfig": {"the configuration of nodes needs the address of the API server", func(hc *hyperv1.HostedCluster) { hc.Status.KubeConfig = nil }, nil, spec},
+		"kubeconfig":    {"the ignition server generates no payload yet", func(*hyperv1.HostedCluster) {}, nil, append(slices.Clone(configured), "Ready=False", "ValidGeneratedPayload=Unknown")},
+		"API server":    {"no machine is created yet", ready, nil, append(slices.Clone(configured), "Ready=False", "ValidGeneratedPayload=True")},
+		"outage": {"a generated payload stays", func(*hyperv1.HostedCluster) {}, []hyperv1.NodePoolCondition{{Type: hyperv1.NodePoolValidGeneratedPayloadConditionType, Status: corev1.ConditionTrue}},
+			append(slices.Clone(configured), "Ready=False", "ValidGeneratedPayload=True")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hc, pool := clusterWithKubeconfig(), &hyperv1.NodePool{}
+			tc.change(hc)
+			pool.Spec.Management.AutoRepair, pool.Status.Conditions = true, tc.before
+			var got []string
+			for _, c := range decide(pool, &observation{cluster: hc, release: &release.Release{}, target: target{replicas: 1, version: "4.20.15", autoRepair: true}}).Conditions {
+				got = append(got, fmt.Sprintf("%s=%s", c.Type, c.Status))
+			}
+			if diff := cmp.Diff(slices.Sorted(slices.Values(tc.want)), slices.Sorted(slices.Values(got))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestIgnitionStaysReached checks that a pool that is scaled to zero keeps ReachedIgnitionEndpoint, and with it the repair of its next nodes.
+func TestIgnitionStaysReached(t *testing.T) {
+	pool := &hyperv1.NodePool{}
+	pool.Status.Conditions = []hyperv1.NodePoolCondition{{Type: hyperv1.NodePoolReachedIgnitionEndpoint, Status: corev1.ConditionTrue}}
+	status := decide(pool, &observation{cluster: clusterWithKubeconfig(), release: &release.Release{}})
+	for _, c := range status.Conditions {
+		if c.Type == hyperv1.NodePoolReachedIgnitionEndpoint && c.Status == corev1.ConditionTrue {
+			return
+		}
+	}
+	t.Errorf("the conditions are %+v", status.Conditions)
+}
 
 // TestConditionsOfMachines checks what a pool reports about its machines.
 func TestConditionsOfMachines(t *testing.T) {
@@ -47,7 +105,7 @@ func TestConditionsOfMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pool := &hyperv1.NodePool{}
 			pool.Spec.Management.AutoRepair = true
-			o := &observation{now: now, cluster: &hyperv1.HostedCluster{}, release: &release.Release{}, machines: tc.machines, machineReady: machineReady, ignition: ignition,
+			o := &observation{now: now, cluster: clusterWithKubeconfig(), release: &release.Release{}, machines: tc.machines, machineReady: machineReady, ignition: ignition,
 				target: target{replicas: 1, version: "4.20.15", autoRepair: true}}
 			status := decide(pool, o)
 			conditions := map[string]hyperv1.NodePoolCondition{}
@@ -81,7 +139,7 @@ func TestConditionsOfMachines(t *testing.T) {
 func TestPausedPoolFollowsItsSpec(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	pool := &hyperv1.NodePool{}
-	o := &observation{now: now, cluster: &hyperv1.HostedCluster{}, release: &release.Release{}, target: target{replicas: 1, version: "4.20.8"},
+	o := &observation{now: now, cluster: clusterWithKubeconfig(), release: &release.Release{}, target: target{replicas: 1, version: "4.20.8"},
 		machines: []Machine{{Name: "a", Version: "4.20.8", Created: now.Add(-time.Hour), Ready: now.Add(-time.Hour)}}}
 	pool.Status = decide(pool, o)
 	before := pool.Status.DeepCopy()
@@ -147,7 +205,7 @@ func TestMinimumOfZero(t *testing.T) {
 // TestUpdatingConfigIgnoresProxy checks that a change of the proxy or of the image configuration replaces nodes without the condition UpdatingConfig.
 func TestUpdatingConfigIgnoresProxy(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	hc, pool := &hyperv1.HostedCluster{}, &hyperv1.NodePool{}
+	hc, pool := clusterWithKubeconfig(), &hyperv1.NodePool{}
 	annotate(pool, hc)
 	before := configHash(pool, hc)
 	updating := func() bool {
