@@ -1,6 +1,8 @@
 package render
 
 import (
+	"strings"
+
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,14 +75,21 @@ func azureNodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.AzureNodePoolPl
 	if disk.GetEphemeral() {
 		persistence = hyperv1.EphemeralDiskPersistence
 	}
+	image := &hyperv1.AzureMarketplaceImage{ImageGeneration: new(hyperv1.Gen2)}
+	// HyperShift takes the image of nodes from releases since 4.20. It creates no machine of an older release whose NodePool does not name the image.
+	if strings.HasPrefix(p.Release.Version, "4.19.") {
+		image.Publisher, image.Offer, image.SKU, image.Version = "azureopenshift", "aro4", "419-v2", "419.6.20250523"
+		if architecture(platform.GetVmSize()) == hyperv1.ArchitectureARM64 {
+			image.SKU = "419-arm"
+		}
+	}
 	return &hyperv1.AzureNodePoolPlatform{
 		VMSize:           platform.GetVmSize(),
 		SubnetID:         subnet,
 		AvailabilityZone: platform.GetAvailabilityZone(),
 		EncryptionAtHost: encryptionAtHost,
 		Diagnostics:      &hyperv1.Diagnostics{StorageAccountType: hyperv1.AzureDiagnosticsStorageAccountTypeManaged},
-		Image: hyperv1.AzureVMImage{Type: hyperv1.AzureMarketplace,
-			AzureMarketplace: &hyperv1.AzureMarketplaceImage{ImageGeneration: new(hyperv1.Gen2)}},
+		Image:            hyperv1.AzureVMImage{Type: hyperv1.AzureMarketplace, AzureMarketplace: image},
 		OSDisk: hyperv1.AzureNodePoolOSDisk{SizeGiB: disk.GetSizeGib(), Persistence: persistence, EncryptionSetID: disk.GetEncryptionSetId(),
 			DiskStorageAccountType: hyperv1.AzureDiskStorageAccountType(disk.GetStorageAccountType())},
 	}

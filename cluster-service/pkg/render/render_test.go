@@ -108,6 +108,7 @@ var variants = map[string]func(t *fleet.ClusterAggregate){
 	},
 	"access": func(t *fleet.ClusterAggregate) {
 		t.Cluster.Status.ObservedGeneration = 1 // its control plane was available before
+		t.Pools[0].Release.Version = "4.19.20"  // HyperShift does not know the image of its nodes
 		t.ExternalAuths = []*fleet.ExternalAuth{{UID: "e", ClusterUID: uid, Generation: 1, Spec: &csv1.ExternalAuthSpec{
 			Name: "Entra", Issuer: &csv1.TokenIssuer{Url: "https://login.example.com/tenant/v2.0", Audiences: []string{"console-id", "cli-id"}, CertificateAuthority: read("issuer-ca.pem")},
 			Clients: []*csv1.OidcClient{

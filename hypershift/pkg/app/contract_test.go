@@ -44,6 +44,7 @@ func TestContract(t *testing.T) {
 		"Coexistence":       testCoexistence,
 		"Objects":           testObjects,
 		"Upgrade":           testUpgrade,
+		"UnnamedImage":      testUnnamedImage,
 		"MissingPullSecret": testMissingPullSecret,
 		"SigningKey":        testInvalidSigningKey,
 		"Paused":            testPaused,
@@ -160,6 +161,26 @@ func testObjects(t *testing.T, m *managementCluster) {
 	if len(components.Items) == 0 {
 		t.Error("no components")
 	}
+	s.delete(t)
+}
+
+// testUnnamedImage checks that a node pool of a release before 4.20 gets machines only if its spec names the image of nodes.
+func testUnnamedImage(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "image")
+	s.setPool(t, image(t, "4.19.20"), "spec", "release", "image")
+	s.create(t)
+	s.apply(t, s.pool)
+	s.waitPool(t, func(pool *hyperv1.NodePool) error {
+		for _, c := range pool.Status.Conditions {
+			if c.Type == hyperv1.NodePoolAllMachinesReadyConditionType && c.Reason == hyperv1.NodePoolNotFoundReason && poolCondition(pool, hyperv1.NodePoolValidGeneratedPayloadConditionType, "True") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", pool.Status.Conditions)
+	})
+	s.setPool(t, map[string]any{"imageGeneration": "Gen2", "publisher": "azureopenshift", "offer": "aro4", "sku": "419-v2", "version": "419.6.20250523"}, "spec", "platform", "azure", "image", "azureMarketplace")
+	s.apply(t, s.pool)
+	s.waitPool(t, poolReady(3))
 	s.delete(t)
 }
 

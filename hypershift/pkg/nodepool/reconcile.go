@@ -111,7 +111,7 @@ func (r *Reconciler) pass(ctx context.Context, pool *hyperv1.NodePool) (time.Dur
 		o.skew = skew(o.release, cluster)
 		o.newerThanCluster = cluster != nil && o.release.Version.Ordinal() > cluster.Version.Ordinal()
 	}
-	if o.pause.Active || !canProvision(&hc) || o.release == nil || o.newerThanCluster {
+	if o.pause.Active || !canProvision(&hc) || o.release == nil || o.newerThanCluster || unnamedImage(pool) != nil {
 		return r.reportOnly(ctx, pool, o)
 	}
 	return r.advance(ctx, pool, o)
@@ -298,7 +298,16 @@ func (r *Reconciler) clusterRelease(hc *hyperv1.HostedCluster) *release.Release 
 	return known
 }
 
-// marketplaceImage returns the Azure marketplace image of a release, which the operator adds to the spec.
+// unnamedImage returns the Azure marketplace image of a pool that does not name it, and nil for other pools. Without the name, no machine can be created.
+func unnamedImage(pool *hyperv1.NodePool) *hyperv1.AzureMarketplaceImage {
+	azure := pool.Spec.Platform.Azure
+	if azure == nil || azure.Image.Type != hyperv1.AzureMarketplace || azure.Image.AzureMarketplace == nil || azure.Image.AzureMarketplace.Publisher != "" {
+		return nil
+	}
+	return azure.Image.AzureMarketplace
+}
+
+// marketplaceImage returns the Azure marketplace image of a release, which the operator adds to the spec. Only releases since 4.20 name one.
 func marketplaceImage(r *release.Release) (publisher, offer, sku, version string) {
 	return "azureopenshift", "aro4", fmt.Sprintf("%d%d-v2", r.Version.Major, r.Version.Minor), "9.6.20251015"
 }
@@ -315,9 +324,8 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool,
 	if !owned {
 		pool.OwnerReferences = append(pool.OwnerReferences, owner)
 	}
-	if azure := pool.Spec.Platform.Azure; hc.Status.KubeConfig != nil && azure != nil && azure.Image.Type == hyperv1.AzureMarketplace && azure.Image.AzureMarketplace != nil && azure.Image.AzureMarketplace.Publisher == "" {
-		if known, err := r.Releases.Lookup(pool.Spec.Release.Image); err == nil {
-			image := azure.Image.AzureMarketplace
+	if image := unnamedImage(pool); image != nil && hc.Status.KubeConfig != nil {
+		if known, err := r.Releases.Lookup(pool.Spec.Release.Image); err == nil && known.Version.Minor >= 20 {
 			image.Publisher, image.Offer, image.SKU, image.Version = marketplaceImage(known)
 		}
 	}

@@ -74,7 +74,8 @@ var serviceFields = map[string][]string{
 	"NodePool": {
 		"metadata", "spec.clusterName", "spec.management.replace.rollingUpdate.maxSurge", "spec.management.replace.rollingUpdate.maxUnavailable",
 		"spec.management.replace.strategy", "spec.management.upgradeType", "spec.pausedUntil", "spec.platform.azure.diagnostics.storageAccountType",
-		"spec.platform.azure.image.azureMarketplace.imageGeneration", "spec.platform.azure.image.type", "spec.platform.type", "spec.release.image",
+		"spec.platform.azure.image.azureMarketplace.imageGeneration", "spec.platform.azure.image.azureMarketplace.offer", "spec.platform.azure.image.azureMarketplace.publisher",
+		"spec.platform.azure.image.azureMarketplace.sku", "spec.platform.azure.image.azureMarketplace.version", "spec.platform.azure.image.type", "spec.platform.type", "spec.release.image",
 	},
 }
 
