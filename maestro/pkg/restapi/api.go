@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	strictjson "sigs.k8s.io/json"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -179,10 +181,15 @@ func pageOf(r *http.Request) (store.Page, error) {
 	return store.Page{Page: page, Size: size, Search: query.Get("search"), OrderBy: query.Get("orderBy")}, nil
 }
 
+// decode decodes the body of a request. It refuses fields that are unknown, given twice, or in another case, and names them.
 func decode(r *http.Request, into any) error {
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	content, err := io.ReadAll(r.Body)
+	if err == nil {
+		var rejected []error
+		rejected, err = strictjson.UnmarshalStrict(content, into)
+		err = errors.Join(append(rejected, err)...)
+	}
+	if err != nil {
 		return resource.Errorf(maestroapi.ReasonMalformed, "malformed body: %s", strings.TrimPrefix(fmt.Sprint(err), "json: "))
 	}
 	return nil
