@@ -136,7 +136,7 @@ func (r *Region) prepareClusterService(ctx context.Context) error {
 		"resourceGroup":     serviceGroup,
 		"vault":             "https://" + r.address(azurePort),
 		"certificateIssuer": certificateIssuer,
-		"managedIdentities": map[string]string{"vault": "https://" + r.address(azurePort), "domain": "127.0.0.1"},
+		"managedIdentities": map[string]string{"vault": "https://" + r.address(azurePort), "endpoint": "https://" + r.address(azurePort) + "/identity"},
 		"documents":         map[string]string{"account": "https://" + r.address(azurePort) + "/" + documentsAccount, "container": documentsContainer},
 		"caFile":            r.state.path("ca", mesh.CAFile),
 		"credentialFile":    r.serviceCredentialsFile(),

@@ -294,7 +294,6 @@ func (r *Region) authentication() []string {
 func (r *Region) armFrontDoor() supervisor.Spec {
 	return r.ours("arm-frontdoor", "arm-frontdoor",
 		"--listen="+r.address(frontDoorPort),
-		"--identity-url=https://"+r.address(azurePort),
 		"--identity-dir="+r.identityDir("arm-frontdoor"),
 		"--frontend-address="+r.address(frontendPort),
 		"--state-dir="+r.state.path("front-door"),

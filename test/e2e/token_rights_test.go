@@ -246,7 +246,7 @@ func azureRequests() map[string]struct{ audience, method, path string } {
 	return map[string]struct{ audience, method, path string }{
 		"list certificates":                      {vaultAudience, http.MethodGet, "/certificates?api-version=7.6"},
 		"list secrets":                           {vaultAudience, http.MethodGet, "/secrets?api-version=7.6"},
-		"request credentials of identities":      {identityAudience, http.MethodPost, "/none/credentials/v2/identities?api-version=2024-01-01"},
+		"request credentials of identities":      {identityAudience, http.MethodPost, "/identity/none?api-version=2024-01-01"},
 		"read a secret":                          {vaultAudience, http.MethodGet, "/secrets/none?api-version=7.6"},
 		"list documents":                         {storageAudience, http.MethodGet, "/oidc/issuers?restype=container&comp=list"},
 		"append to a document":                   {storageAudience, http.MethodPut, "/oidc/issuers/none?comp=appendblock"},

@@ -75,7 +75,7 @@ func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 	settings := config.AzureResources{ResourceManager: r.azure.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: r.azure.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
 		Documents:         config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"},
-		ManagedIdentities: &config.ManagedIdentities{Vault: r.azure.URL, Domain: "127.0.0.1", Audience: azurearm.IdentityAudience}}
+		ManagedIdentities: &config.ManagedIdentities{Vault: r.azure.URL, Endpoint: r.azure.URL + azurearm.CredentialsPath, Audience: azurearm.IdentityAudience}}
 	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Location: "westus3", Open: renderer.Open, Now: r.clock.now}
 }
 
@@ -86,7 +86,7 @@ func (r *region) azureRequest(name string) *csv1.ApplyClusterRequest {
 		return "/subscriptions/" + customerSubscription + "/resourceGroups/cust-rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + role
 	}
 	if r.azure != nil {
-		request.Spec.IdentityUrl = r.azure.URL + request.ResourceId + azurearm.CredentialsPath
+		request.Spec.IdentityUrl = "https://identity.example" + request.ResourceId + "?tid=tenant"
 	}
 	p := request.Spec.Platform
 	p.ControlPlaneOperators, p.DataPlaneOperators = map[string]string{}, map[string]string{}

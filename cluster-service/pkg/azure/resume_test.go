@@ -70,7 +70,7 @@ func (w *region) cluster(endpoint string) *fleet.ClusterAggregate {
 	t := &fleet.ClusterAggregate{
 		Cluster: &fleet.Cluster{UID: "6d5f0a3e-0000-4000-8000-000000000001", ResourceID: "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c",
 			Shard: "mgmt-1", SigningKey: []byte("sealed"), Status: &csv1.ClusterStatus{ClusterId: "cid", BaseDomainPrefix: "p"},
-			Spec: &csv1.ClusterSpec{Location: "westus3", IdentityUrl: w.azure.URL + "/clusters/c" + azurearm.CredentialsPath, Platform: &csv1.Platform{SubscriptionId: customer, ManagedResourceGroup: "managed",
+			Spec: &csv1.ClusterSpec{Location: "westus3", IdentityUrl: w.azure.URL + azurearm.CredentialsPath + "clusters/c", Platform: &csv1.Platform{SubscriptionId: customer, ManagedResourceGroup: "managed",
 				SubnetId: in + "Microsoft.Network/virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: in + "Microsoft.Network/networkSecurityGroups/nsg",
 				ControlPlaneOperators: map[string]string{"ingress": in + "Microsoft.ManagedIdentity/userAssignedIdentities/cp-ingress"},
 				DataPlaneOperators:    map[string]string{"image-registry": in + "Microsoft.ManagedIdentity/userAssignedIdentities/dp-registry"}}}},
@@ -155,7 +155,7 @@ var operations = map[string]struct {
 	"GetRole":           {"GET", "arm", "/roleDefinitions/", 0},
 	"PutCredential":     {"PUT", "arm", "/federatedIdentityCredentials/", 0},
 	"DeleteCredential":  {"DELETE", "arm", "/federatedIdentityCredentials/", 0},
-	"IssueCredentials":  {"POST", "identity", "/credentials/v2/identities", 1},
+	"IssueCredentials":  {"POST", "identity", "/identity/", 1},
 	"SetSecret":         {"PUT", "vault", "/secrets/ingress-cid", 0},
 	"DeleteSecret":      {"DELETE", "vault", "/secrets/ingress-cid", 0},
 	"GetCertificate":    {"GET", "vault", "/pending", 1},

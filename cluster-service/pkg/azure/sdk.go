@@ -179,6 +179,8 @@ func (s *SDK) IdentityCredentials(identityURL string) (IdentityCredentials, erro
 	switch {
 	case err != nil || u.Scheme != "https":
 		return nil, errors.New("the identity URL that Azure Resource Manager has sent for the cluster is not an https URL")
+	case identities.Endpoint != "":
+		identityURL = strings.TrimSuffix(identities.Endpoint, "/") + u.EscapedPath() + "?" + u.RawQuery
 	case !strings.EqualFold(u.Hostname(), identities.Domain) && !strings.HasSuffix(strings.ToLower(u.Hostname()), "."+strings.ToLower(identities.Domain)):
 		return nil, fmt.Errorf("the host %s of the identity URL that Azure Resource Manager has sent for the cluster is not in %s, the domain of the data plane of managed identities", u.Hostname(), identities.Domain)
 	}

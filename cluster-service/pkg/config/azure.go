@@ -35,6 +35,8 @@ type ManagedIdentities struct {
 	Vault string `json:"vault"`
 	// Domain has the hosts of the data plane. A cluster whose identity URL has another host gets no credentials.
 	Domain string `json:"domain"`
+	// Endpoint is the URL of an emulator, to which the paths of all identity URLs are sent, whatever their hosts are. Empty in Azure.
+	Endpoint string `json:"endpoint"`
 	// Audience is the audience of the tokens for the data plane.
 	Audience string `json:"audience"`
 }
@@ -74,7 +76,7 @@ func (a *AzureResources) validate(path string) []error {
 		if urls["managedIdentities.vault"] = m.Vault; m.Vault == "" {
 			wrong = append(wrong, fmt.Errorf("%s: azureResources.managedIdentities.vault is required", path))
 		}
-		urls["managedIdentities.audience"] = m.Audience
+		urls["managedIdentities.audience"], urls["managedIdentities.endpoint"] = m.Audience, m.Endpoint
 	}
 	for name, value := range urls {
 		if u, err := url.Parse(value); value != "" && (err != nil || u.Scheme != "https" || u.Host == "") {

@@ -1,7 +1,6 @@
 package frontdoor
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -155,10 +154,10 @@ func (d *FrontDoor) currentARMToken() string {
 	return text
 }
 
-// identityURL returns the URL at which the data plane of managed identities returns the credentials of a resource's identities. The resource
-// provider stores it.
+// identityURL returns the URL at which the data plane of managed identities would return the credentials of a resource's
+// identities. The resource provider stores it. In a local region, Cluster Service sends its path to the emulator of Azure.
 func (d *FrontDoor) identityURL(r *request) string {
-	return strings.TrimSuffix(cmp.Or(d.options.IdentityURL, d.options.PublicURL), "/") + r.URL.Path + "/credentials/v2/identities?tid=" + url.QueryEscape(r.caller.TenantID)
+	return d.options.PublicURL + r.URL.Path + "/credentials/v2/identities?tid=" + url.QueryEscape(r.caller.TenantID)
 }
 
 // systemData returns the value of x-ms-arm-resource-system-data. For an existing resource the provider ignores the

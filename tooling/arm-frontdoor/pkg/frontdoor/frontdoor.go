@@ -31,9 +31,6 @@ type Options struct {
 	// PublicURL is the URL of the front door for its callers, for example https://127.0.0.1:18400. URLs in responses and
 	// tokens begin with it.
 	PublicURL string
-	// IdentityURL is the URL of the data plane of managed identities. ARM sends a URL below it for each resource; "" means PublicURL, which does not
-	// serve it.
-	IdentityURL string
 	// Location is the Azure location of the emulated region.
 	Location string
 	// APIVersions lists the resource provider's api-versions, the preferred one first.

@@ -28,7 +28,6 @@ const shutdownTimeout = 5 * time.Second
 type program struct {
 	Listen             string
 	PublicURL          string
-	IdentityURL        string
 	IdentityDir        string
 	FrontendAddress    string
 	StateDir           string
@@ -53,7 +52,6 @@ type program struct {
 func (o *program) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Listen, "listen", "", "`address` of the ARM API over TLS, as host:port")
 	flags.StringVar(&o.PublicURL, "public-url", "", "`URL` of the ARM API for callers (default https://<listen>)")
-	flags.StringVar(&o.IdentityURL, "identity-url", "", "`URL` of the data plane of managed identities, for the header x-ms-identity-url (default: that of the ARM API, which does not serve it)")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt")
 	flags.StringVar(&o.FrontendAddress, "frontend-address", "", "`address` of the frontend, as host:port")
 	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for the subscriptions and the signing key of tokens")
@@ -131,7 +129,7 @@ func (o *program) Run(ctx context.Context, p *process.Process) error {
 		return err
 	}
 	handler, err := New(Options{
-		PublicURL: o.PublicURL, IdentityURL: o.IdentityURL, Location: o.Location, APIVersions: strings.Split(o.APIVersions, ","),
+		PublicURL: o.PublicURL, Location: o.Location, APIVersions: strings.Split(o.APIVersions, ","),
 		Frontend: o.FrontendAddress, FrontendTLS: identity.ClientTLS(mesh.Frontend),
 		Tokens: issuer, ARMClient: armClient, ProviderAudience: o.ProviderAudience, Directory: subscriptions, Limits: limits, Log: p.Log, Metrics: p.Metrics,
 	})

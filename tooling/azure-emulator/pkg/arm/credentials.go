@@ -19,10 +19,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// CredentialsPath is the end of the paths of the data plane of managed identities. ARM sends a resource provider such a URL in the header
-// x-ms-identity-url. IdentityAudience is the audience of the tokens for it.
+// CredentialsPath is the beginning of the paths of the data plane of managed identities. ARM sends a resource provider a URL of the data plane in the
+// header x-ms-identity-url. IdentityAudience is the audience of the tokens for it.
 const (
-	CredentialsPath  = "/credentials/v2/identities"
+	CredentialsPath  = "/identity/"
 	IdentityAudience = "https://identity.azure.net"
 )
 

@@ -111,7 +111,7 @@ func TestCallersHaveOnlyTheirRoles(t *testing.T) {
 		{"deleting a secret", vaultAudience, "DELETE", "/secrets/a?api-version=7.6", "", 200, none},
 		{"recovering a secret", vaultAudience, "POST", "/deletedsecrets/a/recover?api-version=7.6", "", 200, none},
 		{"purging a secret", vaultAudience, "DELETE", "/deletedsecrets/a?api-version=7.6", "", none, none},
-		{"credentials of an identity", arm.IdentityAudience, "POST", "/x/credentials/v2/identities?api-version=2024-01-01", `{"identityIds":["` + networkID + `"]}`, 404, none},
+		{"credentials of an identity", arm.IdentityAudience, "POST", "/identity/x?api-version=2024-01-01", `{"identityIds":["` + networkID + `"]}`, 404, none},
 		{"writing a document", storageAudience, "PUT", "/oidc/issuers/a/keys.json", "{}", 201, none},
 		{"reading a public document", storageAudience, "GET", "/oidc/issuers/a/keys.json", "", 200, 200},
 		{"listing documents", storageAudience, "GET", "/oidc/issuers?restype=container&comp=list", "", 200, none},

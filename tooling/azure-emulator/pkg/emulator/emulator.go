@@ -1,5 +1,5 @@
 // Package emulator combines the emulated services of Azure in one handler: Resource Manager below /subscriptions and
-// /providers, one Key Vault below /certificates and /secrets, the data plane of managed identities at the paths that end in /credentials/v2/identities,
+// /providers, one Key Vault below /certificates and /secrets, the data plane of managed identities below /identity,
 // and Blob Storage below the names of its accounts. The vault and the accounts also have the host names that they have in Azure.
 //
 // For each request it applies the injected faults, verifies the bearer token, and calls the service, which authorizes the caller by
@@ -159,7 +159,7 @@ func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // service returns the name of the service for a path.
 func (e *Emulator) service(path string) string {
 	switch {
-	case strings.HasSuffix(path, arm.CredentialsPath):
+	case strings.HasPrefix(path, arm.CredentialsPath):
 		return ServiceIdentity
 	case strings.HasPrefix(path, "/certificates"), strings.HasPrefix(path, "/deletedcertificates"), strings.HasPrefix(path, "/secrets"), strings.HasPrefix(path, "/deletedsecrets"),
 		strings.HasPrefix(path, "/keys"):
