@@ -15,7 +15,7 @@ import (
 func TestDocumentedErrorsAreTested(t *testing.T) {
 	page := must.Get(os.ReadFile(filepath.Join(charttest.Root(t), "docs/deploy/charts.md")))(t)
 	var expected strings.Builder
-	for _, pattern := range []string{"*_test.go", "../command/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "../../cmd/charts/*_test.go"} {
 		files := must.Get(filepath.Glob(pattern))(t)
 		for _, file := range files {
 			text := must.Get(os.ReadFile(file))(t)
