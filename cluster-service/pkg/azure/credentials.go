@@ -32,9 +32,9 @@ type operatorCredential struct {
 // operatorCredentials returns the credentials that the control plane needs, with the names under which the HostedCluster expects them.
 func (a *attempt) operatorCredentials() []*operatorCredential {
 	var all []*operatorCredential
-	for _, o := range fleet.ControlPlaneOperators() {
-		if id := a.cluster.Spec.GetPlatform().GetControlPlaneOperators()[o.Operator]; id != "" {
-			all = append(all, &operatorCredential{operator: o.Operator, id: id, secret: a.cluster.CredentialName(o.Short)})
+	for _, operator := range fleet.ControlPlaneOperators() {
+		if id := a.cluster.Spec.GetPlatform().GetControlPlaneOperators()[operator]; id != "" {
+			all = append(all, &operatorCredential{operator: operator, id: id, secret: a.cluster.CredentialName(operator)})
 		}
 	}
 	return all
@@ -77,12 +77,12 @@ func earliest(at *time.Time, other time.Time) {
 	}
 }
 
-// concurrently calls do for all credentials at the same time, and returns the first error.
-func concurrently(all []*operatorCredential, do func(*operatorCredential) error) error {
+// concurrently calls do for all operators at the same time, and returns the first error.
+func concurrently[T any](all []T, do func(T) error) error {
 	var group errgroup.Group
 	group.SetLimit(identityReads)
-	for _, c := range all {
-		group.Go(func() error { return do(c) })
+	for _, one := range all {
+		group.Go(func() error { return do(one) })
 	}
 	return group.Wait()
 }
@@ -257,13 +257,10 @@ func (a *attempt) removeCredentials(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all []*operatorCredential
-	for _, o := range fleet.ControlPlaneOperators() {
-		all = append(all, &operatorCredential{secret: a.cluster.CredentialName(o.Short)})
-	}
-	err = concurrently(all, func(c *operatorCredential) error {
-		if _, err := vault.DeleteSecret(ctx, c.secret, nil); err != nil && !isNotFound(err) {
-			return fmt.Errorf("delete the secret %s: %w", c.secret, err)
+	err = concurrently(fleet.ControlPlaneOperators(), func(operator string) error {
+		name := a.cluster.CredentialName(operator)
+		if _, err := vault.DeleteSecret(ctx, name, nil); err != nil && !isNotFound(err) {
+			return fmt.Errorf("delete the secret %s: %w", name, err)
 		}
 		return nil
 	})

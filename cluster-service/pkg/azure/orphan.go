@@ -9,8 +9,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
-	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
-	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -51,24 +49,13 @@ func claimOfRecords(r *armdns.RecordSet) (c claim, ok bool) {
 	return c, true
 }
 
-// claimOfCertificate returns the claim of a certificate in the region's vault. ok is false for one that the service did not create for a
-// cluster.
-func claimOfCertificate(p *azcertificates.CertificateProperties) (c claim, ok bool) {
-	uid, err := uuid.Parse(owner(p.Tags))
-	if p.ID == nil || err != nil {
+// claimInVault returns the claim of a certificate or a secret in a vault. ok is false for one that the service did not store for a cluster.
+func claimInVault[ID ~string](kind fleet.AzureKind, id *ID, tags map[string]*string) (c claim, ok bool) {
+	uid, err := uuid.Parse(owner(tags))
+	if id == nil || err != nil {
 		return claim{}, false
 	}
-	return claim{kind: fleet.AzureCertificate, id: string(*p.ID), uid: uid.String(), own: true}, true
-}
-
-// claimOfSecret returns the claim of a secret in the vault with the credentials of identities. ok is false for one that the service did not store
-// for a cluster.
-func claimOfSecret(p *azsecrets.SecretProperties) (c claim, ok bool) {
-	uid, err := uuid.Parse(owner(p.Tags))
-	if p.ID == nil || err != nil {
-		return claim{}, false
-	}
-	return claim{kind: fleet.AzureCredentials, id: string(*p.ID), uid: uid.String(), own: true}, true
+	return claim{kind: kind, id: string(*id), uid: uid.String(), own: true}, true
 }
 
 // claimOfDocument returns the claim of a blob, by its URL and its name. ok is false for one that is not a document of a cluster.

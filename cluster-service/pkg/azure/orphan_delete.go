@@ -191,7 +191,7 @@ func (s *OrphanSearcher) readCertificate(ctx context.Context, id azcertificates.
 	if err != nil {
 		return nil, err
 	}
-	c, ok := claimOfCertificate(&azcertificates.CertificateProperties{ID: found.ID, Tags: found.Tags})
+	c, ok := claimInVault(fleet.AzureCertificate, found.ID, found.Tags)
 	return &currentResource{c, ok, func(ctx context.Context) (bool, error) {
 		_, err := vault.DeleteCertificate(ctx, id.Name(), nil)
 		return false, err
@@ -208,7 +208,7 @@ func (s *OrphanSearcher) readSecret(ctx context.Context, id azsecrets.ID) (*curr
 	if err != nil || newest == nil {
 		return nil, err
 	}
-	c, ok := claimOfSecret(newest)
+	c, ok := claimInVault(fleet.AzureCredentials, newest.ID, newest.Tags)
 	return &currentResource{c, ok, func(ctx context.Context) (bool, error) {
 		_, err := vault.DeleteSecret(ctx, id.Name(), nil)
 		return false, err

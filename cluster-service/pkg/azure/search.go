@@ -239,7 +239,9 @@ func (s *OrphanSearcher) readSecrets(ctx context.Context, each func([]claim) err
 		return err
 	}
 	return eachPage(ctx, vault.NewListSecretPropertiesPager(nil), func(page azsecrets.ListSecretPropertiesResponse) error {
-		return each(claimsOf(page.Value, claimOfSecret))
+		return each(claimsOf(page.Value, func(p *azsecrets.SecretProperties) (claim, bool) {
+			return claimInVault(fleet.AzureCredentials, p.ID, p.Tags)
+		}))
 	})
 }
 
@@ -254,7 +256,9 @@ func (s *OrphanSearcher) readCertificates(ctx context.Context, _ string, each fu
 	}
 	pager := certificates.NewListCertificatePropertiesPager(&azcertificates.ListCertificatePropertiesOptions{IncludePending: to.Ptr(true)})
 	return eachPage(ctx, pager, func(page azcertificates.ListCertificatePropertiesResponse) error {
-		return each(claimsOf(page.Value, claimOfCertificate))
+		return each(claimsOf(page.Value, func(p *azcertificates.CertificateProperties) (claim, bool) {
+			return claimInVault(fleet.AzureCertificate, p.ID, p.Tags)
+		}))
 	})
 }
 

@@ -18,21 +18,20 @@ import (
 // reported yet. The content is rendered when the step AzureIdentities is done.
 var ErrIdentityUnread = errors.New("the client ID of an identity of the cluster is not read from Azure yet")
 
-// OperatorKMS is the operator that encrypts etcd with the customer's key. Its identity is part of a HostedCluster's encryption.
-const OperatorKMS = "kms"
-
-// ControlPlaneOperators are the operators of a control plane that have an identity, each with its name in the ARM contract and the short name in
-// that of its credential.
-func ControlPlaneOperators() []struct{ Operator, Short string } {
-	return []struct{ Operator, Short string }{
-		{"cloud-controller-manager", "ccm"}, {"cluster-api-azure", "capz"}, {"control-plane", "cpo"}, {"image-registry", "registry"},
-		{"ingress", "ingress"}, {"cloud-network-config", "network"}, {"disk-csi-driver", "disk"}, {"file-csi-driver", "file"},
-		{OperatorKMS, "kms"},
-	}
+// operatorShortNames has the operators of a control plane that have an identity, by their names in the ARM contract, with the short names in those of
+// their credentials.
+var operatorShortNames = map[string]string{
+	"cloud-controller-manager": "ccm", "cluster-api-azure": "capz", "control-plane": "cpo", "image-registry": "registry", "ingress": "ingress",
+	"cloud-network-config": "network", "disk-csi-driver": "disk", "file-csi-driver": "file", "kms": "kms",
 }
 
-// CredentialName returns the name of the secret with the credential of an operator's identity, by the operator's short name.
-func (c *Cluster) CredentialName(short string) string { return short + "-" + c.ID() }
+// ControlPlaneOperators returns the operators of a control plane that have an identity, in a fixed order.
+func ControlPlaneOperators() []string { return slices.Sorted(maps.Keys(operatorShortNames)) }
+
+// CredentialName returns the name of the secret with the credential of the identity of an operator of the control plane.
+func (c *Cluster) CredentialName(operator string) string {
+	return operatorShortNames[operator] + "-" + c.ID()
+}
 
 // ControlPlaneProperty returns the property of the ARM resource that names the identity of an operator of the control plane.
 func ControlPlaneProperty(operator string) string {

@@ -272,7 +272,7 @@ func (r *Renderer) secretEncryption(t *fleet.ClusterAggregate, key *csv1.KmsKey)
 	if err != nil {
 		return nil, err
 	}
-	identity, err := r.controlPlaneIdentity(t, fleet.OperatorKMS, "kms")
+	identity, err := r.controlPlaneIdentity(t, "kms")
 	return &hyperv1.SecretEncryptionSpec{Type: hyperv1.KMS, KMS: &hyperv1.KMSSpec{Provider: hyperv1.AZURE, Azure: &hyperv1.AzureKMSSpec{
 		ActiveKey:      hyperv1.AzureKMSKey{KeyVaultName: key.GetVaultName(), KeyName: key.GetKeyName(), KeyVersion: key.GetKeyVersion()},
 		KMS:            identity,

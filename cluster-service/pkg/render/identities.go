@@ -18,20 +18,24 @@ func (r *Renderer) managedIdentities(t *fleet.ClusterAggregate) (*hyperv1.AzureR
 		ManagedIdentitiesKeyVault: hyperv1.ManagedAzureKeyVault{Name: r.Config.Azure.IdentitiesVault, TenantID: r.Config.Azure.TenantID}}}
 	controlPlane, dataPlane := &identities.ControlPlane, &identities.DataPlane
 	var unread error
-	fields := map[string]*hyperv1.ManagedIdentity{
-		"cloud-controller-manager": &controlPlane.CloudProvider, "cluster-api-azure": &controlPlane.NodePoolManagement,
-		"control-plane": &controlPlane.ControlPlaneOperator, "image-registry": &controlPlane.ImageRegistry, "ingress": &controlPlane.Ingress,
-		"cloud-network-config": &controlPlane.Network, "disk-csi-driver": &controlPlane.Disk, "file-csi-driver": &controlPlane.File,
-	}
-	for _, o := range fleet.ControlPlaneOperators() {
-		if o.Operator == fleet.OperatorKMS {
-			continue
-		}
-		identity, err := r.controlPlaneIdentity(t, o.Operator, o.Short)
+	for _, o := range []struct {
+		field    *hyperv1.ManagedIdentity
+		operator string
+	}{
+		{&controlPlane.CloudProvider, "cloud-controller-manager"},
+		{&controlPlane.NodePoolManagement, "cluster-api-azure"},
+		{&controlPlane.ControlPlaneOperator, "control-plane"},
+		{&controlPlane.ImageRegistry, "image-registry"},
+		{&controlPlane.Ingress, "ingress"},
+		{&controlPlane.Network, "cloud-network-config"},
+		{&controlPlane.Disk, "disk-csi-driver"},
+		{&controlPlane.File, "file-csi-driver"},
+	} {
+		identity, err := r.controlPlaneIdentity(t, o.operator)
 		if unread = errors.Join(unread, err); err != nil && !errors.Is(err, fleet.ErrIdentityUnread) {
 			return nil, err
 		}
-		*fields[o.Operator] = identity
+		*o.field = identity
 	}
 	for _, o := range []struct {
 		field    *string
@@ -54,12 +58,12 @@ func (r *Renderer) managedIdentities(t *fleet.ClusterAggregate) (*hyperv1.AzureR
 }
 
 // controlPlaneIdentity returns an operator's identity with the name of its secret in the vault of credentials.
-func (r *Renderer) controlPlaneIdentity(t *fleet.ClusterAggregate, operator, short string) (hyperv1.ManagedIdentity, error) {
+func (r *Renderer) controlPlaneIdentity(t *fleet.ClusterAggregate, operator string) (hyperv1.ManagedIdentity, error) {
 	clientID, err := r.clientID(t, t.Cluster.Spec.GetPlatform().GetControlPlaneOperators()[operator], "control-plane/"+operator)
 	if err != nil {
 		return hyperv1.ManagedIdentity{}, fmt.Errorf("the identity of control plane operator %q: %w", operator, err)
 	}
-	return hyperv1.ManagedIdentity{ClientID: hyperv1.AzureClientID(clientID), CredentialsSecretName: t.Cluster.CredentialName(short), ObjectEncoding: "utf-8"}, nil
+	return hyperv1.ManagedIdentity{ClientID: hyperv1.AzureClientID(clientID), CredentialsSecretName: t.Cluster.CredentialName(operator), ObjectEncoding: "utf-8"}, nil
 }
 
 // clientID returns the client ID of an operator's identity. It is the one that Azure reported, or in a region without Azure
