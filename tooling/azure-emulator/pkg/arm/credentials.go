@@ -37,7 +37,7 @@ const (
 
 // credential is the credential of an identity: the base64 of a certificate and its key in PEM. In Azure it is the base64 of PKCS #12.
 type credential struct {
-	ClientID               any    `json:"client_id"`
+	ClientID               string `json:"client_id"`
 	ObjectID               any    `json:"object_id"`
 	TenantID               any    `json:"tenant_id"`
 	ResourceID             string `json:"resource_id"`
@@ -76,24 +76,26 @@ func (s *Server) issueCredentials(r *http.Request) ([]*credential, error) {
 	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody)).Decode(&requested); err != nil || len(requested.IdentityIDs) == 0 || len(requested.IdentityIDs) > maxCredentials {
 		return nil, badRequest("BadRequest", "The request names no identities, or more than %d.", maxCredentials)
 	}
-	issued := make([]*credential, len(requested.IdentityIDs))
-	for i, id := range requested.IdentityIDs {
-		identity := &Resource{}
-		err := s.Store.View(func(tx *store.Tx) error {
-			found, err := tx.Get(resources, strings.ToLower(id), identity)
-			if err == nil && (!found || !strings.EqualFold(identity.Type, identityType)) {
-				err = &Error{Status: http.StatusNotFound, Code: "IdentityNotFound", Message: "The identity '" + id + "' was not found."}
+	var issued []*credential
+	err := s.Store.View(func(tx *store.Tx) error {
+		c := &call{Server: s, tx: tx}
+		for _, id := range requested.IdentityIDs {
+			identity, err := c.find(id)
+			if err != nil {
+				return err
 			}
-			return err
-		})
-		if err != nil {
-			return nil, err
+			if identity == nil || !strings.EqualFold(identity.Type, identityType) {
+				return &Error{Status: http.StatusNotFound, Code: "IdentityNotFound", Message: "The identity '" + id + "' was not found."}
+			}
+			one, err := s.issueCredential(identity, "https://"+r.Host+r.URL.RequestURI())
+			if err != nil {
+				return err
+			}
+			issued = append(issued, one)
 		}
-		if issued[i], err = s.issueCredential(identity, "https://"+r.Host+r.URL.RequestURI()); err != nil {
-			return nil, err
-		}
-	}
-	return issued, nil
+		return nil
+	})
+	return issued, err
 }
 
 // issueCredential issues a certificate for an identity. All identities have the key of the emulator, because the generation of a key takes longer

@@ -3,7 +3,7 @@
 //
 // Certificates are valid X.509 certificates. They are self-signed or, if the policy names a configured issuer, signed by
 // an authority of the emulator. Private keys stay in the emulator's file and are never returned. Secrets have versions, and the same soft
-// deletion. A certificate is no secret, as it is in Azure. Keys are rejected with 501.
+// deletion. In Azure each certificate is also a secret; in the emulator it is not. Keys are rejected with 501.
 package vault
 
 import (
