@@ -107,7 +107,7 @@ type figures struct {
 	names  []string
 	values map[string]*[2][]float64
 	// rates are the names of the figures of which more is better.
-	rates []string
+	rates map[string]bool
 }
 
 func (f *figures) add(tree int, name string, value float64) {
@@ -139,7 +139,10 @@ func (f *figures) read(tree int, table io.Reader) {
 			labelled := strings.TrimRight(name+" "+match[1], " ")
 			f.add(tree, labelled, value)
 			if strings.HasSuffix(match[2], "/s") {
-				f.rates = append(f.rates, labelled)
+				if f.rates == nil {
+					f.rates = map[string]bool{}
+				}
+				f.rates[labelled] = true
 			}
 		}
 	}
@@ -193,7 +196,7 @@ func (f *figures) worse(limit float64) []string {
 			continue
 		}
 		least, greatest := slices.Min(ratios), slices.Max(ratios)
-		if least > limit || slices.Contains(f.rates, name) && greatest < 1/limit {
+		if least > limit || f.rates[name] && greatest < 1/limit {
 			worse = append(worse, fmt.Sprintf("%s: %.2f (%.2f to %.2f)", name, middle(ratios), least, greatest))
 		}
 	}
