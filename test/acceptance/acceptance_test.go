@@ -27,14 +27,12 @@ import (
 const (
 	// seed is the seed of the combinations.
 	seed = 31
-	// nightlyBodies is the least number of accepted bodies of an api-version in `make nightly`.
-	nightlyBodies = 20_000
-	// nightlyUpdates is the least number of accepted updates of an api-version in `make nightly`.
-	nightlyUpdates = 4_000
-	// sliceSingles and sliceBodies are the mutations of a kind that are tried alone in `make test`, and its accepted combinations, at an api-version.
-	// sliceUpdateSingles and sliceUpdates are those of updates.
-	sliceSingles, sliceBodies        = 16, 6
-	sliceUpdateSingles, sliceUpdates = 8, 4
+	// nightlyBodies is the least number of accepted bodies of an api-version in `make nightly`, and nightlyUpdates of the updates among them.
+	nightlyBodies, nightlyUpdates = 20_000, 4_000
+	// sliceSingles and sliceBodies are the mutations of a kind that are tried alone in `make test`, and the least number of its accepted bodies with
+	// one mutation or a combination, at an api-version. sliceUpdateSingles and sliceUpdates are those of updates.
+	sliceSingles, sliceBodies        = 16, 20
+	sliceUpdateSingles, sliceUpdates = 8, 11
 	// poolsOfCluster is the most node pools of a cluster: Cluster Service renders all of them at each change.
 	poolsOfCluster = 20
 )
@@ -128,13 +126,13 @@ func TestAcceptedBodiesCanBeApplied(t *testing.T) {
 					minors = minors[(i+int(random.Uint32()))%len(minors):][:1]
 				}
 				for _, minor := range minors {
-					r.try(t, s, api.Name, minor, counts, s.share*nightlyBodies/100/len(minors)+1, s.share*nightlyUpdates/100/len(minors)+1)
+					r.try(t, s, api.Name, minor, counts, s.share*(nightlyBodies-nightlyUpdates)/100/len(minors)+1, s.share*nightlyUpdates/100/len(minors)+1)
 				}
 			}
 			t.Logf("%d bodies were accepted, %d refused and %d applied, of which %d were updates, in %s",
 				counts.accepted.Load(), counts.refused.Load(), counts.applied.Load(), counts.updates.Load(), time.Since(begun).Round(time.Second))
-			bodies, updates := counts.applied.Load()-counts.updates.Load(), counts.updates.Load()
-			if bodies < int64(len(subjects)*sliceBodies) || updates < int64(len(subjects)*sliceUpdates) || nightly.Run() && (bodies < nightlyBodies || updates < nightlyUpdates) {
+			bodies, updates := counts.applied.Load(), counts.updates.Load()
+			if bodies < int64(len(subjects)*(sliceBodies+sliceUpdates)) || updates < int64(len(subjects)*sliceUpdates) || nightly.Run() && (bodies < nightlyBodies || updates < nightlyUpdates) {
 				t.Error("too few bodies were applied")
 			}
 		})
@@ -196,19 +194,21 @@ func (r *region) try(t *testing.T, s subject, version, minor string, counts *cou
 	r.combine(t, s, version, minor, bases, counts, updates, enoughUpdates, func(base int) *update { return newUpdate(random, accepted[base]) })
 }
 
-// combine tries candidates with at most one mutation, and then combinations of the accepted ones until enough are accepted. It returns the accepted
+// combine tries candidates with at most one mutation, and then combinations of the accepted ones until enough bodies are accepted. It returns the accepted
 // mutations by the index of their full body. next returns the update of a combination; it is nil for creations.
 func (r *region) combine(t *testing.T, s subject, version, minor string, bases []map[string]any, counts *counts, first []candidate, enough int, next func(base int) *update) [][]schemamutation.Mutation {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, uint64(len(first))))
 	singles := make([][]schemamutation.Mutation, len(bases))
 	var mu sync.Mutex
+	done := 0
 	r.all(t, s, version, minor, bases, counts, first, func(c candidate) {
 		mu.Lock()
 		defer mu.Unlock()
+		done++
 		singles[c.base] = append(singles[c.base], c.changes...)
 	})
-	for done, fruitless := 0, 0; done < enough && !t.Failed(); {
+	for fruitless := 0; done < enough && !t.Failed(); {
 		var combined []candidate
 		for range min(enough-done, 2000) {
 			i := random.IntN(len(bases))
