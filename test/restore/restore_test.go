@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
@@ -175,6 +177,28 @@ func (r *region) awaitRepair(condition string, check func(difference error) erro
 // bundles returns the IDs of the bundles in Maestro.
 func (r *region) bundles() []string { return slices.Sorted(maps.Keys(r.maestro.Resources())) }
 
+// wantedBundles returns the IDs of the bundles of the clusters and node pools in Cosmos DB.
+func (r *region) wantedBundles() (ids []string) {
+	r.t.Helper()
+	for n := range 5 {
+		clusters := map[string]*database.ClusterDocument{}
+		must.Do(r.t, r.db.Clusters().ForEach(r.t.Context(), subscription(n), "", func(i *database.Item[database.ClusterDocument]) error {
+			clusters[i.Key.ResourceID] = &i.Value
+			for _, kind := range []fleet.WorkKind{fleet.Namespaces, fleet.HostedCluster} {
+				ids = append(ids, fleet.WorkID(i.Value.Fleet.Recovery.ProvisionShard, fleet.WorkName(kind, fleet.ClusterID(i.Value.UID), ""), ""))
+			}
+			return nil
+		}))
+		must.Do(r.t, r.db.NodePools().ForEach(r.t.Context(), subscription(n), "", func(i *database.Item[database.NodePoolDocument]) error {
+			cluster := clusters[path.Dir(path.Dir(i.Key.ResourceID))]
+			ids = append(ids, fleet.WorkID(cluster.Fleet.Recovery.ProvisionShard, fleet.WorkName(fleet.NodePoolWork, fleet.ClusterID(cluster.UID), path.Base(i.Key.ResourceID)), i.Value.UID))
+			return nil
+		}))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // awaitBundles waits until Maestro has exactly the wanted bundles.
 func (r *region) awaitBundles(want []string) {
 	r.t.Helper()
@@ -259,4 +283,5 @@ func TestRestoreDuringRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.awaitRepaired()
+	r.awaitBundles(r.wantedBundles())
 }

@@ -32,6 +32,17 @@ func (r *region) backup() (url string) {
 // bundles returns the IDs of the bundles in Maestro.
 func (r *region) bundles() []string { return slices.Sorted(maps.Keys(r.maestro.Resources())) }
 
+// awaitNoBundles waits until Maestro has no bundles.
+func (r *region) awaitNoBundles(t *testing.T) {
+	t.Helper()
+	untilDone(t, func(context.Context) error {
+		if held := r.bundles(); len(held) > 0 {
+			return fmt.Errorf("Maestro still has %q", held)
+		}
+		return nil
+	})
+}
+
 func poolHas(replicas int32) func(*csv1.NodePool) bool {
 	return func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY && p.GetStatus().GetReplicas() == replicas
@@ -193,12 +204,7 @@ func TestReappearedBundleIsDeleted(t *testing.T) {
 	manifest := json.RawMessage(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"late"}}`)
 	bundle := &maestro.Bundle{ID: fleet.WorkID(shard, name, ""), Name: name, Consumer: shard, Manifests: []json.RawMessage{manifest}}
 	must.Get(late.Create(t.Context(), bundle))(t)
-	untilDone(t, func(context.Context) error {
-		if held := r.bundles(); len(held) > 0 {
-			return fmt.Errorf("Maestro still has %q", held)
-		}
-		return nil
-	})
+	r.awaitNoBundles(t)
 }
 
 // TestInventory lists the resources in order, in pages, without deleted ones.
@@ -254,10 +260,39 @@ func TestLostClusterIsDeleted(t *testing.T) {
 	r.url = before
 	second := r.start(nil)
 	second.remove(t, request.Uid)
-	untilDone(t, func(context.Context) error {
-		if held := r.bundles(); len(held) > 0 {
-			return fmt.Errorf("Maestro still has %q", held)
-		}
-		return nil
+	r.awaitNoBundles(t)
+}
+
+// TestLostNodePoolIsDeleted restores the database to a time before two node pools were created. The deletion of one is not done before its
+// bundle is deleted, although Cluster Service does not know the pool. The other is deleted with its cluster.
+func TestLostNodePoolIsDeleted(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.play()
+	first := r.start(nil)
+	request, _ := first.createReady(t, "c")
+	held := r.bundles()
+	first.stop()
+	before := r.backup()
+	second := r.start(nil)
+	lost := poolRequest(request, "np1", 2)
+	for _, pool := range []*csv1.ApplyNodePoolRequest{lost, poolRequest(request, "np2", 2)} {
+		must.Get(second.ApplyNodePool(t.Context(), pool))(t)
+		second.awaitPool(t, pool.Uid, poolHas(2))
+	}
+	second.stop()
+	r.url = before
+	third := r.start(nil)
+	deleted := must.Get(third.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: lost.Uid, ClusterUid: request.Uid, ResourceId: lost.ResourceId}))(t)
+	if deleted.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED {
+		t.Error("the node pool is deleted before its bundle")
+	}
+	third.awaitPool(t, lost.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
 	})
+	if now := r.bundles(); len(now) != len(held)+1 {
+		t.Errorf("the bundles are %q, those without node pools %q", now, held)
+	}
+	third.remove(t, request.Uid)
+	r.awaitNoBundles(t)
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,22 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 )
+
+// AddUnknownPool adds a node pool that the database does not have and whose deletion is requested. It was never stored, or the database lost it.
+// If the cluster is placed, Maestro may have the bundle of the pool, so the pool has a work without content, whose deletion removes the bundle.
+// Otherwise, or if another pool has its name, the pool is a tombstone.
+func (t *ClusterAggregate) AddUnknownPool(now time.Time, uid, clusterUID, resourceID string) *NodePool {
+	p := &NodePool{UID: uid, ClusterUID: clusterUID, ResourceID: resourceID, Spec: &csv1.NodePoolSpec{Name: path.Base(resourceID)}, CreateTime: now, Status: &csv1.NodePoolStatus{}}
+	replaced := slices.ContainsFunc(t.Pools, func(other *NodePool) bool { return !other.Gone() && strings.EqualFold(other.ResourceID, resourceID) })
+	if c := t.Cluster; c != nil && c.Shard != "" && !c.Gone() && !replaced {
+		name := WorkName(NodePoolWork, c.ID(), p.Spec.GetName())
+		t.Works = append(t.Works, &Work{ID: WorkID(c.Shard, name, uid), ClusterUID: clusterUID, OwnerUID: uid, Kind: NodePoolWork, Name: name, Shard: c.Shard})
+	} else {
+		p.DeleteTime, p.GoneTime, p.Status.Phase = now, now, csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
+	}
+	t.Pools = append(t.Pools, p)
+	return p
+}
 
 // stepKinds maps the kinds of works to kinds of steps, in the order in which works are deleted.
 var stepKinds = []struct {

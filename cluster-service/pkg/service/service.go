@@ -489,9 +489,7 @@ func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequ
 		t, now := tx.Aggregates[clusterUID], s.o.Store.Now()
 		pool = t.Pool(uid)
 		if pool == nil {
-			pool = &fleet.NodePool{UID: uid, ClusterUID: clusterUID, ResourceID: r.GetResourceId(), Spec: &csv1.NodePoolSpec{}, CreateTime: now,
-				DeleteTime: now, GoneTime: now, Status: &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED}}
-			t.Pools = append(t.Pools, pool)
+			pool = t.AddUnknownPool(now, uid, clusterUID, r.GetResourceId())
 		}
 		if pool.Deleting() {
 			return nil

@@ -55,11 +55,13 @@ func (s *Store) RemovedWorks(ctx context.Context, ids []string) (map[string]bool
 	return removed, nil
 }
 
-// ClusterDeleted reports whether the cluster with an ID is a tombstone.
-func (s *Store) ClusterDeleted(ctx context.Context, clusterID string) (gone bool, err error) {
-	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cluster_identifiers JOIN clusters ON uid = cluster_uid WHERE cluster_id = $1 AND gone_time IS NOT NULL)", clusterID).Scan(&gone)
+// OfDeletedCluster reports whether a bundle has no work, and its cluster is being deleted or is a tombstone. Such a cluster gets no other
+// works, so the database lost the work of the bundle.
+func (s *Store) OfDeletedCluster(ctx context.Context, bundleID, clusterID string) (deleted bool, err error) {
+	err = s.pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM works WHERE id = $1) AND EXISTS (SELECT FROM cluster_identifiers JOIN clusters ON uid = cluster_uid
+		WHERE cluster_id = $2 AND delete_time IS NOT NULL)`, bundleID, clusterID).Scan(&deleted)
 	if err != nil {
-		return false, fmt.Errorf("reading whether a cluster is gone: %w", err)
+		return false, fmt.Errorf("reading whether a cluster is deleted: %w", err)
 	}
-	return gone, nil
+	return deleted, nil
 }
