@@ -8,8 +8,8 @@ import (
 )
 
 // Applied is False with the reason ApplyRefused if the API server of the management cluster permanently refuses the desired state: a person
-// must change the desired state or the management cluster. RefusedMessage formats its message. Node pools and external authentications have
-// the condition too.
+// must change the desired state or the management cluster. It stays so after a refused update was taken back, until the next update.
+// RefusedMessage formats its message. Node pools and external authentications have the condition too.
 const (
 	Applied      = "Applied"
 	ApplyRefused = "ApplyRefused"

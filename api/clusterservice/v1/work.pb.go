@@ -127,6 +127,7 @@ type Work struct {
 	// Unpublished (publishing fails), Removed, BeingRemoved (by another client than the agent), Replaced (by a HostedCluster
 	// that no SRE accepted), ApplyRefused (the API server of the management cluster permanently refuses it), NotApplied (applying
 	// it fails, and a retry can succeed), ForeignFields (another client has set fields of its main object that no manifest sets).
+	// Refused and ApplyRefused also mark a work whose refused update was taken back, until the next update.
 	Drift string `protobuf:"bytes,18,opt,name=drift,proto3" json:"drift,omitempty"`
 	// The ARM resource ID of the cluster; set only in lists of works with drift.
 	ClusterResourceId string `protobuf:"bytes,19,opt,name=cluster_resource_id,json=clusterResourceId,proto3" json:"cluster_resource_id,omitempty"`

@@ -81,7 +81,7 @@ func (r Region) Settle(now time.Time, t *ClusterAggregate, renderer Renderer) er
 //
 // An upgrade or a revocation whose content cannot be rendered does not proceed. It does not block other changes.
 func (r Region) SettleObserved(now time.Time, t *ClusterAggregate, renderer Renderer) error {
-	if len(t.ActiveUpgrades()) == 0 && !t.awaitsRestart() {
+	if len(t.ActiveUpgrades()) == 0 && !t.awaitsRestart() && len(t.refusedUpdates()) == 0 {
 		return r.settle(now, t, nil, false)
 	}
 	before := t.Clone()
@@ -114,10 +114,11 @@ func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, ch
 		}
 	}
 	recordRemovals(t)
+	returned := t.returnToAccepted(now, renderer)
 	restart := t.Cluster.RestartTime()
 	advanceBreakGlass(now, t, renderer != nil)
 	restarts := !t.Cluster.RestartTime().Equal(restart)
-	if moved := r.advanceUpgrades(now, t, renderer != nil); !moved && !changed && !restarts {
+	if moved := r.advanceUpgrades(now, t, renderer != nil); !moved && !changed && !restarts && !returned {
 		renderer = nil
 	}
 	if t.Cluster != nil && !t.Cluster.Gone() {
@@ -125,6 +126,7 @@ func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, ch
 			return err
 		}
 	}
+	t.endAppliedUpdates()
 	planRollout(now, t)
 	r.planAzure(now, t)
 	for _, p := range t.Pools {
@@ -221,12 +223,17 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	wasReady := s.ObservedGeneration > 0
 	owed := t.customerWaitsForUpgrade()
 	lost := identify(now, t, seen)
+	ready := lost.none() && carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && !seen.Namespace.BeingDeleted() && r.azureReady(t))
+	if ready {
+		s.ObservedGeneration = work.Generation
+	}
 	switch {
 	case !lost.none():
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_LOST
-	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && !seen.Namespace.BeingDeleted() && r.azureReady(t)):
+	case c.Refused != nil:
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
+	case ready:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
-		s.ObservedGeneration = work.Generation
 	// A change of its external authentication or another rendering is being rolled out, or the management cluster refuses it.
 	// That does not change the phase of the cluster.
 	case wasReady && s.ObservedGeneration >= c.Generation && !work.Refused:
@@ -255,7 +262,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	}
 	before := s.Conditions
 	s.Conditions = setConditions(before, now, work.Generation, append([]condition{
-		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, appliedCondition(t.clusterWork(work), armproperty.Cluster)}, observed...)...)
+		{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."}, c.appliedCondition(t.clusterWork(work), armproperty.Cluster)}, observed...)...)
 	s.Conditions = append(s.Conditions, t.customerConditions(now, before, work)...)
 	layers := append([]layer{{LayerPlacement, clusterstatus.StatePlaced, "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
 	controlPlane := controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)
@@ -264,7 +271,8 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	}
 	// Until the identities are read there is no HostedCluster that another layer could wait for.
 	if t.Work(HostedCluster, "") != nil || t.Azure == nil {
-		layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(t.clusterWork(work)), controlPlane)
+		layers = append(layers, c.progress(s.Conditions, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(t.clusterWork(work)))...)
+		layers = append(layers, controlPlane)
 	}
 	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
 }
@@ -460,10 +468,14 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 	ready := carried && rolledOut && awaited.none() && sized(p.Spec, seen) && seen.Condition(feedback.UpdatingVersion).Status != "True" &&
 		seen.Condition(feedback.UpdatingTemplate).Status != "True"
 	wasReady := s.ObservedGeneration > 0
+	if ready {
+		s.ObservedGeneration = work.Generation
+	}
 	switch {
+	case p.Refused != nil:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
 	case ready:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_READY
-		s.ObservedGeneration = work.Generation
 	case work.Refused:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
 	// The number of nodes may change, and another rendering may be rolled out or refused. A pool that reached its generation
@@ -477,12 +489,13 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 	default:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING
 	}
-	s.Conditions = setConditions(s.Conditions, now, work.Generation, appliedCondition(work, armproperty.NodePool),
+	s.Conditions = setConditions(s.Conditions, now, work.Generation, p.appliedCondition(work, armproperty.NodePool),
 		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
 		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen), observedCondition(feedback.UpdatingConfig, seen),
 		observedCondition(feedback.VersionSkew, seen))
-	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, awaited, ready, s.ObservedGeneration >= p.Generation))
+	layers := append([]layer{{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."}},
+		p.progress(s.Conditions, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work))...)
+	s.Progress = setProgress(s.Progress, now, append(layers, nodePoolLayer(p, seen, awaited, ready, s.ObservedGeneration >= p.renderedGeneration(p.Generation)))...)
 }
 
 // sized reports whether the number of ready nodes is the requested one.

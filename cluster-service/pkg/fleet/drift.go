@@ -12,6 +12,7 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 	if w.Kind == HostedCluster {
 		lost = t.lostReason()
 	}
+	refused := t.refusedDrift(w)
 	switch {
 	case w.Refused:
 		return clusterstatus.DriftRefused
@@ -23,6 +24,8 @@ func (t *ClusterAggregate) DriftOf(w *Work) string {
 		return clusterstatus.DriftRemoved
 	case w.Observed.BeingRemoved(), lost == ControlPlaneBeingRemoved:
 		return clusterstatus.DriftBeingRemoved
+	case refused != "":
+		return refused
 	case w.Observed.Applied.Status == "False":
 		return clusterstatus.DriftNotApplied
 	case w.Published < w.Desired && w.Error != "":

@@ -19,8 +19,10 @@ type ExternalAuth struct {
 	ClusterUID string
 	ResourceID string
 	Generation int64
-	Spec       *csv1.ExternalAuthSpec
-	Status     *csv1.ExternalAuthStatus
+	// Spec is like that of a cluster.
+	Spec   *csv1.ExternalAuthSpec
+	Status *csv1.ExternalAuthStatus
+	Update
 	Revision   int64
 	CreateTime time.Time
 	DeleteTime time.Time
@@ -35,7 +37,7 @@ func (a *ExternalAuth) Gone() bool { return !a.GoneTime.IsZero() }
 
 // Proto returns the external authentication as a message of the API.
 func (a *ExternalAuth) Proto() *csv1.ExternalAuth {
-	return &csv1.ExternalAuth{Uid: a.UID, ClusterUid: a.ClusterUID, ResourceId: a.ResourceID, Generation: a.Generation, Spec: a.Spec,
+	return &csv1.ExternalAuth{Uid: a.UID, ClusterUid: a.ClusterUID, ResourceId: a.ResourceID, Generation: a.Generation, Spec: a.RequestedSpec(),
 		Status: a.Status, Revision: a.Revision, CreateTime: timestamp(a.CreateTime), DeleteTime: timestamp(a.DeleteTime)}
 }
 
@@ -62,6 +64,14 @@ func (t *ClusterAggregate) ExternalAuth() *ExternalAuth {
 		return nil
 	}
 	return t.ExternalAuths[i]
+}
+
+// RenderedExternalAuth returns the external authentication that the HostedCluster has to contain, or nil.
+func (t *ClusterAggregate) RenderedExternalAuth() *ExternalAuth {
+	if a := t.ExternalAuth(); a != nil && !a.withdrawn() {
+		return a
+	}
+	return nil
 }
 
 // ExternalAuthByUID returns the external authentication with a UID, or nil.
@@ -91,15 +101,17 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 		return
 	}
 	seen := &work.Observed
-	// The digest covers the whole HostedCluster. When it is read back, this generation is on the management cluster.
-	carried := work.Applied()
+	// The digest covers the whole HostedCluster. When it is read back, the rendered generation is on the management cluster.
+	carried, generation := work.Applied(), a.renderedGeneration(a.Generation)
 	invalid := invalidConfiguration(seen)
 	// The control plane of a paused cluster keeps its configuration.
-	took := carried && !seen.Paused() && invalid.Status != "" && seen.ConfigurationGeneration >= seen.Generation
+	took := carried && !a.withdrawn() && !seen.Paused() && invalid.Status != "" && seen.ConfigurationGeneration >= seen.Generation
 	if took && invalid.Status == "True" {
-		s.ObservedGeneration = a.Generation
+		s.ObservedGeneration = generation
 	}
 	switch {
+	case a.Refused != nil:
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED
 	case took && invalid.Status == "False", work.Refused:
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED
 	case s.ObservedGeneration == a.Generation && carried:
@@ -117,10 +129,11 @@ func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING
 	}
 	problem := issuerProblemOf(a, seen)
-	s.Conditions = setConditions(s.Conditions, now, a.Generation, externalAuthAvailable(s, problem), externalAuthProgressing(s), externalAuthDegraded(s, work, invalid, problem),
-		appliedCondition(work, armproperty.ExternalAuth), validCondition(took, invalid), secretsCondition(s))
-	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid, problem))
+	s.Conditions = setConditions(s.Conditions, now, generation, externalAuthAvailable(s, problem), externalAuthProgressing(s), externalAuthDegraded(a, work, invalid, problem),
+		a.appliedCondition(work, armproperty.ExternalAuth), validCondition(took, invalid), secretsCondition(s))
+	layers := append([]layer{{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."}},
+		a.progress(s.Conditions, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work))...)
+	s.Progress = setProgress(s.Progress, now, append(layers, externalAuthLayer(s, invalid, problem))...)
 }
 
 // invalidConfiguration returns HyperShift's condition on the configuration of a HostedCluster: the operator's if it is
@@ -155,7 +168,8 @@ func externalAuthProgressing(s *csv1.ExternalAuthStatus) condition {
 	return condition{"Progressing", "False", "AsExpected", "No change is in progress."}
 }
 
-func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedback.Condition, problem *issuerFailure) condition {
+func externalAuthDegraded(a *ExternalAuth, work *Work, invalid feedback.Condition, problem *issuerFailure) condition {
+	s := a.Status
 	switch {
 	case s.GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED && problem != nil:
 		return condition{"Degraded", "True", problem.reason, problem.message}
@@ -163,7 +177,7 @@ func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedba
 		return condition{"Degraded", "False", "AsExpected", "No problem is reported."}
 	case work.Refused:
 		return condition{"Degraded", "True", "Refused", work.Error}
-	case work.Refusal() != nil:
+	case a.Refused != nil, work.Refusal() != nil:
 		return condition{"Degraded", "True", clusterstatus.ApplyRefused, "The service cannot apply the configuration. The control plane keeps the previous one."}
 	}
 	return condition{"Degraded", "True", invalid.Reason, invalid.Message}

@@ -34,8 +34,10 @@ type Cluster struct {
 	UID        string
 	ResourceID string
 	Generation int64
-	Spec       *csv1.ClusterSpec
-	Status     *csv1.ClusterStatus
+	// Spec is what is rendered. RequestedSpec returns the spec of the generation.
+	Spec   *csv1.ClusterSpec
+	Status *csv1.ClusterStatus
+	Update
 	// Shard is the provision shard that hosts the cluster; empty until it is placed.
 	Shard string
 	// PlacementMessage is the reason for which no shard accepted the cluster, directly after the decision. The status
@@ -67,7 +69,7 @@ func (c *Cluster) ID() string { return c.Status.GetClusterId() }
 
 // Proto returns the cluster as a message of the API.
 func (c *Cluster) Proto() *csv1.Cluster {
-	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.Spec, Status: c.Status,
+	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.RequestedSpec(), Status: c.Status,
 		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime), Overrides: c.Overrides,
 		SealingKeyId: seal.KeyOf(c.SigningKey)}
 }
@@ -78,9 +80,11 @@ type NodePool struct {
 	ClusterUID string
 	ResourceID string
 	Generation int64
-	Spec       *csv1.NodePoolSpec
-	Status     *csv1.NodePoolStatus
-	Release    Release
+	// Spec is like that of a cluster.
+	Spec    *csv1.NodePoolSpec
+	Status  *csv1.NodePoolStatus
+	Release Release
+	Update
 	// Trace is like that of a cluster.
 	Trace      string
 	Revision   int64
@@ -97,7 +101,7 @@ func (p *NodePool) Gone() bool { return !p.GoneTime.IsZero() }
 
 // Proto returns the node pool as a message of the API.
 func (p *NodePool) Proto() *csv1.NodePool {
-	return &csv1.NodePool{Uid: p.UID, ClusterUid: p.ClusterUID, ResourceId: p.ResourceID, Generation: p.Generation, Spec: p.Spec,
+	return &csv1.NodePool{Uid: p.UID, ClusterUid: p.ClusterUID, ResourceId: p.ResourceID, Generation: p.Generation, Spec: p.RequestedSpec(),
 		Status: p.Status, Revision: p.Revision, CreateTime: timestamp(p.CreateTime), DeleteTime: timestamp(p.DeleteTime)}
 }
 

@@ -24,7 +24,7 @@ func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	if renderer != nil && !c.Deleting() {
 		t.reportRanges(now, renderer)
 		for _, kind := range []WorkKind{Namespaces, HostedCluster} {
-			if err := want(t, kind, nil, c.Generation, renderer); err != nil {
+			if err := want(t, kind, nil, c.renderedGeneration(c.Generation), renderer); err != nil {
 				return err
 			}
 		}
@@ -33,7 +33,7 @@ func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 			if p.Deleting() || t.Work(HostedCluster, "") == nil {
 				continue
 			}
-			if err := want(t, NodePoolWork, p, p.Generation, renderer); err != nil {
+			if err := want(t, NodePoolWork, p, p.renderedGeneration(p.Generation), renderer); err != nil {
 				return err
 			}
 		}

@@ -29,11 +29,11 @@ type request struct {
 }
 
 func (c *Cluster) request() request {
-	return request{c.Trace, c.Deleting() || c.Status.GetObservedGeneration() < c.Generation, c.Status.GetProgress()}
+	return request{c.Trace, c.Deleting() || c.Status.GetObservedGeneration() < c.Generation && c.Refused == nil, c.Status.GetProgress()}
 }
 
 func (p *NodePool) request() request {
-	return request{p.Trace, p.Deleting() || p.Status.GetObservedGeneration() < p.Generation, p.Status.GetProgress()}
+	return request{p.Trace, p.Deleting() || p.Status.GetObservedGeneration() < p.Generation && p.Refused == nil, p.Status.GetProgress()}
 }
 
 // trace returns the reference of the trace of a request in progress, and else an empty text.

@@ -238,6 +238,7 @@ func (r Region) beginControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade
 	case !mayMove:
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "The next step of the control plane is about to start.")
 	default:
+		t.Cluster.beginRelease(t)
 		t.Cluster.Release = Release{Version: s.GetToVersion(), Image: s.GetToImage()}
 		begin(now, s, "Cluster Service set the release of the control plane to "+s.GetToVersion()+".")
 		s.ComponentsTime = timestamp(now.Add(r.ComponentsAfter))
@@ -322,6 +323,7 @@ func followNodePools(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove boo
 				return moved
 			default:
 				s.FromVersion = p.Release.Version
+				p.beginRelease(t)
 				p.Release = Release{Version: s.GetToVersion(), Image: s.GetToImage()}
 				begin(now, s, "Cluster Service set the release of the node pool to "+s.GetToVersion()+".")
 				u.begun(now)

@@ -368,6 +368,9 @@ func TestEndedUpgradeHasNoPlannedSteps(t *testing.T) {
 			tc.end(w, u)
 			w.settle()
 			w.is(u, tc.state, tc.says)
+			if version := w.Cluster.Release.Version; tc.state == csv1.UpgradeState_UPGRADE_STATE_FAILED && version != "4.20.15" {
+				t.Errorf("the control plane has release %s although it was refused", version)
+			}
 			for _, s := range u.Status.GetSteps() {
 				if s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED {
 					t.Errorf("%s: a step is still planned: %v", tc.reason, s)

@@ -44,7 +44,7 @@ func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedClus
 	if err != nil {
 		return nil, fmt.Errorf("etcd.size of the configuration: %w", err)
 	}
-	configuration, err := r.configuration(c, t.ExternalAuth())
+	configuration, err := r.configuration(c, t.RenderedExternalAuth())
 	if err != nil {
 		return nil, err
 	}

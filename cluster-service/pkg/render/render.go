@@ -186,7 +186,7 @@ func (r *Renderer) typed(t *fleet.ClusterAggregate, w *fleet.Work) (main metav1.
 		if main, err = r.hostedCluster(t); err != nil {
 			return nil, nil, err
 		}
-		rest, err = r.externalAuthObjects(t.Cluster, t.ExternalAuth())
+		rest, err = r.externalAuthObjects(t.Cluster, t.RenderedExternalAuth())
 		return main, append(r.servingCertificate(t), rest...), err
 	case fleet.NodePoolWork:
 		p := t.Pool(w.OwnerUID)

@@ -86,6 +86,7 @@ func (s *Service) changeExternalAuth(ctx context.Context, t *fleet.ClusterAggreg
 	if err := validateStep(a.Generation, r.GetGeneration()); err != nil {
 		return nil, err
 	}
+	a.BeginUpdate(t)
 	a.Generation, a.Spec = r.GetGeneration(), r.GetSpec()
 	s.o.Log.InfoContext(ctx, "stored the desired state of an external authentication", logkey.ExternalAuthUID, uid, logkey.ClusterUID, clusterUID, logkey.ResourceID, a.ResourceID,
 		logkey.Generation, a.Generation)

@@ -209,6 +209,7 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 			s.o.Log.InfoContext(ctx, "chose a provision shard for a cluster", logkey.ClusterUID, uid, logkey.ResourceID, c.ResourceID, logkey.Shard, decision.Shard, logkey.Decision, decision.Message())
 		}
 	} else {
+		c.BeginUpdate(t)
 		if _, err := s.raise(ctx, c, r.GetRecovery()); err != nil {
 			return nil, err
 		}
@@ -401,6 +402,9 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate,
 	}
 	if err := validateStep(p.Generation, r.GetGeneration()); err != nil {
 		return nil, err
+	}
+	if p.Generation > 0 {
+		p.BeginUpdate(t)
 	}
 	p.Generation, p.Spec, p.Release = r.GetGeneration(), r.GetSpec(), chosen
 	s.o.Log.InfoContext(ctx, "stored the desired state of a node pool", logkey.NodePoolUID, uid, logkey.ClusterUID, clusterUID, logkey.ResourceID, p.ResourceID,

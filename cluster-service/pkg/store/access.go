@@ -36,18 +36,18 @@ func accessChanges(old, aggregate *fleet.ClusterAggregate) []func(batch *pgx.Bat
 
 func authChanged(a, b *fleet.ExternalAuth) bool {
 	return a == nil || a.Generation != b.Generation || !a.DeleteTime.Equal(b.DeleteTime) || !a.GoneTime.Equal(b.GoneTime) ||
-		!proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
+		!proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec) || a.Update != b.Update
 }
 
 func queueAuth(batch *pgx.Batch, a *fleet.ExternalAuth, behind int64) {
 	batch.Queue(`INSERT INTO external_auths (uid, cluster_uid, resource_id, resource_key, generation, spec, status, phase, create_time,
-			delete_time, gone_time, revision)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (SELECT revision FROM revision_clock) - $12)
+			delete_time, gone_time, revision, accepted)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (SELECT revision FROM revision_clock) - $12, $13)
 		ON CONFLICT (uid) DO UPDATE SET generation = $5, spec = $6, status = $7, phase = $8, delete_time = $10, gone_time = $11,
-			revision = excluded.revision
+			revision = excluded.revision, accepted = $13
 		RETURNING revision`,
-		a.UID, a.ClusterUID, a.ResourceID, strings.ToLower(a.ResourceID), a.Generation, encode(a.Spec), encode(a.Status), int16(a.Status.GetPhase()),
-		a.CreateTime, nullTime(a.DeleteTime), nullTime(a.GoneTime), behind).
+		a.UID, a.ClusterUID, a.ResourceID, strings.ToLower(a.ResourceID), a.Generation, encode(a.RequestedSpec()), encode(a.Status), int16(a.Status.GetPhase()),
+		a.CreateTime, nullTime(a.DeleteTime), nullTime(a.GoneTime), behind, encodeUpdate(a.Update, a.Generation)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&a.Revision) })
 }
 
@@ -71,9 +71,9 @@ func queueRevocation(batch *pgx.Batch, v *fleet.Revocation, behind int64) {
 
 func scanAuth(row pgx.CollectableRow) (*fleet.ExternalAuth, error) {
 	a := &fleet.ExternalAuth{Spec: &csv1.ExternalAuthSpec{}, Status: &csv1.ExternalAuthStatus{}}
-	var spec, status []byte
+	var spec, status, accepted []byte
 	var deleted, gone *time.Time
-	if err := row.Scan(&a.UID, &a.ClusterUID, &a.ResourceID, &a.Generation, &spec, &status, &a.Revision, &a.CreateTime, &deleted, &gone); err != nil {
+	if err := row.Scan(&a.UID, &a.ClusterUID, &a.ResourceID, &a.Generation, &spec, &status, &a.Revision, &a.CreateTime, &deleted, &gone, &accepted); err != nil {
 		return nil, err
 	}
 	a.CreateTime, a.DeleteTime, a.GoneTime = a.CreateTime.UTC(), notNull(deleted), notNull(gone)
@@ -83,7 +83,7 @@ func scanAuth(row pgx.CollectableRow) (*fleet.ExternalAuth, error) {
 	if err := proto.Unmarshal(status, a.Status); err != nil {
 		return nil, fmt.Errorf("decoding the status of external auth %s: %w", a.UID, err)
 	}
-	return a, nil
+	return a, decodeUpdate(accepted, a.UID, a.Generation, &a.Update, &a.Spec)
 }
 
 func scanCredential(row pgx.CollectableRow) (*fleet.Credential, error) {

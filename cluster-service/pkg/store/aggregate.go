@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	clusterColumns    = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time, overrides, trace"
-	poolColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time, trace"
-	authColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, revision, create_time, delete_time, gone_time"
+	clusterColumns    = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time, overrides, trace, accepted"
+	poolColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time, trace, accepted"
+	authColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, revision, create_time, delete_time, gone_time, accepted"
 	credentialColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
 	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time, elevation"
 	workColumns       = "id::text, cluster_uid::text, coalesce(owner_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers"
@@ -354,25 +354,25 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, aggregate *fleet.C
 
 func queueCluster(batch *pgx.Batch, c *fleet.Cluster, behind int64) {
 	batch.Queue(`INSERT INTO clusters (uid, resource_id, resource_key, generation, spec, status, phase, prefix, shard, release_version,
-			release_image, signing_key, create_time, delete_time, gone_time, revision, overrides, trace)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, (SELECT revision FROM revision_clock) - $16, $17, $18)
+			release_image, signing_key, create_time, delete_time, gone_time, revision, overrides, trace, accepted)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, (SELECT revision FROM revision_clock) - $16, $17, $18, $19)
 		ON CONFLICT (uid) DO UPDATE SET generation = $4, spec = $5, status = $6, phase = $7, prefix = $8, shard = $9, release_version = $10,
-			release_image = $11, signing_key = $12, delete_time = $14, gone_time = $15, revision = excluded.revision, overrides = $17, trace = $18
+			release_image = $11, signing_key = $12, delete_time = $14, gone_time = $15, revision = excluded.revision, overrides = $17, trace = $18, accepted = $19
 		RETURNING revision`,
-		c.UID, c.ResourceID, strings.ToLower(c.ResourceID), c.Generation, encode(c.Spec), encode(c.Status), int16(c.Status.GetPhase()),
+		c.UID, c.ResourceID, strings.ToLower(c.ResourceID), c.Generation, encode(c.RequestedSpec()), encode(c.Status), int16(c.Status.GetPhase()),
 		c.Status.GetBaseDomainPrefix(), null(c.Shard), c.Release.Version, c.Release.Image, c.SigningKey, c.CreateTime, nullTime(c.DeleteTime),
-		nullTime(c.GoneTime), behind, encode(c.Overrides), c.Trace).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Revision) })
+		nullTime(c.GoneTime), behind, encode(c.Overrides), c.Trace, encodeUpdate(c.Update, c.Generation)).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Revision) })
 }
 
 func queuePool(batch *pgx.Batch, p *fleet.NodePool, behind int64) {
 	batch.Queue(`INSERT INTO node_pools (uid, cluster_uid, resource_id, resource_key, generation, spec, status, phase, release_version,
-			release_image, create_time, delete_time, gone_time, revision, trace)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, (SELECT revision FROM revision_clock) - $14, $15)
+			release_image, create_time, delete_time, gone_time, revision, trace, accepted)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, (SELECT revision FROM revision_clock) - $14, $15, $16)
 		ON CONFLICT (uid) DO UPDATE SET generation = $5, spec = $6, status = $7, phase = $8, release_version = $9, release_image = $10,
-			delete_time = $12, gone_time = $13, revision = excluded.revision, trace = $15
+			delete_time = $12, gone_time = $13, revision = excluded.revision, trace = $15, accepted = $16
 		RETURNING revision`,
-		p.UID, p.ClusterUID, p.ResourceID, strings.ToLower(p.ResourceID), p.Generation, encode(p.Spec), encode(p.Status), int16(p.Status.GetPhase()),
-		p.Release.Version, p.Release.Image, p.CreateTime, nullTime(p.DeleteTime), nullTime(p.GoneTime), behind, p.Trace).
+		p.UID, p.ClusterUID, p.ResourceID, strings.ToLower(p.ResourceID), p.Generation, encode(p.RequestedSpec()), encode(p.Status), int16(p.Status.GetPhase()),
+		p.Release.Version, p.Release.Image, p.CreateTime, nullTime(p.DeleteTime), nullTime(p.GoneTime), behind, p.Trace, encodeUpdate(p.Update, p.Generation)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&p.Revision) })
 }
 
@@ -386,6 +386,59 @@ func queueWork(batch *pgx.Batch, w *fleet.Work, drift string) {
 			delete_asks = $21, release_finalizers = $22, drift = $23`,
 		w.ID, w.ClusterUID, null(w.OwnerUID), w.Kind, w.Name, w.Shard, w.Desired, w.Published, w.Digest, w.Generation, nullTime(w.DeleteTime),
 		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused, w.DeleteRequests, notNil(w.ReleaseFinalizers), drift)
+}
+
+// update is the JSON of a fleet.Update with an accepted desired state. The column spec has the requested spec.
+type update struct {
+	Generation int64  `json:"generation"`
+	Spec       []byte `json:"spec"` // null before the creation of an external authentication
+	Version    string `json:"version,omitempty"`
+	Image      string `json:"image,omitempty"`
+	// Refused is the generation that is refused; 0 if none is. A replica of an earlier release can have stored a newer generation since.
+	Refused int64 `json:"refused,omitempty"`
+}
+
+// encodeUpdate returns the value of the column accepted. The generation is that of the resource.
+func encodeUpdate(u fleet.Update, generation int64) []byte {
+	if u.Accepted == nil {
+		return nil
+	}
+	stored := update{Generation: u.Accepted.Generation, Version: u.Accepted.Release.Version, Image: u.Accepted.Release.Image}
+	if u.Accepted.Spec != nil {
+		stored.Spec = encode(u.Accepted.Spec)
+	}
+	if u.Refused != nil {
+		stored.Refused = generation
+	}
+	b, _ := json.Marshal(stored) // a struct of strings and numbers
+	return b
+}
+
+// decodeUpdate sets the update of a resource from the column accepted. Of a refused update, it also sets the spec of the resource, which is the requested one, to
+// the accepted one.
+func decodeUpdate[S proto.Message](encoded []byte, uid string, generation int64, u *fleet.Update, spec *S) error {
+	if encoded == nil {
+		return nil
+	}
+	var stored update
+	if err := json.Unmarshal(encoded, &stored); err != nil {
+		return fmt.Errorf("decoding the accepted state of %s: %w", uid, err)
+	}
+	u.Accepted = &fleet.DesiredState{Generation: stored.Generation, Release: fleet.Release{Version: stored.Version, Image: stored.Image}}
+	if stored.Refused == generation {
+		u.Refused = *spec
+	}
+	if stored.Spec == nil {
+		return nil
+	}
+	accepted := (*spec).ProtoReflect().New().Interface().(S)
+	if err := proto.Unmarshal(stored.Spec, accepted); err != nil {
+		return fmt.Errorf("decoding the accepted spec of %s: %w", uid, err)
+	}
+	if u.Accepted.Spec = accepted; u.Refused != nil {
+		*spec = accepted
+	}
+	return nil
 }
 
 func encode(m proto.Message) []byte {
@@ -424,12 +477,12 @@ type workComparable struct {
 func clusterChanged(a, b *fleet.Cluster) bool {
 	return a == nil || a.Generation != b.Generation || a.Shard != b.Shard || a.Release != b.Release || !a.DeleteTime.Equal(b.DeleteTime) ||
 		!a.GoneTime.Equal(b.GoneTime) || !bytes.Equal(a.SigningKey, b.SigningKey) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec) ||
-		!proto.Equal(a.Overrides, b.Overrides)
+		!proto.Equal(a.Overrides, b.Overrides) || a.Update != b.Update
 }
 
 func poolChanged(a, b *fleet.NodePool) bool {
 	return a == nil || a.Generation != b.Generation || a.Release != b.Release || !a.DeleteTime.Equal(b.DeleteTime) ||
-		!a.GoneTime.Equal(b.GoneTime) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
+		!a.GoneTime.Equal(b.GoneTime) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec) || a.Update != b.Update
 }
 
 func null[T comparable](v T) *T {
@@ -456,10 +509,10 @@ func notNull(t *time.Time) time.Time {
 
 func scanCluster(row pgx.CollectableRow) (*fleet.Cluster, error) {
 	c := &fleet.Cluster{Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}}
-	var spec, status, overrides []byte
+	var spec, status, overrides, accepted []byte
 	var deleted, gone *time.Time
 	if err := row.Scan(&c.UID, &c.ResourceID, &c.Generation, &spec, &status, &c.Shard, &c.Release.Version, &c.Release.Image, &c.SigningKey,
-		&c.Revision, &c.CreateTime, &deleted, &gone, &overrides, &c.Trace); err != nil {
+		&c.Revision, &c.CreateTime, &deleted, &gone, &overrides, &c.Trace, &accepted); err != nil {
 		return nil, err
 	}
 	c.CreateTime, c.DeleteTime, c.GoneTime = c.CreateTime.UTC(), notNull(deleted), notNull(gone)
@@ -475,15 +528,15 @@ func scanCluster(row pgx.CollectableRow) (*fleet.Cluster, error) {
 			return nil, fmt.Errorf("decoding the overrides of cluster %s: %w", c.UID, err)
 		}
 	}
-	return c, nil
+	return c, decodeUpdate(accepted, c.UID, c.Generation, &c.Update, &c.Spec)
 }
 
 func scanPool(row pgx.CollectableRow) (*fleet.NodePool, error) {
 	p := &fleet.NodePool{Spec: &csv1.NodePoolSpec{}, Status: &csv1.NodePoolStatus{}}
-	var spec, status []byte
+	var spec, status, accepted []byte
 	var deleted, gone *time.Time
 	if err := row.Scan(&p.UID, &p.ClusterUID, &p.ResourceID, &p.Generation, &spec, &status, &p.Release.Version, &p.Release.Image,
-		&p.Revision, &p.CreateTime, &deleted, &gone, &p.Trace); err != nil {
+		&p.Revision, &p.CreateTime, &deleted, &gone, &p.Trace, &accepted); err != nil {
 		return nil, err
 	}
 	p.CreateTime, p.DeleteTime, p.GoneTime = p.CreateTime.UTC(), notNull(deleted), notNull(gone)
@@ -493,7 +546,7 @@ func scanPool(row pgx.CollectableRow) (*fleet.NodePool, error) {
 	if err := proto.Unmarshal(status, p.Status); err != nil {
 		return nil, fmt.Errorf("decoding the status of node pool %s: %w", p.UID, err)
 	}
-	return p, nil
+	return p, decodeUpdate(accepted, p.UID, p.Generation, &p.Update, &p.Spec)
 }
 
 func scanWork(row pgx.CollectableRow) (*fleet.Work, error) { return scanWorkWith(row) }
