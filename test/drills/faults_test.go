@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -513,23 +515,23 @@ func unresolvedNames(t *testing.T, ctx context.Context, r *region) func() {
 	})
 }
 
-// stricterKind adds a rule to the kind of node pools on a management cluster, as a release of HyperShift can. A node pool that violates it fails at once at its
-// property, and explain states that waiting does not help.
+// stricterKind adds rules to kinds on a management cluster, as a release of HyperShift can. What violates them fails at once at its property, explain
+// states that waiting does not help, and nothing of it stays: later changes of the same objects take effect.
 func stricterKind(t *testing.T, ctx context.Context, r *region) func() {
 	t.Helper()
 	kinds := r.management(t).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	// change sets the rules of the labels in all versions of the kind; nil removes them.
-	change := func(rules []any) error {
-		kind, err := kinds.Get(ctx, "nodepools.hypershift.openshift.io", metav1.GetOptions{})
+	// change sets the rules of a property of the spec in all versions of a kind; nil removes them.
+	change := func(kind string, rules []any, property ...string) error {
+		definition, err := kinds.Get(ctx, kind+".hypershift.openshift.io", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		versions, _, err := unstructured.NestedSlice(kind.Object, "spec", "versions")
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
 		if err != nil {
 			return err
 		}
 		for _, version := range versions {
-			at := []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "nodeLabels", "x-kubernetes-validations"}
+			at := append(append([]string{"schema", "openAPIV3Schema", "properties", "spec", "properties"}, property...), "x-kubernetes-validations")
 			unstructured.RemoveNestedField(version.(map[string]any), at...)
 			if rules == nil {
 				continue
@@ -538,23 +540,56 @@ func stricterKind(t *testing.T, ctx context.Context, r *region) func() {
 				return err
 			}
 		}
-		if err := unstructured.SetNestedSlice(kind.Object, versions, "spec", "versions"); err != nil {
+		if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
 			return err
 		}
-		_, err = kinds.Update(ctx, kind, metav1.UpdateOptions{})
+		_, err = kinds.Update(ctx, definition, metav1.UpdateOptions{})
 		return err
 	}
-	must.Do(t, change([]any{map[string]any{"rule": "!('drill' in self)", "message": "drill is not a label"}}))
-	pool, body := r.customer.NodePoolID(first, "refused"), r.customer.NodePoolBody(1)
-	body.Properties.(map[string]any)["labels"] = []map[string]any{{"key": "drill", "value": "stricter"}}
-	if _, err := r.customer.Put(ctx, pool, body); err == nil || !strings.Contains(err.Error(), "DesiredStateRefused") || !strings.Contains(err.Error(), "properties.labels") {
-		t.Errorf("the node pool: %v", err)
+	claim := []string{"configuration", "properties", "authentication", "properties", "oidcProviders", "items", "properties", "claimMappings", "properties", "username", "properties", "claim"}
+	must.Do(t, change("nodepools", []any{map[string]any{"rule": "!('drill' in self)", "message": "drill is not a label"}}, "nodeLabels"))
+	must.Do(t, change("hostedclusters", []any{map[string]any{"rule": "self != 'drill'", "message": "drill is not a claim"}}, claim...))
+	labelled := func(key string) armresources.GenericResource {
+		body := r.customer.NodePoolBody(1)
+		body.Properties.(map[string]any)["labels"] = []map[string]any{{"key": key, "value": "stricter"}}
+		return body
 	}
-	if text, err := r.hcpctlOutput(ctx, "explain", r.customer.ClusterID(first)); err != nil || !strings.Contains(text, "has permanently refused its manifests") || !strings.Contains(text, "Action for the customer: choose another value of properties.labels") {
+	refuse := func(id string, body armresources.GenericResource, property string) {
+		t.Helper()
+		if _, err := r.customer.Put(ctx, id, body); err == nil || !strings.Contains(err.Error(), "DesiredStateRefused") || !strings.Contains(err.Error(), property) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	pool, updated := r.customer.NodePoolID(first, "refused"), r.customer.NodePoolID(first, "returned")
+	must.Get(r.customer.Put(ctx, updated, r.customer.NodePoolBody(1)))(t)
+	refuse(pool, labelled("drill"), "properties.labels")
+	refuse(updated, labelled("drill"), "properties.labels")
+	if text, err := r.hcpctlOutput(ctx, "explain", r.customer.ClusterID(first)); err != nil || strings.Count(text, "has permanently refused its manifests") != 2 || !strings.Contains(text, "Action for the customer: choose another value of properties.labels") {
 		t.Errorf("explain: %v: %s", err, text)
 	}
+	must.Get(r.customer.Put(ctx, updated, labelled("other")))(t)
+
+	auth, body := r.customer.ExternalAuthID(first, "refused"), r.customer.ExternalAuthBody()
+	authority := must.Get(kubeapi.OpenEgressAuthority(filepath.Join(r.Dir, "egress-ca", "mgmt-1")))(t)
+	properties := body.Properties.(map[string]any)
+	properties["issuer"].(map[string]any)["ca"] = string(must.Get(os.ReadFile(authority.CAFile()))(t))
+	properties["claim"].(map[string]any)["mappings"].(map[string]any)["username"].(map[string]any)["claim"] = "drill"
+	refuse(auth, body, "properties.claim.mappings.username.claim")
+	namespace := r.lookUp(t, ctx, first).Namespace
+	eventually.Soon(t, "the certificate authority of the refused external authentication is removed", func() error {
+		_, err := r.management(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace).Get(ctx, "refused-issuer-ca", metav1.GetOptions{})
+		if err == nil {
+			return errors.New("it exists")
+		}
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	must.Get(r.customer.Patch(ctx, r.customer.ClusterID(first), armresources.GenericResource{Properties: map[string]any{"autoscaling": map[string]any{"maxNodesTotal": 99}}}))(t)
 	return func() {
-		if err := errors.Join(change(nil), r.customer.Delete(ctx, pool)); err != nil {
+		if err := errors.Join(change("nodepools", nil, "nodeLabels"), change("hostedclusters", nil, claim...), r.customer.Delete(ctx, auth), r.customer.Delete(ctx, updated),
+			r.customer.Delete(ctx, pool)); err != nil {
 			t.Error(err)
 		}
 	}
