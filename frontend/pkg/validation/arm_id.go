@@ -7,48 +7,67 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
 // maxIDLength bounds an ID in bytes; ARM's own limit is lower.
 const maxIDLength = 2048
 
+// ID is the parsed ID of an Azure resource. Its parts keep their casing.
+type ID struct {
+	SubscriptionID, ResourceGroup string
+	// Type has the form Microsoft.Network/virtualNetworks/subnets.
+	Type string
+	Name string
+	// Parent is the ID without the last type and the name: for a subnet, the ID of its virtual network.
+	Parent string
+}
+
+// parentOf returns an ID without its last type and name.
+func parentOf(id string) string {
+	for range 2 {
+		id = id[:max(0, strings.LastIndexByte(id, '/'))]
+	}
+	return id
+}
+
 // ParseID parses the ID of a resource in a resource group, such as
 // /subscriptions/{s}/resourceGroups/{rg}/providers/Microsoft.Network/virtualNetworks/{v}/subnets/{n}. It rejects IDs of extension resources.
 //
-// It is a thin layer over arm.ParseResourceID, which splits IDs but accepts nearly any text: it skips empty segments, and
-// checks neither names nor characters. Customers' IDs are stored and sent to systems behind the service, so malformed ones
-// must be rejected here.
-func ParseID(text string) (*arm.ResourceID, error) {
+// arm.ParseResourceID of the Azure SDK accepts nearly any text: it skips empty segments, and checks neither names nor characters.
+// Customers' IDs are stored and sent to systems behind the service, which parse them with it, so malformed ones must be rejected here.
+func ParseID(text string) (ID, error) {
 	if len(text) > maxIDLength {
-		return nil, fmt.Errorf("must be no more than %d characters", maxIDLength)
+		return ID{}, fmt.Errorf("must be no more than %d characters", maxIDLength)
 	}
 	if !strings.HasPrefix(text, "/") {
-		return nil, errors.New("must start with /subscriptions/")
+		return ID{}, errors.New("must start with /subscriptions/")
 	}
 	segments := strings.Split(text[1:], "/")
 	for _, segment := range segments {
 		if segment == "" || strings.TrimSpace(segment) != segment {
-			return nil, errors.New("must not contain empty segments")
+			return ID{}, errors.New("must not contain empty segments")
 		}
 	}
 	if !hasAllowedCharacters(text) {
-		return nil, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
+		return ID{}, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
 	}
-	if strings.ContainsFunc(text, asciifold.Ambiguous) {
-		return nil, errors.New("must not contain letters outside ASCII that are ASCII letters in another case")
+	if !isASCII(text) && strings.ContainsFunc(text, asciifold.Ambiguous) {
+		return ID{}, errors.New("must not contain letters outside ASCII that are ASCII letters in another case")
 	}
-	id, err := arm.ParseResourceID(text)
-	if err != nil || len(segments) < 8 || len(segments)%2 != 0 || id.ResourceGroupName == "" || !asciifold.Equal(segments[4], "providers") || isExtension(segments) {
-		return nil, errors.New("must be of the form /subscriptions/{id}/resourceGroups/{name}/providers/{namespace}/{type}/{name}")
+	if len(segments) < 8 || len(segments)%2 != 0 || !asciifold.Equal(segments[0], "subscriptions") || !asciifold.Equal(segments[2], "resourceGroups") ||
+		!asciifold.Equal(segments[4], "providers") || isExtension(segments) {
+		return ID{}, errors.New("must be of the form /subscriptions/{id}/resourceGroups/{name}/providers/{namespace}/{type}/{name}")
+	}
+	id := ID{SubscriptionID: segments[1], ResourceGroup: segments[3], Type: segments[5], Name: segments[len(segments)-1], Parent: parentOf(text)}
+	for i := 6; i < len(segments); i += 2 {
+		id.Type += "/" + segments[i]
 	}
 	if !IsUUID(id.SubscriptionID) {
-		return nil, errors.New("must name a subscription by its UUID")
+		return ID{}, errors.New("must name a subscription by its UUID")
 	}
-	if !IsResourceGroupName(id.ResourceGroupName) {
-		return nil, errors.New("must name a valid resource group")
+	if !IsResourceGroupName(id.ResourceGroup) {
+		return ID{}, errors.New("must name a valid resource group")
 	}
 	return id, nil
 }

@@ -38,7 +38,7 @@ func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 
 // cluster validates a cluster on its own, without the stored one.
 func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.Subscription) {
-	r.resource(report, &cluster.Resource)
+	assigned := r.resource(report, &cluster.Resource)
 	p := &cluster.Properties
 	r.clusterVersion(report, &p.Version, subscription)
 
@@ -52,7 +52,7 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 	network(report, &p.Network)
 	authorizedCIDRs(report, p.API.AuthorizedCIDRs)
 	platform(report, cluster)
-	r.operatorIdentities(report, cluster)
+	r.operatorIdentities(report, cluster, assigned)
 	exactRelease(report, cluster)
 
 	const autoscaling = "properties.autoscaling."
@@ -127,13 +127,12 @@ func authorizedCIDRs(report *report, cidrs []string) {
 		return
 	}
 	for i, cidr := range cidrs {
-		at := fmt.Sprintf("%s[%d]", field, i)
 		if cidr == "" {
-			report.required(at)
-		} else if addr, err := netip.ParseAddr(cidr); err == nil && addr.Is4() {
+			report.required(fmt.Sprintf("%s[%d]", field, i))
+		} else if _, message := parseCIDR(cidr); message == "" {
 			continue
-		} else if _, message := parseCIDR(cidr); message != "" {
-			report.invalid(at, cidr, "%s", message)
+		} else if addr, err := netip.ParseAddr(cidr); err != nil || !addr.Is4() {
+			report.invalid(fmt.Sprintf("%s[%d]", field, i), cidr, "%s", message)
 		}
 	}
 }
@@ -146,23 +145,23 @@ func platform(report *report, cluster *hub.Cluster) {
 	} else if !isManagedGroupName(group) {
 		report.invalid(prefix+"managedResourceGroup", group,
 			"must be a valid resource group name of 2 to 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")
-	} else if own, err := ParseID(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroupName, group) {
+	} else if own, err := ParseID(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroup, group) {
 		report.invalid(prefix+"managedResourceGroup", group, "must not be the resource group of the cluster")
 	}
 
-	subnet := subnetRef(report, prefix+"subnetId", p.SubnetID, cluster.ID, p.ManagedResourceGroup)
-	integration := subnetRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, cluster.ID, p.ManagedResourceGroup)
-	if subnet != nil && integration != nil {
+	subnet, ok := subnetRef(report, prefix+"subnetId", p.SubnetID, cluster.ID, p.ManagedResourceGroup)
+	integration, integrationOK := subnetRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, cluster.ID, p.ManagedResourceGroup)
+	if ok && integrationOK {
 		field := prefix + "vnetIntegrationSubnetId"
 		switch {
 		case strings.EqualFold(p.SubnetID, p.VnetIntegrationSubnetID):
 			report.invalid(field, p.VnetIntegrationSubnetID, "must not be the subnet of subnetId")
-		case !sameNetwork(subnet, integration):
+		case !strings.EqualFold(subnet.Parent, integration.Parent):
 			report.invalid(field, p.VnetIntegrationSubnetID, "must be in the virtual network of subnetId")
 		}
 	}
-	if id := resourceRef(report, prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, "Microsoft.Network/networkSecurityGroups",
-		cluster.ID, p.ManagedResourceGroup); id != nil && len(p.NetworkSecurityGroupID) > maxGroupOrNetworkID {
+	if _, ok := resourceRef(report, prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, "Microsoft.Network/networkSecurityGroups",
+		cluster.ID, p.ManagedResourceGroup); ok && len(p.NetworkSecurityGroupID) > maxGroupOrNetworkID {
 		report.tooLong(prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, maxGroupOrNetworkID)
 	}
 }

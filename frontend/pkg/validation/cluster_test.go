@@ -526,9 +526,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// BenchmarkFullCluster measures validation of a cluster with all fields. `make bench` prints it with its target.
-func BenchmarkFullCluster(b *testing.B) {
-	r, cluster, subscription := rules(b), validCluster(), &hub.Subscription{State: hub.Registered}
+// fullCluster returns a change that creates a cluster with all fields.
+func fullCluster() validation.ClusterChange {
+	cluster := validCluster()
 	cluster.Properties.Etcd.DataEncryption = customerKey()
 	cluster.Tags = map[string]string{"team": "a", "stage": "test", "cost-center": "1"}
 	operators := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
@@ -543,9 +543,28 @@ func BenchmarkFullCluster(b *testing.B) {
 		cluster.Properties.ImageDigestMirrors = append(cluster.Properties.ImageDigestMirrors,
 			hub.ImageDigestMirror{Source: "quay.io/openshift/release", Mirrors: []string{"mirror.example:5000/openshift/release"}})
 	}
+	return validation.ClusterChange{New: cluster, Subscription: &hub.Subscription{State: hub.Registered}}
+}
+
+// TestFullClusterAllocations bounds the work of a valid cluster: it formats no message and no path of a list's item.
+func TestFullClusterAllocations(t *testing.T) {
+	r, change := rules(t), fullCluster()
+	allocations := testing.AllocsPerRun(10, func() {
+		if found := r.Cluster(change); found != nil {
+			t.Error(found)
+		}
+	})
+	if allocations > 300 {
+		t.Errorf("validation needs %.0f allocations, want at most 300", allocations)
+	}
+}
+
+// BenchmarkFullCluster measures validation of a cluster with all fields. `make bench` prints it with its target.
+func BenchmarkFullCluster(b *testing.B) {
+	r, change := rules(b), fullCluster()
 	b.ReportAllocs()
 	for b.Loop() {
-		if found := r.Cluster(validation.ClusterChange{New: cluster, Subscription: subscription}); found != nil {
+		if found := r.Cluster(change); found != nil {
 			b.Fatal(found)
 		}
 	}

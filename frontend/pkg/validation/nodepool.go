@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
@@ -79,11 +77,9 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 		report.unsupported(field+"vmSize", p.VMSize, slices.Sorted(slices.Values(r.offer.VMSizes))...)
 	}
 	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
-	if subnet := subnetRef(report, field+"subnetId", p.SubnetID, pool.ID, managedGroup); subnet != nil {
-		clusterSubnet, err := arm.ParseResourceID(cluster.Properties.Platform.SubnetID)
-		if err != nil || !sameNetwork(subnet, clusterSubnet) {
-			report.invalid(field+"subnetId", p.SubnetID, "must be in the virtual network of the cluster's subnet")
-		}
+	subnet, ok := subnetRef(report, field+"subnetId", p.SubnetID, pool.ID, managedGroup)
+	if ok && !strings.EqualFold(subnet.Parent, parentOf(cluster.Properties.Platform.SubnetID)) {
+		report.invalid(field+"subnetId", p.SubnetID, "must be in the virtual network of the cluster's subnet")
 	}
 	if p.AvailabilityZone != "" && !slices.Contains(r.offer.AvailabilityZones, p.AvailabilityZone) {
 		report.unsupported(field+"availabilityZone", p.AvailabilityZone, r.offer.AvailabilityZones...)
@@ -101,11 +97,11 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 	requiredText(report, field+"osDisk.diskType", disk.DiskType)
 	if disk.EncryptionSetID != "" {
 		// An encryption set of another subscription can be used, unlike other resources.
-		id := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets", "", managedGroup)
-		if id != nil && (len(id.Name) > maxEncryptionSetName || !isEncryptionSetName(id.Name)) {
+		id, ok := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets", "", managedGroup)
+		if ok && (len(id.Name) > maxEncryptionSetName || !isEncryptionSetName(id.Name)) {
 			report.invalid(field+"osDisk.encryptionSetId", disk.EncryptionSetID, "the disk encryption set's name must have at most %d letters, digits, '_' and '-'", maxEncryptionSetName)
 		}
-		if id != nil && !hasASCII(id.ResourceGroupName) {
+		if ok && !hasASCII(id.ResourceGroup) {
 			report.invalid(field+"osDisk.encryptionSetId", disk.EncryptionSetID, "%s", groupWithoutASCII)
 		}
 	}

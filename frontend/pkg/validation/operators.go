@@ -9,45 +9,35 @@ import (
 
 const operatorsField = "properties.platform.operatorsAuthentication.userAssignedIdentities."
 
-// identityUse is an identity that is assigned to a cluster, and how often the cluster uses it.
-type identityUse struct {
-	assigned string
-	count    int
-}
-
 // operatorIdentities validates the identities of operators. Every identity that is assigned to the cluster must be used
 // exactly once, by a control plane operator or by the service. Identities of data plane operators are federated with the
 // customer's cluster and must not be assigned. No two operators may share an identity. The region's role set of the
-// cluster's version lists the operators that need one.
-func (r *Rules) operatorIdentities(found *report, cluster *hub.Cluster) {
+// cluster's version lists the operators that need one. uses is the result of identity.
+func (r *Rules) operatorIdentities(found *report, cluster *hub.Cluster, uses map[string]*identityUse) {
 	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
 	ids := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
 	needed := r.roleSet(cluster.Properties.Version.ID)
 
-	uses := map[string]*identityUse{}
-	if cluster.Identity != nil && (found.allItems || len(cluster.Identity.UserAssigned) <= hub.MaxIdentities) {
-		for id := range cluster.Identity.UserAssigned {
-			uses[hub.Key(id)] = &identityUse{assigned: id}
-		}
-	}
-	// seen holds the identities of all operators. The published service compares them in this order: control plane, data plane,
-	// service.
+	// seen holds the keys of the identities of all operators. The published service compares them in this order: control plane, data
+	// plane, service.
 	seen := map[string]bool{}
-	once := func(field, id string) (valid bool) {
-		if resourceRef(found, field, id, identityType, cluster.ID, managedGroup) == nil {
-			return false
+	once := func(field, id string) (key string, valid bool) {
+		if _, valid = resourceRef(found, field, id, identityType, cluster.ID, managedGroup); !valid {
+			return "", false
 		}
-		if seen[hub.Key(id)] {
+		key = hub.Key(id)
+		if seen[key] {
 			found.invalid(field, id, "identity is used more than once")
 		}
-		seen[hub.Key(id)] = true
-		return true
+		seen[key] = true
+		return key, true
 	}
 	used := func(field, id string) {
-		if !once(field, id) {
+		key, valid := once(field, id)
+		if !valid {
 			return
 		}
-		if identity, assigned := uses[hub.Key(id)]; assigned {
+		if identity, assigned := uses[key]; assigned {
 			identity.count++
 		} else {
 			found.invalid(field, id, "identity is not assigned to this resource")
@@ -58,7 +48,7 @@ func (r *Rules) operatorIdentities(found *report, cluster *hub.Cluster) {
 	}
 	for _, operator := range operators(found, operatorsField+"dataPlaneOperators", ids.DataPlaneOperators, needed.DataPlaneOperators, cluster) {
 		field, id := operatorsField+"dataPlaneOperators["+operator+"]", ids.DataPlaneOperators[operator]
-		if once(field, id) && uses[hub.Key(id)] != nil {
+		if key, valid := once(field, id); valid && uses[key] != nil {
 			found.invalid(field, id, "must not be an identity that is assigned to this resource")
 		}
 	}
@@ -70,10 +60,12 @@ func (r *Rules) operatorIdentities(found *report, cluster *hub.Cluster) {
 		switch {
 		case identity.count > 1:
 			found.invalid(field, identity.assigned, "identity is used more than once")
-		// Malformed IDs are reported elsewhere.
-		case identity.count == 0 && resourceRef(&report{}, "", identity.assigned, identityType, cluster.ID, "") != nil:
-			found.invalid(field, identity.assigned,
-				"identity is assigned to this resource but not used by a control plane operator or the service")
+		case identity.count == 0:
+			// Malformed IDs are reported elsewhere.
+			if _, ok := resourceRef(&report{}, "", identity.assigned, identityType, cluster.ID, ""); ok {
+				found.invalid(field, identity.assigned,
+					"identity is assigned to this resource but not used by a control plane operator or the service")
+			}
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
@@ -59,8 +57,8 @@ const (
 	maxTagValue = 256
 )
 
-// resource validates the fields of every tracked resource.
-func (r *Rules) resource(report *report, resource *hub.Resource) {
+// resource validates the fields of every tracked resource. It returns the result of identity.
+func (r *Rules) resource(report *report, resource *hub.Resource) map[string]*identityUse {
 	switch {
 	case resource.Location == "":
 		report.required("location")
@@ -68,7 +66,7 @@ func (r *Rules) resource(report *report, resource *hub.Resource) {
 		report.unsupported("location", resource.Location, r.location)
 	}
 	tags(report, resource.Tags)
-	identity(report, resource.Identity, resource.ID)
+	return identity(report, resource.Identity, resource.ID)
 }
 
 // tags validates the limits of ARM. ApplyExperiments validates experimental tags.
@@ -102,10 +100,16 @@ const maxShort = 256
 
 const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
-// identity validates a managed identity.
-func identity(report *report, identity *hub.Identity, resourceID string) {
+// identityUse is an identity that is assigned to a resource, and how often the resource uses it.
+type identityUse struct {
+	assigned string
+	count    int
+}
+
+// identity validates a managed identity. It returns the assigned identities by hub.Key; none if there are too many.
+func identity(report *report, identity *hub.Identity, resourceID string) map[string]*identityUse {
 	if identity == nil {
-		return
+		return nil
 	}
 	switch identity.Type {
 	case "":
@@ -123,49 +127,47 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 		report.unsupported("identity.type", identity.Type, "None", "UserAssigned")
 	}
 	if report.tooMany("identity.userAssignedIdentities", len(identity.UserAssigned), hub.MaxIdentities) {
-		return
+		return nil
 	}
-	seen := make(map[string]bool, len(identity.UserAssigned))
+	uses := make(map[string]*identityUse, len(identity.UserAssigned))
 	for _, id := range sortedKeys(identity.UserAssigned) {
 		field := "identity.userAssignedIdentities[" + id + "]"
 		resourceRef(report, field, id, identityType, resourceID, "")
-		if seen[hub.Key(id)] {
+		key := hub.Key(id)
+		if uses[key] != nil {
 			report.duplicate(field, id)
 		}
-		seen[hub.Key(id)] = true
+		uses[key] = &identityUse{assigned: id}
 	}
+	return uses
 }
 
 // resourceRef validates a reference to an Azure resource. The resource must have the given type, be in the subscription of
-// the owner and be outside the managed resource group. It returns the parsed ID for further rules, or nil if the reference
-// violates a rule other than the last one.
-func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup string) *arm.ResourceID {
+// the owner and be outside the managed resource group. It returns the parsed ID for further rules, and false if the
+// reference violates a rule other than the last one.
+func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup string) (parsed ID, ok bool) {
 	if id == "" {
 		report.required(field)
-		return nil
+		return ID{}, false
 	}
 	parsed, err := ParseID(id)
 	if err != nil {
 		report.invalid(field, id, "must be an Azure resource id: %s", err)
-		return nil
+		return ID{}, false
 	}
-	if !asciifold.Equal(parsed.ResourceType.String(), resourceType) {
+	if !asciifold.Equal(parsed.Type, resourceType) {
 		report.invalid(field, id, "must be the id of a resource of type %s", resourceType)
-		return nil
+		return ID{}, false
 	}
-	// A cluster has about twenty references, nearly always in its own subscription: then the prefixes are equal, and no parsing is needed.
-	scope := len("/subscriptions//") + len(parsed.SubscriptionID)
-	if len(ownerID) >= scope && strings.EqualFold(ownerID[:scope], id[:scope]) {
-		ownerID = ""
+	owner, _, _ := strings.Cut(ownerID[min(len("/subscriptions/"), len(ownerID)):], "/")
+	if owner != "" && !strings.EqualFold(owner, parsed.SubscriptionID) {
+		report.invalid(field, id, "must be in the subscription %s of the resource", owner)
+		return ID{}, false
 	}
-	if owner, err := arm.ParseResourceID(ownerID); err == nil && !strings.EqualFold(owner.SubscriptionID, parsed.SubscriptionID) {
-		report.invalid(field, id, "must be in the subscription %s of the resource", owner.SubscriptionID)
-		return nil
-	}
-	if managedGroup != "" && strings.EqualFold(parsed.ResourceGroupName, managedGroup) {
+	if managedGroup != "" && strings.EqualFold(parsed.ResourceGroup, managedGroup) {
 		report.invalid(field, id, "must not be in the managed resource group %s", managedGroup)
 	}
-	return parsed
+	return parsed, true
 }
 
 // channelGroup validates a channel group. Groups that are not for production need ExperimentalFeature.
@@ -192,33 +194,32 @@ const maxGroupOrNetworkID = 255
 const groupWithoutASCII = "the resource group's name must have an ASCII letter or digit, or one of '_', '-', '.', '(' and ')'"
 
 // subnetRef validates a reference to a subnet; see resourceRef.
-func subnetRef(report *report, field, id, ownerID, managedGroup string) *arm.ResourceID {
-	parsed := resourceRef(report, field, id, subnetType, ownerID, managedGroup)
-	if parsed == nil {
-		return nil
+func subnetRef(report *report, field, id, ownerID, managedGroup string) (parsed ID, ok bool) {
+	parsed, ok = resourceRef(report, field, id, subnetType, ownerID, managedGroup)
+	if !ok {
+		return ID{}, false
 	}
-	network, subnet := parsed.Parent.Name, parsed.Name
+	network, subnet := parsed.Parent[strings.LastIndexByte(parsed.Parent, '/')+1:], parsed.Name
 	if len(network) < 2 || len(network) > 64 || !isNetworkName(network) {
 		report.invalid(field, id, "the virtual network's name must have 2 to 64 letters, digits, '_', '-' and '.', and end with a letter, a digit or '_'")
 	}
 	if len(subnet) > 80 || !isNetworkName(subnet) || !isAlphanumeric(subnet[0]) {
 		report.invalid(field, id, "the subnet's name must have at most 80 letters, digits, '_', '-' and '.', start with a letter or digit, and end with a letter, a digit or '_'")
 	}
-	if !hasASCII(parsed.ResourceGroupName) {
+	if !hasASCII(parsed.ResourceGroup) {
 		report.invalid(field, id, "%s", groupWithoutASCII)
 	}
-	if len(parsed.Parent.String()) > maxGroupOrNetworkID {
+	if len(parsed.Parent) > maxGroupOrNetworkID {
 		report.invalid(field, id, "the virtual network's id must have no more than %d characters", maxGroupOrNetworkID)
 	}
-	return parsed
+	return parsed, true
 }
 
-// sameNetwork reports whether two subnets belong to the same virtual network.
-func sameNetwork(a, b *arm.ResourceID) bool {
-	return strings.EqualFold(a.Parent.String(), b.Parent.String())
+func sortedKeys[V any](m map[string]V) []string {
+	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
+	slices.Sort(keys)
+	return keys
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // ImmutableMessage is the message of a violation by the change of a create-only field.
 const ImmutableMessage = "Forbidden: field is immutable"

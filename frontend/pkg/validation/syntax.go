@@ -84,15 +84,20 @@ func hasASCII(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r < utf8.RuneSelf })
 }
 
-// isManagedGroupName reports whether HyperShift accepts name as a managed resource group: a resource group name of at least
-// two characters, all ASCII.
-func isManagedGroupName(name string) bool {
-	for i := range len(name) {
-		if name[i] >= 0x80 {
+// isASCII reports whether a text has no other characters.
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
 			return false
 		}
 	}
-	return len(name) > 1 && IsResourceGroupName(name)
+	return true
+}
+
+// isManagedGroupName reports whether HyperShift accepts name as a managed resource group: a resource group name of at least
+// two characters, all ASCII.
+func isManagedGroupName(name string) bool {
+	return len(name) > 1 && isASCII(name) && IsResourceGroupName(name)
 }
 
 // isDNSLabel reports whether name consists of lower-case letters, digits and hyphens, starts with a letter and does not end
@@ -234,7 +239,7 @@ func parseCIDR(text string) (prefix netip.Prefix, message string) {
 		return netip.Prefix{}, "must be a valid IPv4 CIDR, as in 10.0.0.0/16"
 	case !prefix.Addr().Is4():
 		return netip.Prefix{}, "must be an IPv4 CIDR"
-	case prefix.Masked().String() != text:
+	case prefix.Masked() != prefix: // an IPv4 prefix has one text
 		return netip.Prefix{}, "must be in canonical form: " + prefix.Masked().String()
 	}
 	return prefix, ""
