@@ -80,17 +80,12 @@ func idOf(document []byte) string {
 
 // encode returns the document that replaces the one that the item was read from.
 func (c *Collection[T]) encode(item *Item[T], token string) ([]byte, error) {
-	properties, err := json.Marshal(&item.Value)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the %s %s: %w", c.kind, item.Key.lower(), err)
-	}
 	e := envelope{
 		ID:                documentID(c.kind, item.Key),
 		PartitionKey:      item.Key.SubscriptionID,
 		Kind:              c.kind,
 		ResourceID:        item.Key.ResourceID,
 		Key:               item.Key.lower(),
-		Properties:        properties,
 		DeletionTimestamp: item.Removed,
 		Commits:           []string{token},
 	}
@@ -100,31 +95,41 @@ func (c *Collection[T]) encode(item *Item[T], token string) ([]byte, error) {
 	case c.ttl != nil:
 		e.TTL = int(c.ttl(&item.Value) / time.Second)
 	}
-	if item.read == nil {
-		return json.Marshal(e)
+	if item.read != nil {
+		return c.encodeOver(e, item)
 	}
-	return c.encodeOver(e, item.read)
+	// A json.RawMessage with the properties would be copied and validated once more.
+	document, err := json.Marshal(struct {
+		envelope
+		Properties *T `json:"properties"`
+	}{e, &item.Value})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the %s %s: %w", c.kind, e.Key, err)
+	}
+	return document, nil
 }
 
-// encodeOver adds to e the unknown fields and the commit tokens of the document that it replaces.
-func (c *Collection[T]) encodeOver(e envelope, read []byte) ([]byte, error) {
-	var old envelope
-	if err := json.Unmarshal(read, &old); err != nil {
+// encodeOver adds to e the item's properties, and the unknown fields and the commit tokens of the document that it replaces.
+func (c *Collection[T]) encodeOver(e envelope, item *Item[T]) ([]byte, error) {
+	var rest map[string]json.RawMessage
+	var commits []string
+	err := json.Unmarshal(item.read, &rest)
+	if text, ok := rest["commits"]; ok && err == nil {
+		err = json.Unmarshal(text, &commits)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decoding the %s %s: %w", c.kind, e.Key, err)
 	}
-	e.Commits = slices.Concat(e.Commits, old.Commits)
+	e.Commits = slices.Concat(e.Commits, commits)
 	e.Commits = e.Commits[:min(len(e.Commits), maxCommitTokens)]
-	properties, err := preserve(reflect.TypeFor[T](), e.Properties, old.Properties)
-	if err != nil {
+	if e.Properties, err = json.Marshal(&item.Value); err != nil {
+		return nil, fmt.Errorf("encoding the %s %s: %w", c.kind, e.Key, err)
+	}
+	if e.Properties, err = preserve(reflect.TypeFor[T](), e.Properties, rest["properties"]); err != nil {
 		return nil, fmt.Errorf("preserving the unknown fields of the %s %s: %w", c.kind, e.Key, err)
 	}
-	e.Properties = properties
 	document, err := json.Marshal(e)
 	if err != nil {
-		return nil, err
-	}
-	var rest map[string]json.RawMessage
-	if err := json.Unmarshal(read, &rest); err != nil {
 		return nil, err
 	}
 	known := fieldsOf(reflect.TypeFor[envelope]())
