@@ -17,7 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
-	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
@@ -75,23 +74,23 @@ func TestPublishedClient(t *testing.T) {
 	id := y.cluster("cluster")
 	fast := &runtime.PollUntilDoneOptions{Frequency: time.Second}
 
-	create := must.Get(client.BeginCreateOrUpdateByID(ctx, id, version.Newest().Name, resource, nil))(t)
+	create := must.Get(client.BeginCreateOrUpdateByID(ctx, id, newestVersion, resource, nil))(t)
 	created := must.Get(create.PollUntilDone(ctx, fast))(t)
 	if state := created.Properties.(map[string]any)["provisioningState"]; state != "Succeeded" || *created.ID != id {
 		t.Errorf("created %s in state %v", *created.ID, state)
 	}
 
 	value := "b"
-	update := must.Get(client.BeginUpdateByID(ctx, id, version.Newest().Name, armresources.GenericResource{Tags: map[string]*string{"a": &value}}, nil))(t)
+	update := must.Get(client.BeginUpdateByID(ctx, id, newestVersion, armresources.GenericResource{Tags: map[string]*string{"a": &value}}, nil))(t)
 	updated := must.Get(update.PollUntilDone(ctx, fast))(t)
 	if updated.Tags["a"] == nil || *updated.Tags["a"] != value {
 		t.Errorf("updated to the tags %v", updated.Tags)
 	}
 
-	remove := must.Get(client.BeginDeleteByID(ctx, id, version.Newest().Name, nil))(t)
+	remove := must.Get(client.BeginDeleteByID(ctx, id, newestVersion, nil))(t)
 	must.Get(remove.PollUntilDone(ctx, fast))(t)
 	var gone *azcore.ResponseError
-	if _, err := client.GetByID(ctx, id, version.Newest().Name, nil); !errors.As(err, &gone) || gone.StatusCode != http.StatusNotFound || gone.ErrorCode != "ResourceNotFound" {
+	if _, err := client.GetByID(ctx, id, newestVersion, nil); !errors.As(err, &gone) || gone.StatusCode != http.StatusNotFound || gone.ErrorCode != "ResourceNotFound" {
 		t.Errorf("after the deletion: %v", err)
 	}
 }

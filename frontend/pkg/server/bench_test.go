@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -27,7 +26,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkPut measures the creation of a cluster: two reads and a batch of five documents.
+// BenchmarkPut measures the creation of a cluster. TestStoreRequests states its requests to the store.
 func BenchmarkPut(b *testing.B) {
 	y := newHarness(b).newSubscription(b)
 	names := make([]string, 0, 1024)
@@ -70,12 +69,12 @@ func BenchmarkRefusedPut(b *testing.B) {
 func BenchmarkDecode(b *testing.B) {
 	y := newHarness(b).newSubscription(b)
 	content := []byte(y.body("cluster.json", "{}"))
-	version := versions.All()[version.Newest().Name]
+	v := versions.All()[newestVersion]
 	b.ReportAllocs()
 	for b.Loop() {
 		fields := must.Get(wire.ParseObject(content))(b)
 		body := wire.NewBody(fields)
-		version.DecodeCluster(body, &hub.Cluster{}, true)
+		v.DecodeCluster(body, &hub.Cluster{}, true)
 		if len(body.Problems()) > 0 {
 			b.Fatal(body.Problems())
 		}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -38,7 +37,7 @@ func target(t *testing.T) httpcase.Target {
 	t.Helper()
 	if *baseURL == "" {
 		h := newHarness(t)
-		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: version.Newest().Name, ProcessOperations: h.finishOperationsOf}
+		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: newestVersion, ProcessOperations: h.finishOperationsOf}
 	}
 	transport := &http.Transport{}
 	client := &http.Client{Transport: bearer{transport, *armToken}}
@@ -46,7 +45,7 @@ func target(t *testing.T) httpcase.Target {
 		identity := must.Get(mesh.LoadIdentity(*identityDir))(t)
 		transport.TLSClientConfig = identity.ClientTLS(mesh.Frontend)
 	}
-	return httpcase.Target{BaseURL: *baseURL, Client: client, Location: *atLocation, APIVersion: version.Newest().Name}
+	return httpcase.Target{BaseURL: *baseURL, Client: client, Location: *atLocation, APIVersion: newestVersion}
 }
 
 // bearer adds a token to requests.

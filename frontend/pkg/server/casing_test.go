@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
-	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
@@ -142,7 +141,7 @@ func (s casingScene) message(r documentedRoute) message {
 	path := strings.NewReplacer("{subscriptionId}", s.subscription, "{resourceGroup}", "group", "{location}", location, "{cluster}", s.name("Demo"), "{nodePool}", "Pool",
 		"{externalAuth}", "Auth", "{operationId}", s.operation, "hcpOpenShiftVersions/{version}", "hcpOpenShiftVersions/4.20.8-candidate", "{version}", "4.20",
 		"{deployment}", "Deployment").Replace(r.path)
-	m := message{method: r.method, segments: strings.Split(path[1:], "/"), query: [][2]string{{"api-version", version.Newest().Name}}}
+	m := message{method: r.method, segments: strings.Split(path[1:], "/"), query: [][2]string{{"api-version", newestVersion}}}
 	if last := m.segments[len(m.segments)-1]; r.method == http.MethodGet && (last == "hcpOpenShiftClusters" || last == "nodePools" || last == "externalAuths") {
 		m.query = append(m.query, [2]string{"$skipToken", ""}, [2]string{"$top", "2"})
 	}
@@ -157,7 +156,7 @@ func (s casingScene) message(r documentedRoute) message {
 		return m
 	case strings.HasSuffix(path, "/preflight"):
 		m.body = decode[map[string]any](s.t, s.testSubscription.body("cluster.json", s.platformPatch(s.name("planned"))))
-		m.body["type"], m.body["name"], m.body["apiVersion"] = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters", "planned", version.Newest().Name
+		m.body["type"], m.body["name"], m.body["apiVersion"] = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters", "planned", newestVersion
 		m.body["scope"] = "/subscriptions/" + s.subscription + "/resourceGroups/group"
 		m.body = map[string]any{"resources": []any{m.body}}
 	case r.path == "/subscriptions/{subscriptionId}":

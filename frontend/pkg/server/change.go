@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ func (c content) merged(encoded any) (map[string]any, error) {
 	if !c.patch {
 		return c.fields, nil
 	}
-	text, err := json.Marshal(encoded)
+	text, err := marshal(encoded)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the resource to patch: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,10 +31,11 @@ const location = "westus3"
 
 // harness is a frontend with the Cosmos DB emulator and a Cluster Service in memory.
 type harness struct {
-	// read counts the bytes that the store has sent.
-	read   *atomic.Int64
-	faults *faults.Set
-	db     *database.DB
+	// read counts the bytes that the store has sent, and storeRequests the requests for documents.
+	read          *atomic.Int64
+	storeRequests *atomic.Int64
+	faults        *faults.Set
+	db            *database.DB
 	// cosmos holds the options to connect to the store.
 	cosmos         database.Options
 	clusterService *fleet
@@ -49,8 +51,11 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos := must.Get(emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1}))(t)
-	read := &atomic.Int64{}
+	read, storeRequests := &atomic.Int64{}, &atomic.Int64{}
 	account := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/docs") {
+			storeRequests.Add(1)
+		}
 		cosmos.ServeHTTP(counted{w, read}, r)
 	}))
 	t.Cleanup(func() {
@@ -66,7 +71,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	offer := must.Get(config.Default())(t)
 	keys := must.Get(seal.New())(t)
 
-	h := &harness{read: read, faults: cosmos.Faults(), db: db, cosmos: options, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
+	h := &harness{read: read, storeRequests: storeRequests, faults: cosmos.Faults(), db: db, cosmos: options, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
 	h.rpc = clusterservice.NewClient(h.clusterService.serve(t))
 	dispatcher := dispatch.New(h.rpc, log, h.metrics)

@@ -16,7 +16,6 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
@@ -216,7 +215,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	list := strings.TrimSuffix(y.cluster(""), "/")
 	for _, query := range []string{"$skipToken=" + secret, "$top=" + secret, "api-version=" + secret, "code=" + secret} {
 		do(http.MethodGet, list+"?"+query, "")
-		do(http.MethodGet, list+"?api-version="+version.Newest().Name+"&"+query, "")
+		do(http.MethodGet, list+"?api-version="+newestVersion+"&"+query, "")
 	}
 	y.do(http.MethodGet, list, "", "Authorization", "Bearer not-"+secret)
 

@@ -21,6 +21,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
+// newestVersion is the newest api-version.
+var newestVersion = version.Newest().Name
+
 // testSubscription is the subscription of a test.
 type testSubscription struct {
 	*harness
@@ -80,7 +83,7 @@ func (y *testSubscription) request(method, target, body string, headers ...strin
 		separator = "&"
 	}
 	if !strings.Contains(target, "api-version") {
-		target += separator + "api-version=" + version.Newest().Name
+		target += separator + "api-version=" + newestVersion
 	}
 	request := httptest.NewRequestWithContext(context.Background(), method, target, strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
