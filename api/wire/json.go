@@ -68,6 +68,15 @@ func Parse(content []byte, form *Form) (map[string]any, error) {
 	return Text(text).Decode(form)
 }
 
+// Unmarshal is json.Unmarshal for input that other parsers may read, too: it returns a *DuplicateError if an object in content has a field twice. It may then
+// have decoded content.
+func Unmarshal(content []byte, into any) error {
+	if err := json.Unmarshal(content, into); err != nil {
+		return err
+	}
+	return CheckDuplicates(content)
+}
+
 // ParseValue decodes content, which must be exactly one JSON value, like ParseObject. It finds a field that an object has twice before it decodes anything.
 func ParseValue(content []byte) (any, error) {
 	if !json.Valid(content) {

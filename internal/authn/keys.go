@@ -3,7 +3,6 @@ package authn
 import (
 	"context"
 	"crypto/rsa"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/keycache"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -41,8 +41,8 @@ func (k issuerKeys) configuration(ctx context.Context) (configuration, error) {
 		return configuration{}, err
 	}
 	var c configuration
-	if err := json.Unmarshal(content, &c); err != nil {
-		return configuration{}, errors.New("the issuer's OpenID configuration is not valid JSON")
+	if err := wire.Unmarshal(content, &c); err != nil {
+		return configuration{}, fmt.Errorf("the issuer's OpenID configuration: %w", err)
 	}
 	if c.Issuer != k.issuer {
 		return configuration{}, fmt.Errorf("the OpenID configuration is that of issuer %q, want %q", c.Issuer, k.issuer)

@@ -53,8 +53,8 @@ func rsaKey(raw json.RawMessage) (id string, key *rsa.PublicKey, err error) {
 		Modulus  string `json:"n"`
 		Exponent string `json:"e"`
 	}
-	if err := json.Unmarshal(raw, &k); err != nil {
-		return "", nil, errors.New("it is not a JSON Web Key")
+	if err := wire.Unmarshal(raw, &k); err != nil {
+		return "", nil, fmt.Errorf("it is not a JSON Web Key: %w", err)
 	}
 	if k.Type != "RSA" || k.Use != "" && k.Use != "sig" {
 		return k.ID, nil, nil

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
@@ -162,6 +163,9 @@ func (c *Config) PullSecret() ([]byte, error) {
 	// The parser's error may quote the secret.
 	if json.Unmarshal(text, &check) != nil || check.Auths == nil {
 		return nil, fmt.Errorf("the pull secret %s is not a Docker configuration with auths", c.PullSecretFile)
+	}
+	if err := wire.CheckDuplicates(text); err != nil {
+		return nil, fmt.Errorf("the pull secret %s: %w", c.PullSecretFile, err)
 	}
 	return text, nil
 }

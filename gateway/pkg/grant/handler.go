@@ -2,12 +2,14 @@ package grant
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
@@ -36,9 +38,13 @@ func NewHandler(granter Granter, cluster Cluster, log *slog.Logger, grants *prom
 	return &Handler{granter: granter, kind: cluster.Kind, log: log, grants: grants}
 }
 
-// decodeRequest decodes the body of a request for a token.
+// decodeRequest decodes the body of a request for a token. It refuses fields that are given twice, also in the parameters of the session: the digest of the
+// intent has only one of the values.
 func decodeRequest(body io.Reader) (request Request, err error) {
-	err = json.NewDecoder(body).Decode(&request)
+	content, err := io.ReadAll(body)
+	if err == nil {
+		err = wire.Unmarshal(content, &request)
+	}
 	return request, err
 }
 
@@ -46,7 +52,11 @@ func decodeRequest(body io.Reader) (request Request, err error) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, err := decodeRequest(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
-		http.Error(w, "The body is not a request for a token.", http.StatusBadRequest)
+		message := "The body is not a request for a token."
+		if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
+			message = duplicate.Error()
+		}
+		http.Error(w, message, http.StatusBadRequest)
 		return
 	}
 	issued, asked, err := h.granter.Grant(r.Context(), request)

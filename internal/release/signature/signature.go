@@ -9,7 +9,6 @@ package signature
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	strictjson "sigs.k8s.io/json"
 )
 
 // MaxMessage is the maximum size of a message and of its content. Messages of OpenShift's releases are below 2 KiB.
@@ -151,14 +151,9 @@ func (r *TrustRoot) Verify(digest string, message []byte, now time.Time) (refere
 }
 
 func verifyContent(text []byte, digest string) (Reference, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
 	var c content
-	if err := decoder.Decode(&c); err != nil {
-		return "", fmt.Errorf("read the signed content: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return "", errors.New("the signed content has more than one JSON value")
+	if rejected, err := strictjson.UnmarshalStrict(text, &c); err != nil || len(rejected) > 0 {
+		return "", fmt.Errorf("read the signed content: %w", errors.Join(append(rejected, err)...))
 	}
 	switch {
 	case c.Critical.Type != messageType:

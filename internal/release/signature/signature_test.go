@@ -128,6 +128,7 @@ func TestVerify(t *testing.T) {
 		"an encrypted message":                   {digestA, encrypted.Bytes(), begin, false},
 		"another type":                           {digestA, replaced(messageType, "cosign container image signature"), begin, false},
 		"an unknown field":                       {digestA, replaced(`"optional":{}`, `"optional":{"more":1}`), begin, false},
+		"a field twice":                          {digestA, replaced(`"optional":{}`, `"optional":{},"optional":{}`), begin, false},
 		"no reference":                           {digestA, replaced(reference, ""), begin, false},
 		"two JSON values":                        {digestA, replaced("}}", "}} {}"), begin, false},
 		"content that is too large":              {digestA, signedText(t, publisher, string(text)+strings.Repeat(" ", MaxMessage)), begin, false},

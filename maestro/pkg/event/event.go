@@ -87,7 +87,7 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 	}
 	if metadata := ext.optionalText(types.ExtensionWorkMeta); metadata != "" {
 		r.Metadata = json.RawMessage(metadata)
-		if err := json.Unmarshal(r.Metadata, &metav1.ObjectMeta{}); err != nil {
+		if err := wire.Unmarshal(r.Metadata, &metav1.ObjectMeta{}); err != nil {
 			ext.fail("extension %s is not an ObjectMeta: %v", types.ExtensionWorkMeta, err)
 		}
 	}
@@ -100,7 +100,7 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 	if action != Delete {
 		r.Spec = json.RawMessage(evt.Data())
 		var bundle workpayload.ManifestBundle
-		if err := json.Unmarshal(r.Spec, &bundle); err != nil {
+		if err := wire.Unmarshal(r.Spec, &bundle); err != nil {
 			ext.fail("the data is not a manifest bundle: %v", err)
 		}
 		if len(bundle.Manifests) == 0 && ext.err == nil {

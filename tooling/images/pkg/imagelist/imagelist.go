@@ -3,15 +3,15 @@
 package imagelist
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
+
+	strictjson "sigs.k8s.io/json"
 
 	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 )
@@ -52,14 +52,9 @@ func Load(file string) (*List, error) {
 
 // Parse reads a list and validates it.
 func Parse(text []byte) (*List, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
 	list := &List{}
-	if err := decoder.Decode(list); err != nil {
-		return nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one JSON value")
+	if rejected, err := strictjson.UnmarshalStrict(text, list); err != nil || len(rejected) > 0 {
+		return nil, errors.Join(append(rejected, err)...)
 	}
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(list.Images)) {

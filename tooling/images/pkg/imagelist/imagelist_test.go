@@ -21,8 +21,8 @@ func TestParse(t *testing.T) {
 		"a branch for a revision":    {entry("r/a", digest, "main"), "images.a.revision"},
 		"an unknown field":           {`{"images": {}, "tags": {}}`, "unknown field"},
 		"no images":                  {`{}`, "images: is missing"},
-		"two values":                 {`{"images": {}} {}`, "more than one JSON value"},
-		"the beginning of a list":    {`{"images": {`, "unexpected EOF"},
+		"two values":                 {`{"images": {}} {}`, "invalid character '{' after top-level value"},
+		"the beginning of a list":    {`{"images": {`, "unexpected end of JSON input"},
 		"a digest in capital digits": {entry("r/a", "sha256:"+strings.Repeat("AB", 32), ""), "images.a.digest"},
 	} {
 		if _, err := imagelist.Parse([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
