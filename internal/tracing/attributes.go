@@ -14,6 +14,7 @@ const (
 	Version       = attribute.Key("hcpmesh.version")
 	Action        = attribute.Key("hcpmesh.action")
 	Status        = attribute.Key("hcpmesh.status")
+	Condition     = attribute.Key("hcpmesh.condition")
 )
 
 // method is the HTTP method of a request with which a trace begins.

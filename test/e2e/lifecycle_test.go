@@ -13,6 +13,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -43,6 +44,10 @@ func TestClusterLifecycle(t *testing.T) {
 	hosted := hostedCluster(t, ctx, id)
 	awaitReadyNodes(t, ctx, hosted, 2)
 
+	t.Run("trace", func(t *testing.T) {
+		requireTrace(t, ctx, id, "HostedCluster", feedback.InfrastructureReady, feedback.EtcdAvailable, feedback.APIServerAvailable, feedback.Available)
+		requireTrace(t, ctx, pool, "NodePool", feedback.AllMachines, feedback.Ready)
+	})
 	t.Run("issuer", func(t *testing.T) {
 		needsRegion(t)
 		issuer, _ := property(created, "platform", "issuerUrl").(string)

@@ -76,6 +76,7 @@ func run(m *testing.M) int {
 		Build:     true,
 		Faults:    true,
 		Throwaway: true,
+		With:      []string{local.WithTraces},
 		OnNote:    func(note string) { fmt.Fprintln(os.Stderr, note) },
 	})
 	if err != nil {

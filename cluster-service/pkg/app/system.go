@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/accessaudit"
@@ -170,8 +171,13 @@ func (s *System) handleCommit(ctx context.Context, e store.Event) {
 
 // recordWait records a span of a wait in the trace of its request.
 func (s *System) recordWait(ctx context.Context, w fleet.Wait) {
-	_, span := s.traces.Start(tracing.Continue(ctx, w.Trace), "await "+w.Layer+" "+w.State, trace.WithTimestamp(w.Begin),
-		trace.WithAttributes(tracing.ResourceID.String(w.ResourceID), tracing.ClusterUID.String(w.ClusterUID), tracing.Status.String(w.State)))
+	attributes := []attribute.KeyValue{tracing.ResourceID.String(w.ResourceID), tracing.ClusterUID.String(w.ClusterUID)}
+	if w.Work == "" {
+		attributes = append(attributes, tracing.Status.String(w.State))
+	} else {
+		attributes = append(attributes, tracing.Condition.String(w.State), tracing.Work.String(w.Work), tracing.Consumer.String(w.Shard))
+	}
+	_, span := s.traces.Start(tracing.Continue(ctx, w.Trace), "await "+w.Layer+" "+w.State, trace.WithTimestamp(w.Begin), trace.WithAttributes(attributes...))
 	span.End(trace.WithTimestamp(w.End))
 }
 

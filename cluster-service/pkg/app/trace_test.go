@@ -2,10 +2,13 @@ package app_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/grpc/metadata"
@@ -28,8 +31,16 @@ func TestTraceShowsWhereTimeGoes(t *testing.T) {
 	var starting sync.Map
 	starting.Store("now", true)
 	r.runManagementClustersWith(func(object maestrotest.Object) {
-		if _, now := starting.Load("now"); now && object["kind"] == "HostedCluster" {
+		if object["kind"] != "HostedCluster" {
+			return
+		}
+		at := "2026-01-01T10:00:07Z"
+		if _, now := starting.Load("now"); now {
+			at = "2026-01-01T10:00:00Z"
 			report(object, map[string][3]string{"Available": {"False", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum"}})
+		}
+		for _, c := range object["status"].(maestrotest.Object)["conditions"].([]any) {
+			c.(maestrotest.Object)["lastTransitionTime"] = at
 		}
 	})
 	service := r.start(nil)
@@ -43,11 +54,15 @@ func TestTraceShowsWhereTimeGoes(t *testing.T) {
 	r.maestro.Touch()
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 	// The spans of a commit are recorded after it.
+	var available tracetest.SpanStub
 	named := func() map[string]int {
 		found := map[string]int{}
 		for _, s := range spans.GetSpans() {
 			if s.SpanContext.TraceID().String() == traceID {
 				found[s.Name]++
+				if s.Name == "await HostedCluster Available" {
+					available = s
+				}
 				if s.EndTime.Before(s.StartTime) {
 					t.Errorf("%s ends before it begins", s.Name)
 				}
@@ -56,13 +71,21 @@ func TestTraceShowsWhereTimeGoes(t *testing.T) {
 		return found
 	}
 	var before map[string]int
-	for _, name := range []string{"publish apply", "await control-plane EtcdWaitingForQuorum"} {
+	for _, name := range []string{"publish apply", "await control-plane EtcdWaitingForQuorum", "await HostedCluster Available"} {
 		eventually.Soon(t, "the trace has the span "+name, func() error {
 			if before = named(); before[name] == 0 {
 				return fmt.Errorf("it has only %v", before)
 			}
 			return nil
 		})
+	}
+	if d := available.EndTime.Sub(available.StartTime); d != 7*time.Second || available.EndTime.Hour() != 10 {
+		t.Errorf("the control plane became available at %v after %v", available.EndTime, d)
+	}
+	for key, want := range map[attribute.Key]string{tracing.Condition: "Available", tracing.Consumer: "mgmt-1", tracing.ClusterUID: request.Uid} {
+		if !slices.Contains(available.Attributes, key.String(want)) {
+			t.Errorf("the span has %v, want %s=%s", available.Attributes, key, want)
+		}
 	}
 	for _, held := range r.maestro.Resources() {
 		if !strings.Contains(held.TraceParent, traceID) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
@@ -22,6 +23,9 @@ type Condition struct {
 	Status  string `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Since is the time of the last change of Status, by the clock of the management cluster in seconds. Only Observed.Applied and conditions
+	// with an AwaitedStatus have it.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Release is an entry of a version history.
@@ -150,7 +154,7 @@ func FromStatus(status *Status) *Observed {
 	for _, c := range status.Conditions {
 		switch c.Type {
 		case workv1.WorkApplied:
-			observed.Applied = Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message}
+			observed.Applied = Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
 		case "Deleted":
 			observed.Deleted = c.Status == metav1.ConditionTrue
 		}
@@ -250,6 +254,7 @@ type condition struct {
 	Reason             string `json:"reason"`
 	Message            string `json:"message"`
 	ObservedGeneration int64  `json:"observedGeneration"`
+	LastTransitionTime string `json:"lastTransitionTime"`
 }
 
 // readConditions stores the conditions in storedConditions. Of several conditions of one type the first counts.
@@ -264,7 +269,11 @@ func (o *Observed) readConditions(v *workv1.FeedbackValue) {
 		if namesOperators := c.Type == VersionSucceeding && c.Status == "False"; slices.Contains(PartConditions, c.Type) && !namesOperators {
 			c.Message = ""
 		}
-		o.Conditions[c.Type] = Condition{Status: clip(c.Status), Reason: clip(c.Reason), Message: clip(c.Message)}
+		read := Condition{Status: clip(c.Status), Reason: clip(c.Reason), Message: clip(c.Message)}
+		if AwaitedStatus(c.Type) != "" {
+			read.Since = moment(c.LastTransitionTime)
+		}
+		o.Conditions[c.Type] = read
 		switch c.Type {
 		case ReconciliationSucceeded, UpdatingVersion:
 			// HyperShift writes these last when it reconciles a HostedCluster or a NodePool.

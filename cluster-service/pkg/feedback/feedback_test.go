@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,7 +29,7 @@ func TestDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &feedback.Observed{
-		Applied: feedback.Condition{Status: "True", Reason: "AppliedManifestWorkComplete", Message: "ok"},
+		Applied: feedback.Condition{Status: "True", Reason: "AppliedManifestWorkComplete", Message: "ok", Since: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)},
 		Digest:  "abc",
 		Conditions: map[string]feedback.Condition{"Available": {Status: "False", Reason: "ComponentsNotAvailable", Message: "Waiting for components to be available: a, b"},
 			"ReconciliationSucceeded": {Status: "True"}, "ValidHostedControlPlaneConfiguration": {Status: "True"}, "EtcdAvailable": {Status: "True"}},
@@ -103,6 +104,11 @@ func TestConditions(t *testing.T) {
 			map[string]feedback.Condition{"ClusterVersionSucceeding": {Status: "False", Reason: "ClusterOperatorsNotAvailable", Message: "Cluster operators dns, ingress are not available"}}},
 		"Succeeding version": {"its message changes with each release", `[{"type":"ClusterVersionSucceeding","status":"True","reason":"FromClusterVersion","message":"m"}]`,
 			map[string]feedback.Condition{"ClusterVersionSucceeding": {Status: "True", Reason: "FromClusterVersion"}}},
+		"Time": {"requests wait for the condition", `[{"type":"Available","status":"True","reason":"AsExpected","lastTransitionTime":"2026-01-01T12:00:00+02:00"}]`,
+			map[string]feedback.Condition{"Available": {Status: "True", Reason: "AsExpected", Since: time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)}}},
+		"Malformed time": {"it is absent", `[{"type":"Available","status":"True","reason":"AsExpected","lastTransitionTime":"10:00"}]`, available},
+		"Time of another": {"nothing reads it", `[{"type":"Degraded","status":"False","lastTransitionTime":"2026-01-01T10:00:00Z"}]`,
+			map[string]feedback.Condition{"Degraded": {Status: "False"}}},
 		"Beyond the limit": {"the number of entries is bounded",
 			"[" + strings.Repeat(`{"type":"X"},`, 1000) + entry + "]", nil},
 		"Long texts": {"each text is bounded", `[{"type":"Available","status":"True","reason":"` + strings.Repeat("r", 2000) + `","message":"` + strings.Repeat("m", 2000) + `"}]`,

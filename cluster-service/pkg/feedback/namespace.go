@@ -48,16 +48,16 @@ func (o *Observed) readNamespace(manifest *workv1.ManifestCondition) {
 		case nameUID:
 			o.Namespace.UID = clip(text(v))
 		case nameCreateTime:
-			o.Namespace.CreateTime = moment(v)
+			o.Namespace.CreateTime = moment(text(v))
 		case nameDeleteTime:
-			o.Namespace.DeleteTime = moment(v)
+			o.Namespace.DeleteTime = moment(text(v))
 		}
 	}
 }
 
 // moment reads a time; the zero time if it is malformed.
-func moment(v *workv1.FeedbackValue) time.Time {
-	at, err := time.Parse(time.RFC3339, text(v))
+func moment(text string) time.Time {
+	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}
 	}

@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,6 +73,8 @@ const (
 	APIServerAvailable  = string(hyperv1.KubeAPIServerAvailable)
 	DataPlaneConnection = string(hyperv1.DataPlaneConnectionAvailable)
 	DNSReachable        = string(hyperv1.ExternalDNSReachable)
+	// InfrastructureReady is true if the control plane has the addresses of its services.
+	InfrastructureReady = string(hyperv1.InfrastructureReady)
 	// VersionSucceeding is false if the cluster-version operator cannot apply a part of the release. Its message then names the cluster
 	// operators that fail.
 	VersionSucceeding = string(hyperv1.ClusterVersionSucceeding)
@@ -117,15 +120,23 @@ var RevocationConditions = []string{SignerClassValid, certificatesv1alpha1.RootC
 var storedConditions = func() map[string]bool {
 	stored := map[string]bool{}
 	for _, name := range slices.Concat(
-		[]string{Available, Progressing, Degraded, ValidReleaseImage, ReconciliationSucceeded, ReconciliationActive, ValidConfiguration, ValidControlPlaneConfiguration,
-			ValidKMS, DataEncrypted, Upgradeable},
-		[]string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, UpdatingTemplate, AutoscalingEnabled, AutorepairEnabled, VersionSkew},
+		[]string{Progressing, Degraded, ValidReleaseImage, ReconciliationActive, ValidConfiguration, ValidControlPlaneConfiguration, ValidKMS, Upgradeable},
+		[]string{AutoscalingEnabled, AutorepairEnabled, VersionSkew},
 		[]string{string(certificatesv1.CertificateApproved), CertificateDenied, CertificateFailed, RolloutComplete},
-		PartConditions, RevocationConditions, namespaceConditions) {
+		slices.Collect(maps.Keys(awaited)), PartConditions, RevocationConditions, namespaceConditions) {
 		stored[name] = true
 	}
 	return stored
 }()
+
+// awaited are the conditions for which requests wait, with the status that ends the wait.
+var awaited = map[string]string{
+	InfrastructureReady: "True", EtcdAvailable: "True", APIServerAvailable: "True", DNSReachable: "True", Available: "True", ReconciliationSucceeded: "True", DataEncrypted: "True",
+	AllMachines: "True", AllNodes: "True", Ready: "True", UpdatingVersion: "False", UpdatingConfig: "False", UpdatingTemplate: "False",
+}
+
+// AwaitedStatus returns the status of a condition of a HostedCluster or a NodePool for which requests wait; empty if they wait for none.
+func AwaitedStatus(condition string) string { return awaited[condition] }
 
 // conditions makes the agent report all conditions of an object as one JSON value. Published agents and ours report JSON
 // values of up to 1 MiB and 400 KiB. The conditions of a HostedCluster usually take less than 20 KiB.
