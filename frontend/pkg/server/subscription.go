@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -253,13 +252,11 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 			report("properties."+name, "Too long: may not be more than %d bytes", maxSubscriptionExtra)
 			continue
 		}
-		value, err := content.Value()
-		if duplicate := new(wire.DuplicateError); errors.As(err, &duplicate) {
-			report("properties."+name, wire.DuplicateMessage)
-			continue
-		}
 		// The value gets the form in which the store returns it, with float64 numbers.
-		if err := json.Unmarshal(content, keep); err != nil {
+		if wire.CheckDuplicates(content) != nil {
+			report("properties."+name, wire.DuplicateMessage)
+		} else if json.Unmarshal(content, keep) != nil {
+			value, _ := content.Value()
 			report("properties."+name, "Invalid value: %s: must be an object", wire.FormatValue(value))
 		}
 	}
