@@ -1,10 +1,24 @@
 package certfile
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"net/http"
 	"sync"
 )
+
+// NewClient returns a client with a transport that trusts the authorities in a file; if file is empty, those of the system. transport must not be used otherwise.
+func NewClient(file string, transport *http.Transport) (*http.Client, error) {
+	if file == "" {
+		return &http.Client{Transport: transport}, nil
+	}
+	roots, err := LoadRoots(file)
+	if err != nil {
+		return nil, err
+	}
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: roots.Transport(transport)}, nil
+}
 
 // Transport returns a transport that trusts the current authorities for each request. It takes the other settings from base, which must
 // not be changed. When the authorities change, it closes the idle connections and uses the others only until their requests end.

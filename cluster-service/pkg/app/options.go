@@ -6,7 +6,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"flag"
 	"fmt"
 	"net/http"
@@ -153,16 +152,11 @@ func isHTTP(text string) bool {
 // graphClient returns the HTTP client for the update graph. Requests contain no secrets; the certificate of the server is
 // verified.
 func (o *Options) graphClient() (*http.Client, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if o.UpdateGraphCA != "" {
-		authorities, err := certfile.LoadRoots(o.UpdateGraphCA)
-		if err != nil {
-			return nil, fmt.Errorf("--update-graph-ca-file: %w", err)
-		}
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		return &http.Client{Transport: authorities.Transport(transport)}, nil
+	client, err := certfile.NewClient(o.UpdateGraphCA, http.DefaultTransport.(*http.Transport).Clone())
+	if err != nil {
+		return nil, fmt.Errorf("--update-graph-ca-file: %w", err)
 	}
-	return &http.Client{Transport: transport}, nil
+	return client, nil
 }
 
 // verifier returns the verifier of the releases' signatures.

@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,15 +108,11 @@ func secretCredential(path string, options policy.ClientOptions) (azcore.TokenCr
 func transportOf(caFile string) (policy.Transporter, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
-	if caFile != "" {
-		roots, err := certfile.LoadRoots(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("azureResources.caFile: %w", err)
-		}
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		return &http.Client{Transport: roots.Transport(transport)}, nil
+	client, err := certfile.NewClient(caFile, transport)
+	if err != nil {
+		return nil, fmt.Errorf("azureResources.caFile: %w", err)
 	}
-	return &http.Client{Transport: transport}, nil
+	return client, nil
 }
 
 func (s *SDK) arm() *arm.ClientOptions {

@@ -3,7 +3,6 @@ package logforwarder
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -83,15 +82,11 @@ func validURL(text string) error {
 func (f *Flags) azure() (Azure, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
-	azure := Azure{ResourceManager: f.ResourceManager, BlobURL: f.BlobURL, Transport: &http.Client{Transport: transport}}
-	if f.CAFile != "" {
-		roots, err := certfile.LoadRoots(f.CAFile)
-		if err != nil {
-			return Azure{}, fmt.Errorf("--ca-file: %w", err)
-		}
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		azure.Transport = &http.Client{Transport: roots.Transport(transport)}
+	client, err := certfile.NewClient(f.CAFile, transport)
+	if err != nil {
+		return Azure{}, fmt.Errorf("--ca-file: %w", err)
 	}
+	azure := Azure{ResourceManager: f.ResourceManager, BlobURL: f.BlobURL, Transport: client}
 	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 		ClientOptions: policy.ClientOptions{Transport: azure.Transport}, DisableInstanceDiscovery: true})
 	if err != nil {

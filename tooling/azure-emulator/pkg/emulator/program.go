@@ -3,7 +3,6 @@ package emulator
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -92,9 +91,9 @@ func (o *program) Run(ctx context.Context, p *process.Process) error {
 			return fmt.Errorf("--seed-file: %w", err)
 		}
 	}
-	client, err := o.authorityClient()
+	client, err := certfile.NewClient(o.AuthorityCA, http.DefaultTransport.(*http.Transport).Clone())
 	if err != nil {
-		return err
+		return fmt.Errorf("--authority-ca-file: %w", err)
 	}
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
@@ -117,27 +116,12 @@ func (o *program) Run(ctx context.Context, p *process.Process) error {
 	return errors.Join(err, azure.Close())
 }
 
-// authorityClient returns the client that fetches the authority's documents.
-func (o *program) authorityClient() (*http.Client, error) {
-	if o.AuthorityCA == "" {
-		return http.DefaultClient, nil
-	}
-	roots, err := certfile.LoadRoots(o.AuthorityCA)
-	if err != nil {
-		return nil, fmt.Errorf("--authority-ca-file: %w", err)
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: roots.Transport(transport)}, nil
-}
-
 // serve serves handler over TLS until ctx ends.
 func (o *program) serve(ctx context.Context, p *process.Process, handler http.Handler) error {
-	pair, err := certfile.LoadPair(o.TLSCert, o.TLSKey)
+	config, err := certfile.ListenerConfig(o.TLSCert, o.TLSKey, p.Metrics)
 	if err != nil {
-		return fmt.Errorf("--tls-cert and --tls-key: %w", err)
+		return err
 	}
-	p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
 	listener, err := process.Listen(o.Listen, o.AddressFile)
 	if err != nil {
 		return err
@@ -147,7 +131,7 @@ func (o *program) serve(ctx context.Context, p *process.Process, handler http.Ha
 		p.Log.Warn("fault injection is enabled; its endpoints have no authentication", logkey.Path, "/_emulator/")
 	}
 	server := process.NewHTTPServer(process.Files, handler, p.Log)
-	server.TLSConfig = pair.ServerConfig()
+	server.TLSConfig = config
 	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }
 

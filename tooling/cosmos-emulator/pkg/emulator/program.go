@@ -3,7 +3,6 @@ package emulator
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -125,39 +124,25 @@ func (o *program) account() (account.Account, *entra.Verifier, error) {
 	if content.Tenant == "" {
 		return account.Account{}, nil, errors.New("--account-file: tenant is required with --authority")
 	}
-	client := http.DefaultClient
-	if o.AuthorityCA != "" {
-		if client, err = trusting(o.AuthorityCA); err != nil {
-			return account.Account{}, nil, fmt.Errorf("--authority-ca-file: %w", err)
-		}
+	client, err := certfile.NewClient(o.AuthorityCA, http.DefaultTransport.(*http.Transport).Clone())
+	if err != nil {
+		return account.Account{}, nil, fmt.Errorf("--authority-ca-file: %w", err)
 	}
 	return *content, &entra.Verifier{Authority: o.Authority, Tenant: content.Tenant, Client: client}, nil
 }
 
-// trusting returns a client that trusts the certificates in a file.
-func trusting(path string) (*http.Client, error) {
-	roots, err := certfile.LoadRoots(path)
-	if err != nil {
-		return nil, err
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: roots.Transport(transport)}, nil
-}
-
 // serve serves the emulator until ctx ends.
 func (o *program) serve(ctx context.Context, p *process.Process, server *Server) error {
-	scheme := "http"
-	h := process.NewHTTPServer(process.Streams, server, p.Log)
-	if o.TLSCert != "" {
-		scheme = "https"
-		pair, err := certfile.LoadPair(o.TLSCert, o.TLSKey)
-		if err != nil {
-			return fmt.Errorf("--tls-cert and --tls-key: %w", err)
-		}
-		p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
-		h.TLSConfig = pair.ServerConfig()
+	config, err := certfile.ListenerConfig(o.TLSCert, o.TLSKey, p.Metrics)
+	if err != nil {
+		return err
 	}
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	h := process.NewHTTPServer(process.Streams, server, p.Log)
+	h.TLSConfig = config
 	listener, err := process.Listen(o.Listen, o.AddressFile)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -96,16 +95,9 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	if o.cert != "" {
-		pair, err := certfile.LoadPair(o.cert, o.key)
-		if err != nil {
-			listener.Close()
-			return fmt.Errorf("--tls-cert: %w", err)
-		}
-		p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
-		config := pair.ServerConfig()
-		config.NextProtos = []string{"http/1.1"}
-		listener = tls.NewListener(listener, config)
+	server := process.NewHTTPServer(process.Files, registry.New(content, policy, p.Log, p.Metrics), p.Log)
+	if server.TLSConfig, err = certfile.ListenerConfig(o.cert, o.key, p.Metrics); err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	p.Ready("disk", func(context.Context) error {
 		space, err := disk.SpaceOf(o.dir)
@@ -115,7 +107,5 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return err
 	})
 	p.Log.Info("serving images", logkey.Address, listener.Addr().String(), logkey.Path, o.dir)
-	handler := registry.New(content, policy, p.Log, p.Metrics)
-	return process.ServeHTTP(ctx, process.NewHTTPServer(process.Files, handler, p.Log),
-		listener, drainTimeout)
+	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }

@@ -3,7 +3,7 @@ package graph
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -58,18 +58,11 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	if o.cert != "" {
-		pair, err := certfile.LoadPair(o.cert, o.key)
-		if err != nil {
-			listener.Close()
-			return fmt.Errorf("--tls-cert: %w", err)
-		}
-		p.Metrics.MustRegister(certfile.Collector(pair.Certificate))
-		config := pair.ServerConfig()
-		config.NextProtos = []string{"http/1.1"}
-		listener = tls.NewListener(listener, config)
-	}
 	handler := New(catalogue, p.Metrics)
+	server := process.NewHTTPServer(process.Calls, handler, p.Log)
+	if server.TLSConfig, err = certfile.ListenerConfig(o.cert, o.key, p.Metrics); err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	// The process is ready as soon as the catalogue is read and the listener is open.
 	p.Ready("listener", func(context.Context) error { return nil })
 	p.Log.Info("serving update graphs", logkey.Address, listener.Addr().String(), logkey.Count, len(catalogue.Releases()))
@@ -81,6 +74,5 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if o.catalogue != "" {
 		group.Go(func() { handler.Follow(ctx, o.catalogue, o.followInterval, p.Log) })
 	}
-	server := process.NewHTTPServer(process.Calls, handler, p.Log)
 	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }
