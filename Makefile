@@ -66,8 +66,9 @@ nightly-units: nodes postgresql chromium
 	go vet -tags nightly $(tagged)
 	@$(completely) -p 2 -parallel 4 $(filter-out $(on_nodes),$(units))
 
+# Drills take longer than all other regions together, and mostly wait for alerts.
 nightly-regions: build kubectl postgresql
-	@$(completely) -p 1 -parallel 6 $(filter-out $(on_nodes),$(regions))
+	@$(completely) -p 2 -parallel 6 ./test/drills $(filter-out $(on_nodes),$(regions))
 
 prove: build kubectl postgresql ## run the tests of PACKAGES, or those that match TESTS, completely, as nightly does (PACKAGES=./test/rotation)
 	$(completely) -p 1 -parallel 6 -v $(if $(TESTS),-run '$(TESTS)') $(PACKAGES)
