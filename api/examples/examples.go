@@ -79,19 +79,6 @@ func (e *Example) Target() (string, error) {
 	return target + "?" + query.Encode(), nil
 }
 
-// All returns the examples of all api-versions, oldest version first, sorted by name.
-func All() ([]Example, error) {
-	var all []Example
-	for _, version := range openapi.Versions() {
-		examples, err := Of(version)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, examples...)
-	}
-	return all, nil
-}
-
 // Of returns the examples of one api-version, sorted by name.
 func Of(version string) ([]Example, error) {
 	operations, err := openapi.Operations(version)

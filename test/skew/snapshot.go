@@ -71,16 +71,6 @@ func RestoreSnapshot(ctx context.Context, config local.Config, from string) erro
 	})
 }
 
-// DumpOf returns the statements that restore a database of a snapshot.
-func DumpOf(from, database string) (statements string, err error) {
-	err = readSnapshot(filepath.Join(from, databaseName(database)), func(r io.Reader) error {
-		text, err := io.ReadAll(r)
-		statements = string(text)
-		return err
-	})
-	return statements, err
-}
-
 // withStores runs PostgreSQL and etcd of a region during do.
 func withStores(ctx context.Context, config local.Config, do func(local.Endpoints) error) error {
 	region, err := local.Start(ctx, config.StoresOnly())

@@ -198,9 +198,6 @@ func (s *Supervisor) Stop() {
 // Events returns the latest events of all processes, the oldest first.
 func (s *Supervisor) Events() []Event { return s.events.events() }
 
-// Stopped is closed when Stop was called.
-func (s *Supervisor) Stopped() <-chan struct{} { return s.stopped }
-
 // Names returns the names of the processes in the order of their specs.
 func (s *Supervisor) Names() []string {
 	names := make([]string, len(s.processes))

@@ -59,11 +59,6 @@ const (
 	Blind Reason = "blind"
 )
 
-// Reasons returns all reasons.
-func Reasons() []Reason {
-	return []Reason{NotReady, NoEndpoint, Blocked, InsideSilent, NotProbed, ProbeFailed, Blind}
-}
-
 // Period is a time in which failures are expected and do not count against the service level.
 type Period string
 
