@@ -151,7 +151,7 @@ an API server, a subscription, or a resource group. Partial names do not match.`
 			return err
 		}
 		if len(found.Items) == 0 && e.output == "table" {
-			return &notFound{fmt.Sprintf("no cluster in this region matches %q; partial names do not match, see `hcpctl cluster find --help`", args[0])}
+			return notFound("no cluster in this region matches %q; partial names do not match, see `hcpctl cluster find --help`", args[0])
 		}
 		return printList(e, found.Items, clusterRow)
 	})

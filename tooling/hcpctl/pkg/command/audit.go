@@ -38,15 +38,6 @@ func (e *environment) audit() *cobra.Command {
 	return c
 }
 
-// unreadable reports that a part of the audit cannot be read, so that nothing is known about its chains.
-type unreadable struct{ err error }
-
-// Error implements error.
-func (u *unreadable) Error() string { return "the audit cannot be verified: " + u.err.Error() }
-
-// Unwrap returns the cause.
-func (u *unreadable) Unwrap() error { return u.err }
-
 // auditVerify returns the command that verifies the audit chains in a sink.
 func (e *environment) auditVerify() *cobra.Command {
 	var folders local.AuditFolders
@@ -87,7 +78,7 @@ Exit codes: 0 if all chains are valid, 1 if a chain was changed or is not confir
 		}
 		report, err := verifyAudit(c.Context(), folders)
 		if err != nil {
-			return &unreadable{err}
+			return unavailable("the audit cannot be verified: %w", err)
 		}
 		if err := e.printAs(report, func() error { return e.printAudit(report) }); err != nil {
 			return err

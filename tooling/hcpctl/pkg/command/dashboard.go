@@ -287,7 +287,7 @@ func (e *environment) page(ctx context.Context, d *dashboard.Dashboard, o *dashb
 	case errors.Is(err, context.Canceled):
 		return nil, err
 	case errors.As(err, &unreachable), errors.As(err, &refused) && refused.Type == promv1.ErrServer:
-		return nil, &unreachableServer{"Prometheus", err, "a local region has one if it was started with `--with observability`"}
+		return nil, unavailable("reading from Prometheus: %w; a local region has one if it was started with `--with observability`", err)
 	}
 	return page, err
 }
@@ -302,7 +302,7 @@ func findDashboards(names []string) ([]*dashboard.Dashboard, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(d *dashboard.Dashboard) bool { return d.Name == name })
 		if i < 0 {
-			return nil, &notFound{fmt.Sprintf("no dashboard is called %q; 'hcpctl dashboard list' lists them", name)}
+			return nil, notFound("no dashboard is called %q; 'hcpctl dashboard list' lists them", name)
 		}
 		found = append(found, all[i])
 	}

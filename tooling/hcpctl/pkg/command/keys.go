@@ -38,7 +38,7 @@ func ofFile(c *cobra.Command) *cobra.Command {
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if _, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) {
-			return &notFound{fmt.Sprintf("there is no keyset %s", args[0])}
+			return notFound("there is no keyset %s", args[0])
 		}
 		return run(c, args)
 	}

@@ -81,7 +81,7 @@ that stores the files where the replicas read them with --publish.`,
 			}
 			if err := r.Run(c.Context()); err != nil {
 				if errors.Is(err, context.Canceled) {
-					return &interrupted{err.Error()}
+					return interrupted("%w", err)
 				}
 				return err
 			}

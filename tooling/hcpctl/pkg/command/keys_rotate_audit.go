@@ -59,7 +59,7 @@ func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) erro
 	}
 	if err := r.Run(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
-			return &interrupted{err.Error()}
+			return interrupted("%w", err)
 		}
 		return err
 	}

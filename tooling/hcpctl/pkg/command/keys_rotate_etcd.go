@@ -83,7 +83,7 @@ func (e *environment) rotateEtcd(c *cobra.Command, o keysRotateOptions) error {
 	}
 	if err := r.Run(c.Context()); err != nil {
 		if errors.Is(err, context.Canceled) {
-			return &interrupted{err.Error()}
+			return interrupted("%w", err)
 		}
 		return err
 	}

@@ -143,7 +143,7 @@ end it at the printed URL.`,
 				return err
 			}
 			if len(found) == 0 {
-				return &notFound{"there is no login; `hcpctl logout --all` removes those of all regions"}
+				return notFound("there is no login; `hcpctl logout --all` removes those of all regions")
 			}
 			for _, l := range found {
 				if err := store.Remove(l); err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -73,7 +72,7 @@ func openLogs(dir string, names []string) ([]*log, error) {
 		return nil, err
 	}
 	if len(paths) == 0 {
-		return nil, &notFound{fmt.Sprintf("no logs in %s: the region was never started", dir)}
+		return nil, notFound("no logs in %s: the region was never started", dir)
 	}
 	var known []string
 	for _, path := range paths {
@@ -85,7 +84,7 @@ func openLogs(dir string, names []string) ([]*log, error) {
 	var logs []*log
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, &notFound{fmt.Sprintf("unknown process %q; processes: %s", name, strings.Join(known, ", "))}
+			return nil, notFound("unknown process %q; processes: %s", name, strings.Join(known, ", "))
 		}
 		file, err := os.Open(filepath.Join(dir, name+".log"))
 		if err != nil {

@@ -37,37 +37,37 @@ const (
 
 // ExitCode returns the exit code for the error of a command; 0 for nil.
 func ExitCode(err error) int {
-	var wrong *usageError
-	var input *invalidInput
-	var arm *armclient.Failed
-	var admin *adminclient.Error
-	var nowhere *armclient.Unreachable
-	var missing *management.NotFound
-	var nothing *notFound
-	var unread *unreadable
-	var silent *unreachableServer
-	var issuer *login.UnreachableError
-	var engineer *armclient.UnknownCredential
+	own, _ := errors.AsType[*failure](err)
+	arm, _ := errors.AsType[*armclient.Failed](err)
+	admin, _ := errors.AsType[*adminclient.Error](err)
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &wrong), errors.As(err, &input), errors.As(err, &engineer):
+	case own != nil && own.code == exitUsage, is[*armclient.UnknownCredential](err):
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &missing), errors.As(err, &nothing), errors.Is(err, layer.ErrUnknown), errors.Is(err, document.ErrUnknownKey), armclient.IsNotFound(err), errors.As(err, &admin) && admin.NotFound():
+	case own != nil:
+		return own.code
+	case is[*management.NotFound](err), errors.Is(err, layer.ErrUnknown), errors.Is(err, document.ErrUnknownKey), armclient.IsNotFound(err), admin != nil && admin.NotFound():
 		return exitNotFound
-	case errors.As(err, &nowhere), errors.As(err, &unread), errors.As(err, &silent), errors.As(err, &issuer), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
-		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
+	case is[*armclient.Unreachable](err), is[*login.UnreachableError](err), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
+		arm != nil && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
 		return exitUnavailable
 	}
 	return exitFailed
 }
 
+// is reports whether an error is or wraps one of type E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // Message returns the text of a command's error. For an interrupted command it does not name the canceled context.
 func Message(err error) string {
-	var stopped *interrupted
-	if ExitCode(err) != exitInterrupted || errors.As(err, &stopped) {
+	own, _ := errors.AsType[*failure](err)
+	if ExitCode(err) != exitInterrupted || own != nil && own.code == exitInterrupted {
 		return err.Error()
 	}
 	text := strings.TrimSuffix(err.Error(), context.Canceled.Error())
@@ -80,69 +80,49 @@ func Message(err error) string {
 	return "interrupted: " + text
 }
 
-// unreachableServer reports that a server other than admin and Azure Resource Manager did not respond.
-type unreachableServer struct {
-	name string
+// failure is an error of a command that determines the exit code.
+type failure struct {
+	code int
 	err  error
-	hint string
 }
 
 // Error implements error.
-func (u *unreachableServer) Error() string {
-	return fmt.Sprintf("reading from %s: %v; %s", u.name, u.err, u.hint)
+func (f *failure) Error() string { return f.err.Error() }
+
+// Unwrap returns the cause.
+func (f *failure) Unwrap() error { return f.err }
+
+// Is reports whether the command was interrupted, for target context.Canceled.
+func (f *failure) Is(target error) bool {
+	return f.code == exitInterrupted && target == context.Canceled
 }
 
-// Unwrap returns the cause.
-func (u *unreachableServer) Unwrap() error { return u.err }
+// unavailable returns an error for a service, other than admin and Azure Resource Manager, that did not respond.
+func unavailable(format string, arguments ...any) error {
+	return &failure{exitUnavailable, fmt.Errorf(format, arguments...)}
+}
 
-// notFound reports that no object matches.
-type notFound struct{ text string }
+// notFound returns an error for an object that does not exist.
+func notFound(format string, arguments ...any) error {
+	return &failure{exitNotFound, fmt.Errorf(format, arguments...)}
+}
 
-// Error implements error.
-func (n *notFound) Error() string { return n.text }
+// interrupted returns an error for a command that stopped waiting for something that continues.
+func interrupted(format string, arguments ...any) error {
+	return &failure{exitInterrupted, fmt.Errorf(format, arguments...)}
+}
 
-// interrupted reports that hcpctl stopped waiting for something that continues.
-type interrupted struct{ text string }
-
-// Error implements error.
-func (s *interrupted) Error() string { return s.text }
-
-// Unwrap returns context.Canceled.
-func (s *interrupted) Unwrap() error { return context.Canceled }
-
-// invalidInput reports an invalid command line whose error names what is wrong, for example a flag.
-type invalidInput struct{ err error }
-
-// Error implements error.
-func (i *invalidInput) Error() string { return i.err.Error() }
-
-// Unwrap returns the cause.
-func (i *invalidInput) Unwrap() error { return i.err }
-
-// invalid returns an invalidInput with a formatted text.
+// invalid returns an error for an invalid command line. Its text names what is wrong, for example a flag.
 func invalid(format string, arguments ...any) error {
-	return &invalidInput{fmt.Errorf(format, arguments...)}
+	return &failure{exitUsage, fmt.Errorf(format, arguments...)}
 }
 
-// usageError reports an invalid command line.
-type usageError struct {
-	command *cobra.Command
-	err     error
-}
-
-// Error returns the cause and the usage of the command.
-func (u *usageError) Error() string {
-	return fmt.Sprintf("%v\nusage: %s\nsee `%s --help`", u.err, u.command.UseLine(), u.command.CommandPath())
-}
-
-// Unwrap returns the cause.
-func (u *usageError) Unwrap() error { return u.err }
-
+// asUsageError adds the usage of a command to the error of an invalid command line.
 func asUsageError(c *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &usageError{c, err}
+	return invalid("%w\nusage: %s\nsee `%s --help`", err, c.UseLine(), c.CommandPath())
 }
 
 // groupCompletions makes the commands of cobra report unknown words like all others. It adds them, which cobra would do later.

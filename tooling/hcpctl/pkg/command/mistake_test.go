@@ -36,7 +36,7 @@ func TestExitCodes(t *testing.T) {
 		"admin has none":                     {&adminclient.Error{Status: http.StatusNotFound}, 3},
 		"an operation's object is missing":   {&adminclient.Error{Operation: "o", Detail: adminv1.FailureDetail{Code: apierror.NotFound.ARMCode()}}, 3},
 		"no management cluster has it":       {&management.NotFound{}, 3},
-		"a search finds none":                {&notFound{}, 3},
+		"a search finds none":                {notFound("no such object"), 3},
 		"a checkout has no such target":      {fmt.Errorf("rendering: %w", layer.ErrUnknown), 3},
 		"nobody answers for ARM":             {fmt.Errorf("creating: %w", &armclient.Unreachable{}), 4},
 		"ARM cannot now":                     {&armclient.Failed{Status: http.StatusServiceUnavailable}, 4},
@@ -44,7 +44,7 @@ func TestExitCodes(t *testing.T) {
 		"admin cannot now":                   {&adminclient.Error{Status: http.StatusServiceUnavailable}, 4},
 		"the region does not run":            {notRunning(control.ErrNotRunning), 4},
 		"interrupted":                        {fmt.Errorf("asking: %w", context.Canceled), 130},
-		"interrupted while it waited":        {&interrupted{"stopped waiting"}, 130},
+		"interrupted while it waited":        {interrupted("stopped waiting"), 130},
 		"interrupted while nobody answered":  {fmt.Errorf("%w: %w", &armclient.Unreachable{}, context.Canceled), 130},
 		"a deadline is no wish of anybody's": {context.DeadlineExceeded, 1},
 	} {
@@ -64,7 +64,7 @@ func TestInterruptedCommandsDoNotNameTheContext(t *testing.T) {
 		{context.Canceled, "interrupted"},
 		{fmt.Errorf("operation o continues; see `hcpctl operation get o`: %w", context.Canceled), "interrupted: operation o continues; see `hcpctl operation get o`"},
 		{fmt.Errorf("admin is unreachable (%w); check it", context.Canceled), "interrupted"},
-		{&interrupted{"stopped waiting"}, "stopped waiting"},
+		{interrupted("stopped waiting"), "stopped waiting"},
 	} {
 		if got := Message(tc.err); got != tc.want {
 			t.Errorf("%v: %q, want %q", tc.err, got, tc.want)

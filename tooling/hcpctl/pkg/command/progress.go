@@ -23,7 +23,7 @@ func (e *environment) await(ctx context.Context, client *armclient.Client, opera
 	var nowhere *armclient.Unreachable
 	switch {
 	case ctx.Err() != nil:
-		return &interrupted{fmt.Sprintf("stopped waiting; the operation continues, see `%s`", follow)}
+		return interrupted("stopped waiting; the operation continues, see `%s`", follow)
 	case errors.As(err, &nowhere):
 		return fmt.Errorf("%s: the operation was accepted and continues, but its state cannot be read; see `%s`: %w", what, follow, err)
 	case err != nil:
@@ -78,7 +78,7 @@ func (e *environment) watch(ctx context.Context, client *armclient.Client, id, w
 			return fmt.Errorf("%s is %s", what, state)
 		}
 		if backoff.Sleep(ctx, time.Second) != nil {
-			return &interrupted{"stopped watching"}
+			return interrupted("stopped watching")
 		}
 	}
 }

@@ -250,7 +250,7 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 		_ = child.Process.Signal(syscall.SIGTERM)
 		<-ended
 		<-shown
-		return &interrupted{"stopped before the region was ready"}
+		return interrupted("stopped before the region was ready")
 	}
 }
 
@@ -402,7 +402,7 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 			break
 		}
 		if backoff.Sleep(ctx, 50*time.Millisecond) != nil {
-			return &interrupted{"stopped waiting; the region is still stopping"}
+			return interrupted("stopped waiting; the region is still stopping")
 		}
 	}
 	fmt.Fprintln(e.err, "region stopped")

@@ -35,7 +35,7 @@ The supervisor keeps the latest 1000 events. They are available while the region
 			}
 			for _, name := range args {
 				if !slices.ContainsFunc(events, func(event local.Event) bool { return event.Process == name }) {
-					return &notFound{fmt.Sprintf("there is no event of a process %q; `hcpctl region status` lists the processes", name)}
+					return notFound("there is no event of a process %q; `hcpctl region status` lists the processes", name)
 				}
 			}
 			now := time.Now()

@@ -82,7 +82,7 @@ func findTraces(ctx context.Context, store, identifier string, reads bool) ([]*s
 			return traces, err
 		}
 	}
-	return nil, &notFound{fmt.Sprintf("no trace of %q: the store has only recent ones, and those of requests for changes a few seconds after each span ends", identifier)}
+	return nil, notFound("no trace of %q: the store has only recent ones, and those of requests for changes a few seconds after each span ends", identifier)
 }
 
 // isRead reports whether a trace began with a read.
@@ -128,7 +128,7 @@ func readTraces(ctx context.Context, target string) ([]*spans.Trace, error) {
 
 // unreachableStore reports that the trace store did not respond.
 func unreachableStore(err error) error {
-	return &unreachableServer{"the trace store", err, "a local region has one if it was started with `--with traces`, which is the default"}
+	return unavailable("reading from the trace store: %w; a local region has one if it was started with `--with traces`, which is the default", err)
 }
 
 // printTraces prints each trace as a tree.

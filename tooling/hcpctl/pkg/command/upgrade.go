@@ -182,7 +182,7 @@ func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 		}
 	}
 	if found == nil {
-		return nil, &notFound{"the cluster has no upgrade in progress; `hcpctl upgrade plan CLUSTER` lists possible ones"}
+		return nil, notFound("the cluster has no upgrade in progress; `hcpctl upgrade plan CLUSTER` lists possible ones")
 	}
 	return found, nil
 }
