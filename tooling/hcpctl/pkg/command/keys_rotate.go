@@ -79,14 +79,7 @@ that stores the files where the replicas read them with --publish.`,
 				}
 				r.Kind.Needed = o.needed
 			}
-			if err := r.Run(c.Context()); err != nil {
-				if errors.Is(err, context.Canceled) {
-					return interrupted("%w", err)
-				}
-				return err
-			}
-			fmt.Fprintf(e.err, "%s: the key was replaced, and the former key is removed\n", r.Keyset)
-			return nil
+			return e.runRotation(c.Context(), r.Run, r.Keyset+": the key was replaced, and the former key is removed")
 		},
 	}
 	flags := c.Flags()
@@ -100,6 +93,27 @@ that stores the files where the replicas read them with --publish.`,
 	flags.DurationVar(&o.needed, "former-needed", 0, "how long values of the former key are in use, in place of the longest possible time: what is older cannot be used any more")
 	flags.BoolVar(&o.noWait, "no-wait", false, "fail instead of waiting; call the command again later")
 	return c
+}
+
+// runRotation runs a rotation, and prints that it succeeded.
+func (e *environment) runRotation(ctx context.Context, run func(context.Context) error, done string) error {
+	err := run(ctx)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return interrupted("%w", err)
+	case err == nil:
+		fmt.Fprintln(e.err, done)
+	}
+	return err
+}
+
+// rotationOptions returns the options of a rotation that publishes some files, whose names are read when it does.
+func (e *environment) rotationOptions(o keysRotateOptions, files ...*string) keyrotation.Options {
+	options := keyrotation.Options{NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now, Note: func(text string) { fmt.Fprintln(e.err, text) }}
+	if o.publish != "" {
+		options.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, files...) }
+	}
+	return options
 }
 
 // rotationOf returns the rotation that the flags describe.
@@ -117,11 +131,8 @@ func (e *environment) rotationOf(name string, o keysRotateOptions) (*keyrotation
 	if o.needed < 0 {
 		return nil, invalid("--former-needed: must not be negative")
 	}
-	r := &keyrotation.Rotation{Kind: kind, Keyset: o.keyset, PublicKeyset: o.public, Shard: o.shard, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
-		Note: func(text string) { fmt.Fprintln(e.err, text) }}
-	if o.publish != "" {
-		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r.Keyset, r.PublicKeyset) }
-	}
+	r := &keyrotation.Rotation{Kind: kind, Keyset: o.keyset, PublicKeyset: o.public, Shard: o.shard}
+	r.Options = e.rotationOptions(o, &r.Keyset, &r.PublicKeyset)
 	if o.keyset == "" {
 		return r, e.rotateLocal(r, o)
 	}
@@ -193,12 +204,12 @@ func (e *environment) localKeys(o keysRotateOptions) (dir string, endpoints loca
 }
 
 // publish calls a program for each file of a rotation. Only its error output is shown: the files are secret.
-func (e *environment) publish(ctx context.Context, program string, files ...string) error {
+func (e *environment) publish(ctx context.Context, program string, files ...*string) error {
 	for _, file := range files {
-		if file == "" {
+		if *file == "" {
 			continue
 		}
-		command := exec.Command(program, file)
+		command := exec.Command(program, *file)
 		command.Stderr = e.err
 		running, err := spawn.Start(command, syscall.SIGKILL)
 		if err != nil {
@@ -211,7 +222,7 @@ func (e *environment) publish(ctx context.Context, program string, files ...stri
 			return ctx.Err()
 		}
 		if err := running.Err(); err != nil {
-			return fmt.Errorf("%s %s: %w", program, file, err)
+			return fmt.Errorf("%s %s: %w", program, *file, err)
 		}
 	}
 	return nil

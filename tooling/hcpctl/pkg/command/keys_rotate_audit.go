@@ -2,14 +2,10 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/keyrotation"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
 )
 
 // rotateAudit replaces the key with which a service signs audit checkpoints.
@@ -23,11 +19,8 @@ func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) erro
 		return invalid("--public-keyset: required with --keyset")
 	}
 	const verifier = "admin"
-	r := &keyrotation.AuditRotation{Service: o.service, Key: o.keyset, Public: o.public, NoWait: o.noWait, HTTP: &http.Client{Transport: transport.System()}, Now: time.Now,
-		Note: func(text string) { fmt.Fprintln(e.err, text) }}
-	if o.publish != "" {
-		r.Publish = func(ctx context.Context) error { return e.publish(ctx, o.publish, r.Key, r.Public) }
-	}
+	r := &keyrotation.AuditRotation{Service: o.service, Key: o.keyset, Public: o.public}
+	r.Options = e.rotationOptions(o, &r.Key, &r.Public)
 	if o.keyset == "" {
 		dir, endpoints, err := e.localKeys(o)
 		if err != nil {
@@ -57,12 +50,5 @@ func (e *environment) rotateAudit(ctx context.Context, o keysRotateOptions) erro
 		}
 		r.Replicas, r.Verifiers = replicas[o.service], replicas[verifier]
 	}
-	if err := r.Run(ctx); err != nil {
-		if errors.Is(err, context.Canceled) {
-			return interrupted("%w", err)
-		}
-		return err
-	}
-	fmt.Fprintf(e.err, "%s: the key was replaced, and verifications accept the former key only for earlier records\n", r.Key)
-	return nil
+	return e.runRotation(ctx, r.Run, r.Key+": the key was replaced, and verifications accept the former key only for earlier records")
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,14 +80,7 @@ func (e *environment) rotateEtcd(c *cobra.Command, o keysRotateOptions) error {
 			return err
 		}
 	}
-	if err := r.Run(c.Context()); err != nil {
-		if errors.Is(err, context.Canceled) {
-			return interrupted("%w", err)
-		}
-		return err
-	}
-	fmt.Fprintf(e.err, "%s: etcd is encrypted with the new key, and the former key is removed\n", what)
-	return nil
+	return e.runRotation(c.Context(), r.Run, what+": etcd is encrypted with the new key, and the former key is removed")
 }
 
 // ofManagementCluster completes the rotation of a management cluster's key.

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/audit"
-	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/keyfile"
 )
 
@@ -27,20 +25,12 @@ const clockSkew = 5 * time.Minute
 // The files are the state of the rotation: the next private key is in Key.next until all verifiers have its public key. Then two public keys are
 // in use until all processes sign with the next key.
 type AuditRotation struct {
+	Options
 	// Service is the service that signs. Key is the file of its private key, and Public that of its public keys.
 	Service, Key, Public string
 	// Replicas are the URLs of the metrics of all processes with the key, and Verifiers those of all replicas of admin, which verifies the
 	// chains of all services.
 	Replicas, Verifiers []string
-	// Publish stores the changed files where the replicas and verifiers read them; nil if they read these files.
-	Publish func(ctx context.Context) error
-	NoWait  bool
-	HTTP    *http.Client
-	Note    func(text string)
-	Now     func() time.Time
-
-	// reached is called after each durable change; tests interrupt the rotation there.
-	reached func() error
 }
 
 // Run rotates the key, or continues a rotation that was interrupted.
@@ -159,36 +149,25 @@ func (r *AuditRotation) finish(ctx context.Context) error {
 
 // await waits for processes. left returns what a process must do, or an error if it cannot be read; empty if it is not waited for.
 func (r *AuditRotation) await(ctx context.Context, step, id string, processes []string, left func(url string) (string, error)) error {
-	for noted := -1; ; {
-		n, waiting := 0, ""
+	return r.poll(ctx, r.Key, "", func() (Progress, error) {
+		p := Progress{Total: len(processes), Done: true}
 		for _, url := range processes {
 			must, err := left(url)
 			if err != nil {
 				must = err.Error()
 			}
 			if must != "" {
-				n, waiting = n+1, must
+				p.Left++
+				p.Done, p.Waiting = false, must
 			}
 		}
-		if n != noted {
-			noted = n
-			r.Note(fmt.Sprintf("%s: key %s: %d of %d left", step, id, n, len(processes)))
-		}
-		switch {
-		case n == 0:
-			return nil
-		case r.NoWait:
-			return fmt.Errorf("%s: %w", waiting, ErrNotYet)
-		}
-		if err := backoff.Sleep(ctx, pause); err != nil {
-			return fmt.Errorf("the rotation of %s was interrupted; run the command again to continue: %w", r.Key, err)
-		}
-	}
+		return p, nil
+	}, func(p Progress) string { return fmt.Sprintf("%s: key %s: %d of %d left", step, id, p.Left, p.Total) })
 }
 
 // unknown returns what a replica of admin must do to verify what a key signs; empty if it has the public key.
 func (r *AuditRotation) unknown(ctx context.Context, url, id string) (string, error) {
-	found, err := (&Rotation{HTTP: r.HTTP}).scrape(ctx, url)
+	found, err := r.scrape(ctx, url)
 	if err != nil {
 		return "", err
 	}
@@ -200,7 +179,7 @@ func (r *AuditRotation) unknown(ctx context.Context, url, id string) (string, er
 
 // used returns the ID of the key with which a process signs.
 func (r *AuditRotation) used(ctx context.Context, url string) (string, error) {
-	found, err := (&Rotation{HTTP: r.HTTP}).scrape(ctx, url)
+	found, err := r.scrape(ctx, url)
 	if err != nil {
 		return "", err
 	}
@@ -209,22 +188,4 @@ func (r *AuditRotation) used(ctx context.Context, url string) (string, error) {
 		return "", fmt.Errorf("%s exports no audit_signing_key: it writes no audit records, or is of an earlier release", url)
 	}
 	return label(series[0], keyfile.KeyLabel), nil
-}
-
-func (r *AuditRotation) publish(ctx context.Context) error {
-	if r.Publish == nil {
-		return nil
-	}
-	if err := r.Publish(ctx); err != nil {
-		return fmt.Errorf("--publish: %w", err)
-	}
-	return r.done(nil)
-}
-
-// done returns err, or the error with which a test interrupts the rotation.
-func (r *AuditRotation) done(err error) error {
-	if err != nil || r.reached == nil {
-		return err
-	}
-	return r.reached()
 }

@@ -69,8 +69,8 @@ func deployAudit(t *testing.T) *auditDeployment {
 func (d *auditDeployment) public() string { return filepath.Join(d.keys, "admin.pem") }
 
 func (d *auditDeployment) rotation(t *testing.T) *AuditRotation {
-	return &AuditRotation{Service: "admin", Key: d.key, Public: d.public(), Replicas: []string{d.writers[0].url, d.writers[1].url}, Verifiers: []string{d.verifier}, NoWait: true,
-		HTTP: http.DefaultClient, Now: time.Now, Note: func(text string) { t.Log(text) }}
+	return &AuditRotation{Service: "admin", Key: d.key, Public: d.public(), Replicas: []string{d.writers[0].url, d.writers[1].url}, Verifiers: []string{d.verifier},
+		Options: Options{NoWait: true, HTTP: http.DefaultClient, Now: time.Now, Note: func(text string) { t.Log(text) }}}
 }
 
 // check signs a checkpoint in each process and verifies all checkpoints until now.

@@ -21,14 +21,14 @@ type labels map[string]string
 type metrics map[string]*dto.MetricFamily
 
 // scrape reads the metrics of a replica.
-func (r *Rotation) scrape(ctx context.Context, url string) (metrics, error) {
+func (o *Options) scrape(ctx context.Context, url string) (metrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("--replica: %w", err)
 	}
-	response, err := r.HTTP.Do(request)
+	response, err := o.HTTP.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("reading the metrics of a replica: %w", err)
 	}

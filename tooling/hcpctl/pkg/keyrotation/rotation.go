@@ -25,16 +25,9 @@ const (
 // ErrNotYet is returned with NoWait when a step has to wait.
 var ErrNotYet = errors.New("run the command again to continue")
 
-// Rotation replaces the key of one keyset.
-type Rotation struct {
-	Kind Kind
-	// Keyset is the file of the keyset, and PublicKeyset that of the public keyset if Kind.Public is set.
-	Keyset, PublicKeyset string
-	// Shard is the provision shard of the keyset if Kind.PerShard is set.
-	Shard string
-	// Replicas are the URLs of the metrics of all replicas, by service. Those of Kind.Verifiers may be missing: then no replica verifies.
-	Replicas map[string][]string
-	// Publish stores the changed files where the replicas read them; nil if they read Keyset and PublicKeyset. It must have no effect when
+// Options are the fields of rotations of all kinds.
+type Options struct {
+	// Publish stores the changed files where the processes read them; nil if they read the files of the rotation. It must have no effect when
 	// it is repeated.
 	Publish func(ctx context.Context) error
 	// NoWait makes Run return an error with ErrNotYet instead of waiting.
@@ -47,6 +40,18 @@ type Rotation struct {
 	// reached is called after each durable change; tests interrupt the rotation there.
 	reached func() error
 	noted   string
+}
+
+// Rotation replaces the key of one keyset.
+type Rotation struct {
+	Options
+	Kind Kind
+	// Keyset is the file of the keyset, and PublicKeyset that of the public keyset if Kind.Public is set.
+	Keyset, PublicKeyset string
+	// Shard is the provision shard of the keyset if Kind.PerShard is set.
+	Shard string
+	// Replicas are the URLs of the metrics of all replicas, by service. Those of Kind.Verifiers may be missing: then no replica verifies.
+	Replicas map[string][]string
 }
 
 // Run rotates the key, or continues a rotation that was interrupted.
@@ -211,13 +216,18 @@ func (r *Rotation) publish(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.Publish == nil {
+	return r.Options.publish(ctx)
+}
+
+// publish calls Publish.
+func (o *Options) publish(ctx context.Context) error {
+	if o.Publish == nil {
 		return nil
 	}
-	if err := r.Publish(ctx); err != nil {
+	if err := o.Publish(ctx); err != nil {
 		return fmt.Errorf("--publish: %w", err)
 	}
-	return r.done(nil)
+	return o.done(nil)
 }
 
 // awaitPromoted waits until all replicas use the new key.
@@ -275,53 +285,51 @@ func (r *Rotation) awaitUnused(ctx context.Context, now *record) error {
 	})
 }
 
-// poll waits until read reports that the step is done. A replica that cannot be read is waited for.
+// poll waits until read reports that the step is done.
 func (r *Rotation) poll(ctx context.Context, now *record, read func() (Progress, error)) error {
+	return r.Options.poll(ctx, r.Keyset, fmt.Sprintf("step %s: ", now.Step), read, func(p Progress) string {
+		text := fmt.Sprintf("%s: key %d, former key %d", now.Step, now.Next, now.Former)
+		if p.Total > 0 {
+			text += fmt.Sprintf(": %d of %d left", p.Left, p.Total)
+		}
+		if !p.Done {
+			text += ": " + p.Waiting
+		}
+		return text
+	})
+}
+
+// poll waits until read reports that a step is done. A process that cannot be read is waited for. It passes the text of the progress to Note
+// unless it is the same as before. file and step name the rotation and the step in errors.
+func (o *Options) poll(ctx context.Context, file, step string, read func() (Progress, error), text func(Progress) string) error {
 	for {
 		p, err := read()
 		if err != nil {
 			p.Done, p.Waiting = false, err.Error()
 		}
-		r.note(now, p)
+		if text := text(p); text != o.noted {
+			o.noted = text
+			o.Note(text)
+		}
 		switch {
 		case ctx.Err() != nil:
-			return r.interrupted(ctx.Err())
 		case p.Done:
 			return nil
-		case r.NoWait:
-			return fmt.Errorf("step %s: %s: %w", now.Step, p.Waiting, ErrNotYet)
+		case o.NoWait:
+			return fmt.Errorf("%s%s: %w", step, p.Waiting, ErrNotYet)
 		}
 		if err := backoff.Sleep(ctx, pause); err != nil {
-			return r.interrupted(err)
+			return fmt.Errorf("the rotation of %s was interrupted; run the command again to continue: %w", file, err)
 		}
-	}
-}
-
-// note passes on the progress unless it is the same as before.
-func (r *Rotation) note(now *record, p Progress) {
-	text := fmt.Sprintf("%s: key %d, former key %d", now.Step, now.Next, now.Former)
-	if p.Total > 0 {
-		text += fmt.Sprintf(": %d of %d left", p.Left, p.Total)
-	}
-	if !p.Done {
-		text += ": " + p.Waiting
-	}
-	if text != r.noted {
-		r.noted = text
-		r.Note(text)
 	}
 }
 
 // done returns err, or the error with which a test interrupts the rotation.
-func (r *Rotation) done(err error) error {
-	if err != nil || r.reached == nil {
+func (o *Options) done(err error) error {
+	if err != nil || o.reached == nil {
 		return err
 	}
-	return r.reached()
-}
-
-func (r *Rotation) interrupted(err error) error {
-	return fmt.Errorf("the rotation of %s was interrupted; run the command again to continue: %w", r.Keyset, err)
+	return o.reached()
 }
 
 // name returns the ID of a key as labels of metrics have it.

@@ -76,7 +76,7 @@ func deploy(t *testing.T) *deployment {
 func (d *deployment) rotation(t *testing.T, needed time.Duration) *Rotation {
 	kind := must.Get(KindOf("credentials"))(t)
 	kind.Needed = needed
-	r := &Rotation{Kind: kind, Keyset: d.keyset, HTTP: http.DefaultClient, Now: time.Now, NoWait: true, Note: func(text string) { t.Log(text) },
+	r := &Rotation{Kind: kind, Keyset: d.keyset, Options: Options{HTTP: http.DefaultClient, Now: time.Now, NoWait: true, Note: func(text string) { t.Log(text) }},
 		Replicas: map[string][]string{"frontend": {d.replicas[0].url, d.replicas[1].url}}}
 	r.Publish = func(context.Context) error {
 		for _, replica := range d.replicas {
@@ -275,7 +275,7 @@ func TestProgressIsReadFromTheReplicas(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			kind := must.Get(KindOf(c.kind))(t)
-			r := &Rotation{Kind: kind, Shard: "mgmt-1", HTTP: http.DefaultClient, Replicas: map[string][]string{}}
+			r := &Rotation{Kind: kind, Shard: "mgmt-1", Options: Options{HTTP: http.DefaultClient}, Replicas: map[string][]string{}}
 			for service, replicas := range c.metrics {
 				for _, text := range replicas {
 					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(asGauges(text))) }))

@@ -54,7 +54,7 @@ func (s *signing) rotation(t *testing.T, reaches bool) *Rotation {
 	t.Helper()
 	kind := must.Get(KindOf("intents"))(t)
 	kind.Needed = 0
-	r := &Rotation{Kind: kind, Keyset: s.keyset, PublicKeyset: s.public, Replicas: s.urls, HTTP: http.DefaultClient, Now: time.Now, NoWait: true, Note: func(text string) { t.Log(text) }}
+	r := &Rotation{Kind: kind, Keyset: s.keyset, PublicKeyset: s.public, Replicas: s.urls, Options: Options{HTTP: http.DefaultClient, Now: time.Now, NoWait: true, Note: func(text string) { t.Log(text) }}}
 	r.Publish = func(context.Context) error {
 		if !reaches {
 			return nil
