@@ -94,28 +94,24 @@ func (e *environment) sessionCommand(action string, clusterOf func(args []string
 		}
 		return nil
 	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := e.adminClient()
-		if err != nil {
-			return err
-		}
-		elevation, err := e.elevateFor(c.Context(), client, adminv1.AccessMode(mode).Level().Class(), clusterOf(args), why, duration+signingTime)
+	c.RunE = with(e.adminClient, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		elevation, err := e.elevateFor(ctx, client, adminv1.AccessMode(mode).Level().Class(), clusterOf(args), why, duration+signingTime)
 		if err != nil {
 			return err
 		}
 		asked := adminv1.AccessSessionRequest{Mode: adminv1.AccessMode(mode), Duration: duration.String()}
-		err = e.withSession(c.Context(), client, action, args[:objectArgs], args[objectArgs:], target, asked)
+		err = e.withSession(ctx, client, action, args[:objectArgs], args[objectArgs:], target, asked)
 		switch {
 		case elevation == nil:
 		case err != nil || target.file == "":
-			ending, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), sessionEndTimeout)
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionEndTimeout)
 			defer cancel()
 			e.endElevation(ending, client, elevation)
 		default:
 			e.printElevationLasts(elevation)
 		}
 		return err
-	}
+	})
 	c.Flags().StringVar(&mode, "mode", string(adminv1.AccessRead), "`mode` of the session: read or admin")
 	target.add(c, "output `file` of the kubeconfig")
 	c.Flags().DurationVar(&duration, "for", 15*time.Minute, "`duration` of the session, 10m to 15m")

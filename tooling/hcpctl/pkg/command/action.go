@@ -282,12 +282,8 @@ func classOf(action string) func() adminv1.AccessClass {
 func (e *environment) requestWith(c *cobra.Command, class func() adminv1.AccessClass, ask requestFunc, show func(*adminv1.Operation) error) *cobra.Command {
 	var noWait bool
 	var why justification
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := e.adminClient()
-		if err != nil {
-			return err
-		}
-		operation, err := e.withElevation(c.Context(), client, class(), why, func(ctx context.Context) (*adminv1.Operation, error) {
+	c.RunE = with(e.adminClient, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		operation, err := e.withElevation(ctx, client, class(), why, func(ctx context.Context) (*adminv1.Operation, error) {
 			operation, err := ask(ctx, client, args)
 			if err != nil || noWait {
 				return operation, err
@@ -304,7 +300,7 @@ func (e *environment) requestWith(c *cobra.Command, class func() adminv1.AccessC
 			})
 		}
 		return e.printAs(operation, func() error { return show(operation) })
-	}
+	})
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return once the operation is accepted")
 	why.add(c)
 	e.addOutputFlag(c)

@@ -65,13 +65,7 @@ func (e *environment) connectSelected(options adminclient.Options) (*adminclient
 
 // readCommand completes a command that reads from admin.
 func (e *environment) readCommand(c *cobra.Command, show func(ctx context.Context, client *adminclient.Client, args []string) error) *cobra.Command {
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := e.adminClient()
-		if err != nil {
-			return err
-		}
-		return show(c.Context(), client, args)
-	}
+	c.RunE = with(e.adminClient, show)
 	return e.addAdminFlags(c)
 }
 

@@ -63,18 +63,14 @@ one cluster.`,
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.adminClient, func(ctx context.Context, client *adminclient.Client, args []string) error {
 			file := accessFile(target.file)
 			if !target.overwrite {
-				if err := checkAccessFile(c.Context(), client, file, args[0]); err != nil {
+				if err := checkAccessFile(ctx, client, file, args[0]); err != nil {
 					return err
 				}
 			}
-			me, err := adminclient.Get(c.Context(), client, adminv1.ReadMe, nil)
+			me, err := adminclient.Get(ctx, client, adminv1.ReadMe, nil)
 			if err != nil {
 				return err
 			}
@@ -82,16 +78,16 @@ one cluster.`,
 			if err != nil {
 				return err
 			}
-			elevation, err := e.elevateFor(c.Context(), client, level.Class(), args[0], why, duration+signingTime)
+			elevation, err := e.elevateFor(ctx, client, level.Class(), args[0], why, duration+signingTime)
 			if err != nil {
 				return err
 			}
 			access := &credential.Access{Cluster: args[0], Level: level, Request: string(request), Key: string(key)}
-			issued, err := e.requestAccess(c.Context(), client, file, access)
+			issued, err := e.requestAccess(ctx, client, file, access)
 			switch {
 			case elevation == nil:
 			case err != nil:
-				e.endElevation(c.Context(), client, elevation)
+				e.endElevation(ctx, client, elevation)
 			default:
 				e.printElevationLasts(elevation)
 			}
@@ -103,8 +99,8 @@ one cluster.`,
 				return err
 			}
 			fmt.Fprintf(e.err, "credential %s expires at %s; kubectl renews it with hcpctl while your elevation lasts\n", access.Credential, access.Expires.Format(time.RFC3339))
-			return e.writeKubeconfig(c.Context(), target, access.Cluster, access.Cluster, kubeconfig)
-		},
+			return e.writeKubeconfig(ctx, target, access.Cluster, access.Cluster, kubeconfig)
+		}),
 	}
 	target.add(c, "output `file`, readable by its owner only; required")
 	c.Flags().StringVar(&text, "level", string(adminv1.LevelReader), "`level` of the access: reader or admin")

@@ -86,13 +86,9 @@ func (e *environment) clusterUpdate() *cobra.Command {
 func (e *environment) clusterWatch() *cobra.Command {
 	return &cobra.Command{
 		Use: "watch NAME", Short: "Show the state of a cluster until its operation completes", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.client()
-			if err != nil {
-				return err
-			}
-			return e.watch(c.Context(), client, client.ClusterID(args[0]), "cluster "+args[0])
-		},
+		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, args []string) error {
+			return e.watch(ctx, client, client.ClusterID(args[0]), "cluster "+args[0])
+		}),
 	}
 }
 
@@ -109,12 +105,8 @@ local region. The kubeconfig is a secret that gives full access to the cluster. 
 
 ` + mergeHelp,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.client()
-			if err != nil {
-				return err
-			}
-			resource, err := client.Get(c.Context(), client.ClusterID(args[0]))
+		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, args []string) error {
+			resource, err := client.Get(ctx, client.ClusterID(args[0]))
 			if err != nil {
 				return err
 			}
@@ -122,15 +114,15 @@ local region. The kubeconfig is a secret that gives full access to the cluster. 
 			if err != nil {
 				return err
 			}
-			kubeconfig, err := management.Kubeconfig(c.Context(), endpoints.Kubeconfigs, field(resource, "id"))
+			kubeconfig, err := management.Kubeconfig(ctx, endpoints.Kubeconfigs, field(resource, "id"))
 			if err != nil {
 				return err
 			}
 			if kubeconfig, err = credential.WithProxy(kubeconfig, endpoints.Proxy); err != nil {
 				return err
 			}
-			return e.writeKubeconfig(c.Context(), target, args[0], client.ClusterID(args[0]), kubeconfig)
-		},
+			return e.writeKubeconfig(ctx, target, args[0], client.ClusterID(args[0]), kubeconfig)
+		}),
 	}
 	target.add(c, "output `file`, readable by its owner only (default: standard output)")
 	return c

@@ -28,11 +28,7 @@ kubeconfig is a secret that gives full access to the cluster until the credentia
 
 ` + mergeHelp,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
-		RunE: func(c *cobra.Command, names []string) error {
-			client, err := e.client()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
 			key, request, err := credential.Request()
 			if err != nil {
 				return err
@@ -42,7 +38,7 @@ kubeconfig is a secret that gives full access to the cluster until the credentia
 				ExpirationTimestamp string `json:"expirationTimestamp"`
 			}
 			body := map[string]string{"certificateSigningRequest": string(request)}
-			if err := e.act(c.Context(), client, names[0], "requestAdminCredential", body, &issued); err != nil {
+			if err := e.act(ctx, client, names[0], "requestAdminCredential", body, &issued); err != nil {
 				return err
 			}
 			kubeconfig, err := credential.WithKey([]byte(issued.Kubeconfig), key)
@@ -53,8 +49,8 @@ kubeconfig is a secret that gives full access to the cluster until the credentia
 				return err
 			}
 			fmt.Fprintf(e.err, "cluster %s: credential expires at %s\n", names[0], issued.ExpirationTimestamp)
-			return e.writeKubeconfig(c.Context(), target, names[0], client.ClusterID(names[0]), kubeconfig)
-		},
+			return e.writeKubeconfig(ctx, target, names[0], client.ClusterID(names[0]), kubeconfig)
+		}),
 	}
 	target.add(c, "output `file`, readable by its owner only (default: standard output)")
 	return c
@@ -76,13 +72,9 @@ func (e *environment) hostedProxy(endpoint string) string {
 func (e *environment) credentialRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke NAME", Short: "Revoke all administrator credentials of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
-		RunE: func(c *cobra.Command, names []string) error {
-			client, err := e.client()
-			if err != nil {
-				return err
-			}
-			return e.act(c.Context(), client, names[0], "revokeCredentials", nil, nil)
-		},
+		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
+			return e.act(ctx, client, names[0], "revokeCredentials", nil, nil)
+		}),
 	}
 }
 

@@ -30,20 +30,16 @@ not in their desired state wait for, and what they have in common.
 
 Admin computes the explanation; with -o json or yaml it has stable codes for programs.`,
 		ValidArgsFunction: e.completeFleet,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.adminClient, func(ctx context.Context, client *adminclient.Client, args []string) error {
 			if len(args) == 0 {
-				explained, err := adminclient.Get(c.Context(), client, adminv1.ReadRegionExplanation, nil)
+				explained, err := adminclient.Get(ctx, client, adminv1.ReadRegionExplanation, nil)
 				if err != nil {
 					return err
 				}
 				return e.printExplanation(explained, output)
 			}
-			return e.showExplanation(c.Context(), client, args[0], output)
-		},
+			return e.showExplanation(ctx, client, args[0], output)
+		}),
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "output `format`: text, json or yaml")
 	oneOf(c, "output", "text", "json", "yaml")
@@ -108,11 +104,7 @@ processes. The last file, index.json, lists the contents and what could not be c
 The archive contains no secrets: of Secrets only the metadata is read, and private keys, kubeconfigs, tokens and passwords are
 removed from everything else.`,
 		ValidArgsFunction: e.completeFleet,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.adminClient, func(ctx context.Context, client *adminclient.Client, args []string) error {
 			from, err := e.endpoints()
 			if err != nil {
 				return err
@@ -121,8 +113,8 @@ removed from everything else.`,
 			if err != nil {
 				return err
 			}
-			return e.gather(c.Context(), client, args[0], file, gatherSource{kubeconfig: kubeconfig, logDir: local.LogDir(dir), Endpoints: from})
-		},
+			return e.gather(ctx, client, args[0], file, gatherSource{kubeconfig: kubeconfig, logDir: local.LogDir(dir), Endpoints: from})
+		}),
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "output `file` (default must-gather-NAME-TIME.tar.gz)")
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `file` of the management cluster (default: the local region)")

@@ -131,12 +131,8 @@ func (e *environment) print(k kind, all any, resources ...armclient.Resource) er
 func (e *environment) get(k kind) *cobra.Command {
 	c := &cobra.Command{
 		Use: k.of("get"), Short: "Show " + k.a(), Args: cobra.ExactArgs(len(k.names)), ValidArgsFunction: e.completeNames(k),
-		RunE: func(c *cobra.Command, names []string) error {
-			client, err := e.client()
-			if err != nil {
-				return err
-			}
-			resource, err := client.Get(c.Context(), k.id(client, names))
+		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
+			resource, err := client.Get(ctx, k.id(client, names))
 			if err != nil {
 				return k.withList(names, err)
 			}
@@ -147,7 +143,7 @@ func (e *environment) get(k kind) *cobra.Command {
 				fmt.Fprintln(e.out, "  "+line)
 			}
 			return nil
-		},
+		}),
 	}
 	e.addOutputFlag(c)
 	return c
@@ -158,17 +154,13 @@ func (e *environment) list(k kind, short string) *cobra.Command {
 	parents := kind{names: k.names[:len(k.names)-1]}
 	c := &cobra.Command{
 		Use: parents.of("list"), Short: short, Args: cobra.ExactArgs(len(parents.names)),
-		RunE: func(c *cobra.Command, names []string) error {
-			client, err := e.client()
-			if err != nil {
-				return err
-			}
-			resources, err := k.list(c.Context(), client, names)
+		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
+			resources, err := k.list(ctx, client, names)
 			if err != nil {
 				return err
 			}
 			return e.print(k, resources, resources...)
-		},
+		}),
 	}
 	if len(parents.names) > 0 {
 		c.ValidArgsFunction = e.completeNames(clusters())
@@ -187,21 +179,17 @@ func (e *environment) operate(k kind, use, short string, begin begin) *cobra.Com
 	var noWait bool
 	c := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(len(k.names)), ValidArgsFunction: e.completeNames(k),
-		RunE: func(c *cobra.Command, names []string) error {
-			client, err := e.client()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
 			id := k.id(client, names)
-			operation, err := begin(c.Context(), client, id, names)
+			operation, err := begin(ctx, client, id, names)
 			if err != nil {
 				return err
 			}
 			if noWait {
 				return e.printAccepted(operation)
 			}
-			return e.await(c.Context(), client, operation, id, k.noun+" "+names[len(names)-1], e.commandLine(append([]string{k.command, k.progress}, names...)...))
-		},
+			return e.await(ctx, client, operation, id, k.noun+" "+names[len(names)-1], e.commandLine(append([]string{k.command, k.progress}, names...)...))
+		}),
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return once the request is accepted")
 	return c

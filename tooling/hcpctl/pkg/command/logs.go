@@ -25,11 +25,7 @@ func (e *environment) regionLogs() *cobra.Command {
 	var tail int
 	c := &cobra.Command{
 		Use: "logs [PROCESS...]", Short: "Print the logs of processes", ValidArgsFunction: e.completeProcesses,
-		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.stateFolder()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			logs, err := openLogs(local.LogDir(dir), args)
 			if err != nil {
 				return err
@@ -50,8 +46,8 @@ func (e *environment) regionLogs() *cobra.Command {
 			if !follow {
 				return nil
 			}
-			return followLogs(c.Context(), e.out, logs)
-		},
+			return followLogs(ctx, e.out, logs)
+		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the logs")
 	c.Flags().IntVar(&tail, "tail", 100, "`number` of last lines of each log; 0 prints all")

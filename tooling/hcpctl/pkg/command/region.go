@@ -360,12 +360,8 @@ func (e *environment) regionDown() *cobra.Command {
 	var purge bool
 	c := &cobra.Command{
 		Use: "down", Short: "Stop the region", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			dir, err := e.stateFolder()
-			if err != nil {
-				return err
-			}
-			if err := e.stopRegion(c.Context(), dir); err != nil {
+		RunE: with(e.stateFolder, func(ctx context.Context, dir string, _ []string) error {
+			if err := e.stopRegion(ctx, dir); err != nil {
 				return err
 			}
 			if !purge {
@@ -376,7 +372,7 @@ func (e *environment) regionDown() *cobra.Command {
 			}
 			fmt.Fprintf(e.err, "removed %s\n", dir)
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&purge, "purge", false, "also remove the data of the region")
 	return c
@@ -412,17 +408,13 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 func (e *environment) regionStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "List the processes of the region", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			dir, err := e.stateFolder()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.stateFolder, func(ctx context.Context, dir string, _ []string) error {
 			var status local.Status
-			if err := control.NewClient(dir).Status(c.Context(), &status); err != nil {
+			if err := control.NewClient(dir).Status(ctx, &status); err != nil {
 				return notRunning(err)
 			}
 			return e.printAs(status, func() error { return statusTable(e, status, time.Now()) })
-		},
+		}),
 	}
 	e.addOutputFlag(c)
 	return c
@@ -461,19 +453,15 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 func (e *environment) regionRestart() *cobra.Command {
 	return &cobra.Command{
 		Use: "restart PROCESS...", Short: "Restart processes gracefully", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
-		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.stateFolder()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			for _, name := range args {
-				if err := control.NewClient(dir).Restart(c.Context(), name); err != nil {
+				if err := control.NewClient(dir).Restart(ctx, name); err != nil {
 					return notRunning(err)
 				}
 				fmt.Fprintf(e.err, "%s restarted\n", name)
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -481,19 +469,15 @@ func (e *environment) regionKill() *cobra.Command {
 	var signal string
 	c := &cobra.Command{
 		Use: "kill PROCESS...", Short: "Send a signal to processes", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
-		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.stateFolder()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			for _, name := range args {
-				if err := control.NewClient(dir).Kill(c.Context(), name, signal); err != nil {
+				if err := control.NewClient(dir).Kill(ctx, name, signal); err != nil {
 					return notRunning(err)
 				}
 				fmt.Fprintf(e.err, "signal %[2]s sent to %[1]s; watch it recover with `hcpctl region status`\n", name, signal)
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().StringVar(&signal, "signal", "KILL", "`signal` name or number")
 	return c

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
@@ -27,20 +28,16 @@ All processes first trust the new authority too, then get certificates of it, an
 prints each step when it begins. If it fails or is interrupted, run it again: it continues where it ended. A restart of the region
 continues, too.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.stateFolder()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			name := local.ServicesAuthority
 			if len(args) > 0 {
 				name = args[0]
 			}
-			if err := control.NewClient(dir).RotateAuthority(c.Context(), name, func(step string) { fmt.Fprintln(e.err, step) }); err != nil {
+			if err := control.NewClient(dir).RotateAuthority(ctx, name, func(step string) { fmt.Fprintln(e.err, step) }); err != nil {
 				return notRunning(err)
 			}
 			fmt.Fprintf(e.err, "the authority %s was replaced; no process trusts the previous one\n", name)
 			return nil
-		},
+		}),
 	}
 }

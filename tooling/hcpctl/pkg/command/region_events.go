@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,14 +20,10 @@ func (e *environment) regionEvents() *cobra.Command {
 		Long: `List the events of the processes, the oldest first: Started, Ready, NotReady, Hung, Restarting, Exited, Failed.
 
 The supervisor keeps the latest 1000 events. They are available while the region is stopped, too.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.stateFolder()
-			if err != nil {
-				return err
-			}
+		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			events := []local.Event{}
 			// The supervisor has them in memory while its disk is full.
-			err = control.NewClient(dir).Events(c.Context(), &events)
+			err := control.NewClient(dir).Events(ctx, &events)
 			if errors.Is(err, control.ErrNotRunning) {
 				events, err = local.Events(dir)
 			}
@@ -43,7 +40,7 @@ The supervisor keeps the latest 1000 events. They are available while the region
 				return len(args) > 0 && !slices.Contains(args, event.Process) || since > 0 && now.Sub(event.Time) > since
 			})
 			return printList(e, events, eventRow)
-		},
+		}),
 	}
 	c.Flags().DurationVar(&since, "since", 0, "only events of the last `duration`, for example 10m")
 	e.addOutputFlag(c)

@@ -6,6 +6,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -133,6 +134,17 @@ func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, RunE: requireSubcommand}
 	c.AddCommand(children...)
 	return c
+}
+
+// with returns the function of a command that first opens something: a client of ARM or of admin, or the state folder of the local region.
+func with[T any](open func() (T, error), run func(ctx context.Context, opened T, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		opened, err := open()
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), opened, args)
+	}
 }
 
 // stateFolder returns the absolute path of the state folder of the local region.
