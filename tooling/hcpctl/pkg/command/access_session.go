@@ -23,7 +23,7 @@ const sessionEndTimeout = 30 * time.Second
 
 func (e *environment) accessOpen() *cobra.Command {
 	return e.sessionCommand(adminv1.ActionAccessSessionRequest, func(args []string) (cluster string) { return args[0] }, &cobra.Command{
-		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: objectBeforeCommand(1), ValidArgsFunction: e.completeFleet,
+		Use: "open CLUSTER [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a cluster", Args: objectBeforeCommand(1),
 		Example: `  hcpctl access open demo --reason "pods are pending" --ticket INC-42 -- kubectl get pods -A
   hcpctl access open demo --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl exec -it POD -- sh`,
 		Long: `Open a session for the API server of a cluster at the session gateway. The mode read requires the role operator, the mode admin the

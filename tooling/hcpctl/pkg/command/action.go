@@ -151,9 +151,6 @@ func (e *environment) addActions(root *cobra.Command) {
 func (e *environment) actionCommand(a *adminv1.Action) *cobra.Command {
 	sentence, _, _ := strings.Cut(strings.TrimSuffix(a.Summary, "."), ". ")
 	c := &cobra.Command{Use: a.Command.Use, Short: cmp.Or(a.Command.Short, sentence), Long: a.Command.Long, Example: exampleText(a.Command.Examples)}
-	if strings.Contains(c.Use, "CLUSTER") {
-		c.ValidArgsFunction = e.completeFleet
-	}
 	inPath := adminv1.Wildcards(a.Path)
 	values := map[string]any{}
 	var arguments []adminv1.Field

@@ -20,8 +20,13 @@ func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 	if c.Long == "" {
 		c.Long = c.Short + "."
 	}
-	if strings.Contains(c.Use, "CLUSTER") && !strings.Contains(c.Long, "'hcpctl cluster find'") {
-		c.Long += "\n\nCLUSTER is any identifier that 'hcpctl cluster find' accepts, if it matches exactly one cluster."
+	if strings.Contains(c.Use, "CLUSTER") {
+		if !strings.Contains(c.Long, "'hcpctl cluster find'") {
+			c.Long += "\n\nCLUSTER is any identifier that 'hcpctl cluster find' accepts, if it matches exactly one cluster."
+		}
+		if c.ValidArgsFunction == nil {
+			c.ValidArgsFunction = e.completeFleet()
+		}
 	}
 	flags.StringVar(&e.admin.Endpoint, "admin-endpoint", "", "`URL` of admin (default: the local region)")
 	flags.StringVar(&e.admin.Audience, "admin-audience", os.Getenv("HCPMESH_ADMIN_AUDIENCE"), "`audience` of the tokens for the admin of --admin-endpoint; they are those of `hcpctl login`, or else of the Azure CLI (default: the local region, or $HCPMESH_ADMIN_AUDIENCE)")
@@ -136,7 +141,7 @@ func (e *environment) clusterFind() *cobra.Command {
 
 IDENTIFIER is a resource ID, a name, a UID, a cluster ID, the name of a namespace on a management cluster, the host or URL of
 an API server, a subscription, or a resource group. Partial names do not match.`,
-		ValidArgsFunction: e.completeFleet,
+		ValidArgsFunction: e.completeFleet(),
 	}
 	e.addOutputFlag(c)
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
@@ -160,7 +165,6 @@ func (e *environment) clusterJournal() *cobra.Command {
 		Use: "journal CLUSTER", Short: "Show the state of a cluster's API and how it changed", Args: cobra.ExactArgs(1),
 		Long: `Show whether the API of a cluster is available, and how that and monitor's concerns changed in the last 14 days, newest first.
 The state is unknown, with the reason, while monitor does not see the cluster.`,
-		ValidArgsFunction: e.completeFleet,
 	}, adminv1.ReadJournal, noQuery, asTable(e, func(journal *adminv1.Journal) error {
 		fmt.Fprintln(e.out, "API: "+healthText(journal.Health))
 		return display.List(e.out, journal.Items, func(entry adminv1.JournalEntry) display.Row {
@@ -203,7 +207,6 @@ func (e *environment) clusterDump() *cobra.Command {
 		Use: "dump CLUSTER", Short: "Print what every layer holds of a cluster, without secrets", Args: cobra.ExactArgs(1),
 		Long: `Print what every layer holds of a cluster: ARM's documents and operations, Cluster Service's records and works, and Maestro's
 bundles with the status that the agent reports. Secrets are removed.`,
-		ValidArgsFunction: e.completeFleet,
 	}
 	c.Flags().StringVarP(&format, "output", "o", "yaml", "output `format`: yaml or json")
 	oneOf(c, "output", "yaml", "json")

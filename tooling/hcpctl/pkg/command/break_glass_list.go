@@ -18,7 +18,6 @@ import (
 func (e *environment) breakGlassList() *cobra.Command {
 	return view(e, &cobra.Command{
 		Use: "list CLUSTER", Short: "List the credentials of a cluster and their use", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: e.completeFleet,
 	}, adminv1.ReadCredentials, noQuery, asTable(e, func(list *adminv1.CredentialList) error {
 		slices.SortStableFunc(list.Items, func(a, b adminv1.FleetCredential) int {
 			return b.Of.GetCreateTime().AsTime().Compare(a.Of.GetCreateTime().AsTime())

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +71,7 @@ func (e *environment) dashboardShow() *cobra.Command {
 	var o dashboardOptions
 	var onlyBad bool
 	c := &cobra.Command{
-		Use: "show NAME", Short: "Show the values of a dashboard as a table", Args: cobra.ExactArgs(1), ValidArgsFunction: completeDashboards,
+		Use: "show NAME", Short: "Show the values of a dashboard as a table", Args: cobra.ExactArgs(1), ValidArgsFunction: completeDashboards(),
 		Long: `Show the last and the largest value of each series of a dashboard within a period. A value beyond the limit of its panel is marked,
 with the runbook that helps. 'hcpctl dashboard list' lists the dashboards.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -162,7 +161,7 @@ func (e *environment) dashboardRender() *cobra.Command {
 	var formats []string
 	var dots float64
 	c := &cobra.Command{
-		Use: "render [NAME...]", Short: "Draw dashboards as SVG and PNG", ValidArgsFunction: completeDashboards,
+		Use: "render [NAME...]", Short: "Draw dashboards as SVG and PNG", ValidArgsFunction: completeDashboards(),
 		Long: `Draw dashboards with the values of a Prometheus, as NAME.svg and NAME.png in a folder. Without NAME draw all dashboards.`,
 		PreRunE: func(*cobra.Command, []string) error {
 			for _, format := range formats {
@@ -307,16 +306,4 @@ func findDashboards(names []string) ([]*dashboard.Dashboard, error) {
 		found = append(found, all[i])
 	}
 	return found, nil
-}
-
-// completeDashboards completes the names of dashboards.
-func completeDashboards(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	for _, d := range boards.All() {
-		if strings.HasPrefix(d.Name, begin) {
-			names = append(names, d.Name)
-		}
-	}
-	slices.SortFunc(names, cmp.Compare[string])
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -88,7 +88,7 @@ func yes(b bool) string {
 
 func (e *environment) deletionShow() *cobra.Command {
 	return view(e, &cobra.Command{
-		Use: "show CLUSTER", Short: "Show the steps of the deletion of a cluster or of its children", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "show CLUSTER", Short: "Show the steps of the deletion of a cluster or of its children", Args: cobra.ExactArgs(1),
 	}, adminv1.ReadDeletion, noQuery, asTable(e, func(shown *adminv1.ClusterDeletion) error {
 		e.printUnavailable(shown.Unavailable)
 		return e.deletionTables(shown, time.Now())
@@ -185,7 +185,7 @@ func (e *environment) printForcedStep(step *csv1.DeletionStep) error {
 func (e *environment) deletionLeftovers() *cobra.Command {
 	var gone bool
 	c := e.readCommand(&cobra.Command{
-		Use: "leftovers [CLUSTER]", Short: "List objects that forced deletions may have left behind", Args: cobra.MaximumNArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "leftovers [CLUSTER]", Short: "List objects that forced deletions may have left behind", Args: cobra.MaximumNArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		left, err := adminclient.Get(ctx, client, adminv1.ReadLeftovers, adminclient.Query{"cluster": strings.Join(args, ""), "gone": gone})
 		if err != nil {

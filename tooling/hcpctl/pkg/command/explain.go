@@ -7,8 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
@@ -29,7 +27,6 @@ Without CLUSTER explain the region: which components are away since when, how ma
 not in their desired state wait for, and what they have in common.
 
 Admin computes the explanation; with -o json or yaml it has stable codes for programs.`,
-		ValidArgsFunction: e.completeFleet,
 		RunE: with(e.adminClient, func(ctx context.Context, client *adminclient.Client, args []string) error {
 			if len(args) == 0 {
 				explained, err := adminclient.Get(ctx, client, adminv1.ReadRegionExplanation, nil)
@@ -64,35 +61,6 @@ func (e *environment) printExplanation(explained interface{ Text() string }, out
 	return err
 }
 
-// completeFleet completes the names of all clusters of the region.
-func (e *environment) completeFleet(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx := c.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	client, err := e.adminClient()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	clusters, err := client.Clusters(ctx, "")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, cluster := range clusters {
-		if strings.HasPrefix(cluster.Name, prefix) {
-			names = append(names, cluster.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
-}
-
 func (e *environment) mustGather() *cobra.Command {
 	var file, kubeconfig string
 	c := &cobra.Command{
@@ -103,7 +71,6 @@ processes. The last file, index.json, lists the contents and what could not be c
 
 The archive contains no secrets: of Secrets only the metadata is read, and private keys, kubeconfigs, tokens and passwords are
 removed from everything else.`,
-		ValidArgsFunction: e.completeFleet,
 		RunE: with(e.adminClient, func(ctx context.Context, client *adminclient.Client, args []string) error {
 			from, err := e.endpoints()
 			if err != nil {

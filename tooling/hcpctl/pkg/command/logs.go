@@ -24,7 +24,7 @@ func (e *environment) regionLogs() *cobra.Command {
 	var follow bool
 	var tail int
 	c := &cobra.Command{
-		Use: "logs [PROCESS...]", Short: "Print the logs of processes", ValidArgsFunction: e.completeProcesses,
+		Use: "logs [PROCESS...]", Short: "Print the logs of processes", ValidArgsFunction: e.completeProcesses(),
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			logs, err := openLogs(local.LogDir(dir), args)
 			if err != nil {

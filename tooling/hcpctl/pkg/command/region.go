@@ -452,7 +452,7 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 
 func (e *environment) regionRestart() *cobra.Command {
 	return &cobra.Command{
-		Use: "restart PROCESS...", Short: "Restart processes gracefully", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
+		Use: "restart PROCESS...", Short: "Restart processes gracefully", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses(),
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			for _, name := range args {
 				if err := control.NewClient(dir).Restart(ctx, name); err != nil {
@@ -468,7 +468,7 @@ func (e *environment) regionRestart() *cobra.Command {
 func (e *environment) regionKill() *cobra.Command {
 	var signal string
 	c := &cobra.Command{
-		Use: "kill PROCESS...", Short: "Send a signal to processes", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
+		Use: "kill PROCESS...", Short: "Send a signal to processes", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses(),
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			for _, name := range args {
 				if err := control.NewClient(dir).Kill(ctx, name, signal); err != nil {
@@ -481,24 +481,4 @@ func (e *environment) regionKill() *cobra.Command {
 	}
 	c.Flags().StringVar(&signal, "signal", "KILL", "`signal` name or number")
 	return c
-}
-
-func (e *environment) completeProcesses(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	dir, err := e.stateFolder()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
-	var status local.Status
-	if err := control.NewClient(dir).Status(ctx, &status); err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, p := range status.Processes {
-		if strings.HasPrefix(p.Name, prefix) {
-			names = append(names, p.Name)
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -16,7 +16,7 @@ import (
 func (e *environment) regionEvents() *cobra.Command {
 	var since time.Duration
 	c := &cobra.Command{
-		Use: "events [PROCESS...]", Short: "List starts, exits, restarts and failed probes of processes", ValidArgsFunction: e.completeProcesses,
+		Use: "events [PROCESS...]", Short: "List starts, exits, restarts and failed probes of processes", ValidArgsFunction: e.completeProcesses(),
 		Long: `List the events of the processes, the oldest first: Started, Ready, NotReady, Hung, Restarting, Exited, Failed.
 
 The supervisor keeps the latest 1000 events. They are available while the region is stopped, too.`,

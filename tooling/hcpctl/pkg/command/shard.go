@@ -242,7 +242,7 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 
 func (e *environment) shardExplain() *cobra.Command {
 	return view(e, &cobra.Command{
-		Use: "explain CLUSTER", Short: "Explain the placement of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "explain CLUSTER", Short: "Explain the placement of a cluster", Args: cobra.ExactArgs(1),
 	}, adminv1.ReadPlacement, noQuery, asTable(e, func(explained *adminv1.Message[*csv1.PlacementExplanation]) error { return e.placement(explained.Of) }))
 }
 
@@ -277,7 +277,7 @@ func (e *environment) shardPlace() *cobra.Command {
 	var none bool
 	policy := &csv1.PlacementPolicy{}
 	c := e.requestAndShow(&cobra.Command{
-		Use: "place CLUSTER", Short: "Set placement rules for a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "place CLUSTER", Short: "Set placement rules for a cluster", Args: cobra.ExactArgs(1),
 		Long: `Set placement rules for a cluster, which override those of the region. A waiting cluster is placed by the new rules
 immediately; a placed cluster stays, and drain plans follow the new rules. The command replaces all rules of the cluster;
 --none removes them.`,

@@ -34,8 +34,7 @@ With --desired-state show only how the desired states differ between the beginni
 
 Cluster Service keeps changes and monitor keeps transitions for 14 days; operations and upgrades are kept for a week. A region
 without Prometheus has no alerts.`,
-		ValidArgsFunction: e.completeFleet,
-		PreRunE:           func(*cobra.Command, []string) error { return o.check(time.Now()) },
+		PreRunE: func(*cobra.Command, []string) error { return o.check(time.Now()) },
 	}
 	e.addOutputFlag(c)
 	o.addFlags(c, "14 days ago")

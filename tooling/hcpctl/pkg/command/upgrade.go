@@ -57,7 +57,6 @@ func (e *environment) upgradePlan() *cobra.Command {
 	var follow followFlag
 	c := e.readCommand(&cobra.Command{
 		Use: "plan CLUSTER [VERSION]", Short: "Show the steps, gates and possible targets of an upgrade", Args: cobra.RangeArgs(1, 2),
-		ValidArgsFunction: e.completeFleet,
 		Long: `Show the steps, gates and possible targets of an upgrade. VERSION defaults to the newest recommended release of the cluster's
 minor version.`,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
@@ -133,7 +132,7 @@ func (e *environment) upgradeStart() *cobra.Command {
 	var notBefore string
 	request := &csv1.StartUpgradeRequest{}
 	c := &cobra.Command{
-		Use: "start CLUSTER VERSION", Short: "Start an upgrade", Long: "Start an upgrade. With --acknowledge it requires the role break-glass.", Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
+		Use: "start CLUSTER VERSION", Short: "Start an upgrade", Long: "Start an upgrade. With --acknowledge it requires the role break-glass.", Args: cobra.ExactArgs(2),
 		PreRunE: func(*cobra.Command, []string) error {
 			if notBefore == "" {
 				return nil
@@ -189,7 +188,7 @@ func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 
 func (e *environment) upgradeStatus() *cobra.Command {
 	c := e.readCommand(&cobra.Command{
-		Use: "status CLUSTER", Short: "Show the steps, components and gates of the upgrade of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "status CLUSTER", Short: "Show the steps, components and gates of the upgrade of a cluster", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		cluster, err := adminclient.Get(ctx, client, adminv1.ReadCluster, nil, args[0])
 		if err != nil {

@@ -19,7 +19,7 @@ func (e *environment) work() *cobra.Command {
 
 func (e *environment) workList() *cobra.Command {
 	return view(e, &cobra.Command{
-		Use: "list CLUSTER", Short: "List the Maestro bundles of a cluster with their status", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "list CLUSTER", Short: "List the Maestro bundles of a cluster with their status", Args: cobra.ExactArgs(1),
 	}, adminv1.ReadWorks, noQuery, func(list *adminv1.BundleList) error {
 		e.warnIgnored("works", list.Ignored.Err())
 		return printList(e, list.Items, func(b adminv1.Bundle) display.Row {
