@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/transport"
@@ -45,9 +45,8 @@ type Options struct {
 
 // Client works in one resource group. It is safe for concurrent use.
 type Client struct {
-	options   Options
-	pipeline  runtime.Pipeline
-	resources *armresources.Client
+	options  Options
+	pipeline runtime.Pipeline
 }
 
 // Resource is a resource as ARM returns it.
@@ -79,11 +78,7 @@ func New(options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	generic, err := armresources.NewClient(options.Subscription, credential, settings)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{options: options, pipeline: core.Pipeline(), resources: generic}, nil
+	return &Client{options: options, pipeline: core.Pipeline()}, nil
 }
 
 // refusing disables retries of connections that could not be established.
@@ -126,28 +121,9 @@ func (c *Client) Do(ctx context.Context, method, path string, body any) (Resourc
 
 // do is Do, which also returns the header of the response.
 func (c *Client) do(ctx context.Context, method, path string, body any) (Resource, http.Header, error) {
-	if !strings.Contains(path, "api-version=") {
-		path += "?api-version=" + APIVersion
-	}
-	target := path
-	if !strings.HasPrefix(path, "https://") {
-		target = c.options.Endpoint + path
-	}
-	request, err := runtime.NewRequest(ctx, method, target)
+	response, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return nil, nil, err
-	}
-	if body != nil {
-		if err := runtime.MarshalAsJSON(request, body); err != nil {
-			return nil, nil, err
-		}
-	}
-	response, err := c.pipeline.Do(request)
-	if err != nil {
-		return nil, nil, Explain(err)
-	}
-	if !runtime.HasStatusCode(response, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent) {
-		return nil, nil, Explain(runtime.NewResponseError(response))
 	}
 	data, err := runtime.Payload(response)
 	if err != nil || len(data) == 0 {
@@ -158,6 +134,33 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (Resourc
 		return nil, nil, fmt.Errorf("reading the response of ARM: %w", err)
 	}
 	return decoded, response.Header, nil
+}
+
+// send is Do, which returns the response. The body may be nil.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	if !strings.Contains(path, "api-version=") {
+		path += "?api-version=" + APIVersion
+	}
+	if !strings.HasPrefix(path, "https://") {
+		path = c.options.Endpoint + path
+	}
+	request, err := runtime.NewRequest(ctx, method, path)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		if err := runtime.MarshalAsJSON(request, body); err != nil {
+			return nil, err
+		}
+	}
+	response, err := c.pipeline.Do(request)
+	if err != nil {
+		return nil, Explain(err)
+	}
+	if !runtime.HasStatusCode(response, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent) {
+		return nil, Explain(runtime.NewResponseError(response))
+	}
+	return response, nil
 }
 
 // Get returns a resource by its ID.
@@ -214,16 +217,15 @@ type Operation interface {
 	Finish(ctx context.Context) error
 }
 
-type operation[T any] struct {
-	*runtime.Poller[T]
+type operation struct {
+	*runtime.Poller[json.RawMessage]
 	response *http.Response
+	// into gets the result; may be nil.
+	into any
 }
 
 // ID implements Operation: the last segment of the URL of the operation's status.
-func (o operation[T]) ID() string {
-	if o.response == nil {
-		return ""
-	}
+func (o operation) ID() string {
 	status, err := url.Parse(o.response.Header.Get("Azure-AsyncOperation"))
 	if err != nil {
 		return ""
@@ -231,124 +233,70 @@ func (o operation[T]) ID() string {
 	return status.Path[strings.LastIndexByte(status.Path, '/')+1:]
 }
 
-func (o operation[T]) Finish(ctx context.Context) error {
-	_, err := o.Result(ctx)
-	return Explain(err)
-}
-
-// Create starts to create a resource. The request is accepted only if the resource does not exist.
-func (c *Client) Create(ctx context.Context, id string, body Resource) (Operation, error) {
-	generic, err := asGeneric(body)
-	if err != nil {
-		return nil, err
-	}
-	var response *http.Response
-	ctx = policy.WithHTTPHeader(policy.WithCaptureResponse(ctx, &response), http.Header{"If-None-Match": {"*"}})
-	poller, err := c.resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, generic, nil)
-	if err != nil {
-		return nil, Explain(err)
-	}
-	return operation[armresources.ClientCreateOrUpdateByIDResponse]{poller, response}, nil
-}
-
-// Patch starts to update a resource with a merge patch (RFC 7396). With an ETag, the request is accepted only if the resource still has it.
-func (c *Client) Patch(ctx context.Context, id string, body Resource, etag string) (Operation, error) {
-	generic, err := asGeneric(body)
-	if err != nil {
-		return nil, err
-	}
-	var response *http.Response
-	ctx = policy.WithCaptureResponse(ctx, &response)
-	if etag != "" {
-		ctx = policy.WithHTTPHeader(ctx, http.Header{"If-Match": {etag}})
-	}
-	poller, err := c.resources.BeginUpdateByID(ctx, id, APIVersion, generic, nil)
-	if err != nil {
-		return nil, Explain(err)
-	}
-	return operation[armresources.ClientUpdateByIDResponse]{poller, response}, nil
-}
-
-// Delete starts to delete a resource. ARM accepts the deletion of a resource that does not exist; Delete returns an error for it.
-func (c *Client) Delete(ctx context.Context, id string) (Operation, error) {
-	var response *http.Response
-	poller, err := c.resources.BeginDeleteByID(policy.WithCaptureResponse(ctx, &response), id, APIVersion, nil)
-	if err != nil {
-		return nil, Explain(err)
-	}
-	if response.StatusCode == http.StatusNoContent {
-		return nil, &Failed{Status: http.StatusNotFound, Code: "ResourceNotFound", Message: id + " does not exist."}
-	}
-	return operation[armresources.ClientDeleteByIDResponse]{poller, response}, nil
-}
-
-// Act starts an action on a resource. The result is decoded into into when the operation ends.
-func (c *Client) Act(ctx context.Context, id, action string, body, into any) (Operation, error) {
-	request, err := runtime.NewRequest(ctx, http.MethodPost, c.options.Endpoint+id+"/"+action+"?api-version="+APIVersion)
-	if err != nil {
-		return nil, err
-	}
-	if body != nil {
-		if err := runtime.MarshalAsJSON(request, body); err != nil {
-			return nil, err
-		}
-	}
-	response, err := c.pipeline.Do(request)
-	if err != nil {
-		return nil, Explain(err)
-	}
-	if !runtime.HasStatusCode(response, http.StatusOK, http.StatusAccepted) {
-		return nil, Explain(runtime.NewResponseError(response))
-	}
-	poller, err := runtime.NewPoller(response, c.pipeline, &runtime.NewPollerOptions[json.RawMessage]{FinalStateVia: runtime.FinalStateViaLocation})
-	if err != nil {
-		return nil, Explain(err)
-	}
-	return acting{operation[json.RawMessage]{poller, response}, into}, nil
-}
-
-// acting is an action with a result.
-type acting struct {
-	operation[json.RawMessage]
-	into any
-}
-
-func (a acting) Finish(ctx context.Context) error {
-	result, err := a.Result(ctx)
-	if err != nil || a.into == nil {
+func (o operation) Finish(ctx context.Context) error {
+	result, err := o.Result(ctx)
+	if err != nil || o.into == nil {
 		return Explain(err)
 	}
-	if err := json.Unmarshal(result, a.into); err != nil {
+	if err := json.Unmarshal(result, o.into); err != nil {
 		return fmt.Errorf("reading the action's result: %w", err)
 	}
 	return nil
 }
 
-// asGeneric converts a body to the generic resource of the SDK.
-func asGeneric(body Resource) (armresources.GenericResource, error) {
-	data, err := json.Marshal(body)
+// begin sends a request that starts an operation.
+func (c *Client) begin(ctx context.Context, method, path string, header http.Header, body, into any) (Operation, error) {
+	response, err := c.send(policy.WithHTTPHeader(ctx, header), method, path, body)
 	if err != nil {
-		return armresources.GenericResource{}, err
+		return nil, err
 	}
-	var generic armresources.GenericResource
-	if err := json.Unmarshal(data, &generic); err != nil {
-		return armresources.GenericResource{}, fmt.Errorf("invalid resource: %w", err)
+	if method == http.MethodDelete && response.StatusCode == http.StatusNoContent {
+		return nil, &Failed{Status: http.StatusNotFound, Code: "ResourceNotFound", Message: path + " does not exist."}
 	}
-	return generic, noneLost(body, generic)
+	poller, err := runtime.NewPoller(response, c.pipeline, &runtime.NewPollerOptions[json.RawMessage]{FinalStateVia: runtime.FinalStateViaLocation})
+	if err != nil {
+		return nil, Explain(err)
+	}
+	return operation{poller, response, into}, nil
 }
 
-// noneLost rejects fields that the type of the SDK does not have, because they would be dropped silently.
-func noneLost(body Resource, generic armresources.GenericResource) error {
-	data, err := json.Marshal(generic)
-	if err != nil {
-		return err
+// Create starts to create a resource. The request is accepted only if the resource does not exist.
+func (c *Client) Create(ctx context.Context, id string, body Resource) (Operation, error) {
+	if err := checkFields(body); err != nil {
+		return nil, err
 	}
-	var kept map[string]any
-	if err := json.Unmarshal(data, &kept); err != nil {
-		return err
+	return c.begin(ctx, http.MethodPut, id, http.Header{"If-None-Match": {"*"}}, body, nil)
+}
+
+// Patch starts to update a resource with a merge patch (RFC 7396). With an ETag, the request is accepted only if the resource still has it.
+func (c *Client) Patch(ctx context.Context, id string, body Resource, etag string) (Operation, error) {
+	if err := checkFields(body); err != nil {
+		return nil, err
 	}
+	header := http.Header{}
+	if etag != "" {
+		header.Set("If-Match", etag)
+	}
+	return c.begin(ctx, http.MethodPatch, id, header, body, nil)
+}
+
+// Delete starts to delete a resource. ARM accepts the deletion of a resource that does not exist; Delete returns an error for it.
+func (c *Client) Delete(ctx context.Context, id string) (Operation, error) {
+	return c.begin(ctx, http.MethodDelete, id, nil, nil, nil)
+}
+
+// Act starts an action on a resource. The result is decoded into into when the operation ends.
+func (c *Client) Act(ctx context.Context, id, action string, body, into any) (Operation, error) {
+	return c.begin(ctx, http.MethodPost, id+"/"+action, nil, body, into)
+}
+
+// envelope are the fields that ARM has for resources of all types.
+var envelope = []string{"extendedLocation", "id", "identity", "kind", "location", "managedBy", "name", "plan", "properties", "sku", "systemData", "tags", "type"}
+
+// checkFields rejects fields that no resource has.
+func checkFields(body Resource) error {
 	for field := range body {
-		if _, ok := kept[field]; !ok && field != "systemData" { // which is read-only
+		if !slices.Contains(envelope, field) {
 			return fmt.Errorf("unknown field %q in the resource", field)
 		}
 	}
