@@ -37,26 +37,19 @@ With --emergency nobody has to approve, and a ticket validator that is away does
 	c.Flags().StringVar(&class, "class", string(adminv1.Operate), "`class` of actions: operate, recover or break-glass")
 	oneOf(c, "class", string(adminv1.Operate), string(adminv1.Recover), string(adminv1.BreakGlassAccess))
 	c.Flags().StringVar(&asked.Cluster, "cluster", "", "`identifier` of the cluster that it is limited to (default: the whole region)")
-	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
-	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
+	addReason(c, &asked.Reason)
+	addTicket(c, &asked.Ticket)
 	c.Flags().StringVar(&asked.Duration, "for", "1h", "`duration` from the activation, limited by the access policy")
 	c.Flags().BoolVar(&asked.Emergency, "emergency", false, "do not wait for an approval; an alert pages, and another engineer must review it")
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the approval, then activate the elevation")
-	_ = c.MarkFlagRequired("reason")
-	e.addOutputFlag(c)
-	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, _ []string) error {
+	return answer(e, c, func(ctx context.Context, client *adminclient.Client, _ []string) (*adminv1.Elevation, error) {
 		asked.Class = adminv1.AccessClass(class)
 		elevation, err := client.Elevate(ctx, asked)
-		if err != nil {
-			return err
+		if err != nil || !wait {
+			return elevation, err
 		}
-		if wait {
-			if elevation, err = e.awaitActive(ctx, client, elevation); err != nil {
-				return err
-			}
-		}
-		return e.printElevation(elevation)
-	})
+		return e.awaitActive(ctx, client, elevation)
+	}, e.printElevation)
 }
 
 // printElevation prints the state of an elevation in a sentence.
@@ -85,31 +78,18 @@ func objectOf(v *adminv1.Elevation) string {
 // accessDecision returns a command of the second person.
 func (e *environment) accessDecision(verb, short string, decide func(client *adminclient.Client, ctx context.Context, id, reason string) (*adminv1.Elevation, error)) *cobra.Command {
 	var reason string
-	c := e.readCommand(&cobra.Command{Use: verb + " ID --reason TEXT", Short: short, Args: cobra.ExactArgs(1)},
-		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			elevation, err := decide(client, ctx, args[0], reason)
-			if err != nil {
-				return err
-			}
-			return e.printElevation(elevation)
-		})
-	c.Flags().StringVar(&reason, "reason", "", "`text` with the reason, at least 8 characters")
-	_ = c.MarkFlagRequired("reason")
-	e.addOutputFlag(c)
-	return c
+	c := &cobra.Command{Use: verb + " ID --reason TEXT", Short: short, Args: cobra.ExactArgs(1)}
+	addReason(c, &reason)
+	return answer(e, c, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Elevation, error) {
+		return decide(client, ctx, args[0], reason)
+	}, e.printElevation)
 }
 
 func (e *environment) accessActivate() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "activate ID", Short: "Activate your approved request", Args: cobra.ExactArgs(1)},
-		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			elevation, err := client.ActivateElevation(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return e.printElevation(elevation)
-		})
-	e.addOutputFlag(c)
-	return c
+	return answer(e, &cobra.Command{Use: "activate ID", Short: "Activate your approved request", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Elevation, error) {
+			return client.ActivateElevation(ctx, args[0])
+		}, e.printElevation)
 }
 
 func (e *environment) accessList() *cobra.Command {
@@ -192,22 +172,17 @@ func (e *environment) printElevationFields(v *adminv1.Elevation) error {
 func (e *environment) accessReview() *cobra.Command {
 	var review adminv1.ReviewRequest
 	var unjustified bool
-	c := e.readCommand(&cobra.Command{
+	c := answer(e, &cobra.Command{
 		Use: "review ID --comment TEXT", Short: "Close the review of an emergency elevation", Args: cobra.ExactArgs(1),
 		Long: `Close the review of an emergency elevation of another engineer. It must be over. 'hcpctl audit' lists the actions under it.`,
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		elevation, err := client.ReviewElevation(ctx, args[0], review)
-		if err != nil {
-			return err
-		}
-		return e.printAs(elevation, func() error { return e.printElevationFields(elevation) })
-	})
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Elevation, error) {
+		return client.ReviewElevation(ctx, args[0], review)
+	}, asTable(e, e.printElevationFields))
 	c.Flags().BoolVar(&review.Justified, "justified", false, "the emergency was one")
 	c.Flags().BoolVar(&unjustified, "unjustified", false, "the request could have waited for an approval")
 	c.Flags().StringVar(&review.Comment, "comment", "", "`text` with the conclusion, at least 8 characters")
 	_ = c.MarkFlagRequired("comment")
 	c.MarkFlagsOneRequired("justified", "unjustified")
 	c.MarkFlagsMutuallyExclusive("justified", "unjustified")
-	e.addOutputFlag(c)
 	return c
 }

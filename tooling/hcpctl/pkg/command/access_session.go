@@ -261,19 +261,13 @@ func (e *environment) printObjects(sessions []adminv1.AccessSession) error {
 }
 
 func (e *environment) accessClose() *cobra.Command {
-	c := e.readCommand(&cobra.Command{Use: "close ID", Short: "End a session for an API server", Args: cobra.ExactArgs(1),
+	return answer(e, &cobra.Command{Use: "close ID", Short: "End a session for an API server", Args: cobra.ExactArgs(1),
 		Example: `  hcpctl access close 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f`,
 		Long:    `End a session: the session gateway closes its connections. Engineers end their own sessions, and the role break-glass those of others.`},
-		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			session, err := client.EndAccessSession(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return e.printAs(session, func() error {
-				_, err := fmt.Fprintf(e.out, "session %s of %s has ended\n", session.ID, session.Name)
-				return err
-			})
-		})
-	e.addOutputFlag(c)
-	return c
+		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.AccessSession, error) {
+			return client.EndAccessSession(ctx, args[0])
+		}, asTable(e, func(session *adminv1.AccessSession) error {
+			_, err := fmt.Fprintf(e.out, "session %s of %s has ended\n", session.ID, session.Name)
+			return err
+		}))
 }

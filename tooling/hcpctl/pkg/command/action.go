@@ -27,7 +27,7 @@ type justification struct {
 
 func (b *justification) add(c *cobra.Command) {
 	c.Flags().StringVar(&b.reason, "reason", "", "`text` with the reason, at least 8 characters; with --ticket it elevates for this command only")
-	c.Flags().StringVar(&b.ticket, "ticket", "", "`ID` of the incident or change")
+	addTicket(c, &b.ticket)
 	c.Flags().BoolVar(&b.emergency, "emergency", false, "do not wait for an approval; an alert pages, and another engineer must review it")
 	c.MarkFlagsRequiredTogether("reason", "ticket")
 }

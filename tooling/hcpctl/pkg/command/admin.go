@@ -94,14 +94,32 @@ func asTable[R any](e *environment, table func(R) error) func(R) error {
 
 // view completes a command that reads a route of admin and shows the response. The arguments of the command are the values of the wildcards of the path.
 func view[R any](e *environment, c *cobra.Command, read adminv1.ReadOf[R], query func() adminclient.Query, show func(*R) error) *cobra.Command {
+	return answer(e, c, func(ctx context.Context, client *adminclient.Client, args []string) (*R, error) {
+		return adminclient.Get(ctx, client, read, query(), args...)
+	}, show)
+}
+
+// answer completes a command that sends requests to admin with ask, and shows what they return.
+func answer[R any](e *environment, c *cobra.Command, ask func(ctx context.Context, client *adminclient.Client, args []string) (R, error), show func(R) error) *cobra.Command {
 	e.addOutputFlag(c)
 	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		found, err := adminclient.Get(ctx, client, read, query(), args...)
+		found, err := ask(ctx, client, args)
 		if err != nil {
 			return err
 		}
 		return show(found)
 	})
+}
+
+// addReason adds the required flag of a reason.
+func addReason(c *cobra.Command, reason *string) {
+	c.Flags().StringVar(reason, "reason", "", "`text` with the reason, at least 8 characters")
+	_ = c.MarkFlagRequired("reason")
+}
+
+// addTicket adds the flag of a ticket.
+func addTicket(c *cobra.Command, ticket *string) {
+	c.Flags().StringVar(ticket, "ticket", "", "`ID` of the incident or change")
 }
 
 // noQuery is the query of a view without parameters.
@@ -143,17 +161,13 @@ IDENTIFIER is a resource ID, a name, a UID, a cluster ID, the name of a namespac
 an API server, a subscription, or a resource group. Partial names do not match.`,
 		ValidArgsFunction: e.completeFleet(),
 	}
-	e.addOutputFlag(c)
-	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+	return answer(e, c, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.ClusterList, error) {
 		found, err := adminclient.Get(ctx, client, adminv1.ReadClusters, adminclient.Query{"q": args[0]})
-		if err != nil {
-			return err
+		if err == nil && len(found.Items) == 0 && e.output == "table" {
+			err = notFound("no cluster in this region matches %q; partial names do not match, see `hcpctl cluster find --help`", args[0])
 		}
-		if len(found.Items) == 0 && e.output == "table" {
-			return notFound("no cluster in this region matches %q; partial names do not match, see `hcpctl cluster find --help`", args[0])
-		}
-		return printList(e, found.Items, clusterRow)
-	})
+		return found, err
+	}, func(found *adminv1.ClusterList) error { return printList(e, found.Items, clusterRow) })
 }
 
 func clusterRow(c adminv1.Cluster) display.Row {

@@ -99,48 +99,36 @@ func matcherText(matchers []adminv1.SilenceMatcher) string {
 
 func (e *environment) alertSilence() *cobra.Command {
 	var asked adminv1.SilenceRequest
-	c := e.readCommand(&cobra.Command{
+	c := answer(e, &cobra.Command{
 		Use: "silence ALERT --reason TEXT --ticket ID", Short: "Silence an alert for a limited time", Args: cobra.ExactArgs(1),
 		Long: `Silence the alerts with a name, and with the labels of --label if there are any. They notify nobody until the silence ends, and are still
 listed. It requires the role operator.`,
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Silence, error) {
 		asked.Alert = args[0]
-		silence, err := client.Silence(ctx, asked)
-		if err != nil {
-			return err
-		}
-		return e.printAs(silence, func() error {
-			_, err := fmt.Fprintf(e.out, "%s is silenced until %s (silence %s)\n", matcherText(silence.Matchers), silence.EndTime.Format(time.RFC3339), silence.ID)
-			return err
-		})
-	})
+		return client.Silence(ctx, asked)
+	}, asTable(e, func(silence *adminv1.Silence) error {
+		_, err := fmt.Fprintf(e.out, "%s is silenced until %s (silence %s)\n", matcherText(silence.Matchers), silence.EndTime.Format(time.RFC3339), silence.ID)
+		return err
+	}))
 	c.Flags().StringToStringVar(&asked.Labels, "label", nil, "only alerts with this `label`, for example shard=mgmt-1; repeatable")
 	c.Flags().StringVar(&asked.Duration, "for", "2h", "`duration` of the silence, 5m to 24h")
-	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
-	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
-	_ = c.MarkFlagRequired("reason")
+	addReason(c, &asked.Reason)
+	addTicket(c, &asked.Ticket)
 	_ = c.MarkFlagRequired("ticket")
-	e.addOutputFlag(c)
 	return c
 }
 
 func (e *environment) alertUnsilence() *cobra.Command {
 	var asked adminv1.EndSilenceRequest
-	c := e.readCommand(&cobra.Command{Use: "unsilence ID --reason TEXT --ticket ID", Short: "End a silence before its time", Args: cobra.ExactArgs(1)},
-		func(ctx context.Context, client *adminclient.Client, args []string) error {
-			silence, err := client.EndSilence(ctx, args[0], asked)
-			if err != nil {
-				return err
-			}
-			return e.printAs(silence, func() error {
-				_, err := fmt.Fprintf(e.out, "silence %s of %s is %s\n", silence.ID, matcherText(silence.Matchers), silence.State)
-				return err
-			})
-		})
-	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` with the reason, at least 8 characters")
-	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`ID` of the incident or change")
-	_ = c.MarkFlagRequired("reason")
+	c := answer(e, &cobra.Command{Use: "unsilence ID --reason TEXT --ticket ID", Short: "End a silence before its time", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Silence, error) {
+			return client.EndSilence(ctx, args[0], asked)
+		}, asTable(e, func(silence *adminv1.Silence) error {
+			_, err := fmt.Fprintf(e.out, "silence %s of %s is %s\n", silence.ID, matcherText(silence.Matchers), silence.State)
+			return err
+		}))
+	addReason(c, &asked.Reason)
+	addTicket(c, &asked.Ticket)
 	_ = c.MarkFlagRequired("ticket")
-	e.addOutputFlag(c)
 	return c
 }

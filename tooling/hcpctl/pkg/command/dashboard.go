@@ -55,8 +55,7 @@ func (e *environment) dashboardList() *cobra.Command {
 			})
 		},
 	}
-	e.addOutputFlag(c)
-	return c
+	return e.addOutputFlag(c)
 }
 
 func variableNames(d *dashboard.Dashboard) []string {

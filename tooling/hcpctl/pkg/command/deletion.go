@@ -184,17 +184,12 @@ func (e *environment) printForcedStep(step *csv1.DeletionStep) error {
 
 func (e *environment) deletionLeftovers() *cobra.Command {
 	var gone bool
-	c := e.readCommand(&cobra.Command{
+	c := answer(e, &cobra.Command{
 		Use: "leftovers [CLUSTER]", Short: "List objects that forced deletions may have left behind", Args: cobra.MaximumNArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		left, err := adminclient.Get(ctx, client, adminv1.ReadLeftovers, adminclient.Query{"cluster": strings.Join(args, ""), "gone": gone})
-		if err != nil {
-			return err
-		}
-		return printList(e, left.Items, leftoverRow)
-	})
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.LeftoverList, error) {
+		return adminclient.Get(ctx, client, adminv1.ReadLeftovers, adminclient.Query{"cluster": strings.Join(args, ""), "gone": gone})
+	}, func(left *adminv1.LeftoverList) error { return printList(e, left.Items, leftoverRow) })
 	c.Flags().BoolVar(&gone, "gone", false, "include leftovers that are gone")
-	e.addOutputFlag(c)
 	return c
 }
 

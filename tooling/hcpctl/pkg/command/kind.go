@@ -145,8 +145,7 @@ func (e *environment) get(k kind) *cobra.Command {
 			return nil
 		}),
 	}
-	e.addOutputFlag(c)
-	return c
+	return e.addOutputFlag(c)
 }
 
 // list returns the command that lists resources of a kind.
@@ -167,8 +166,7 @@ func (e *environment) list(k kind, short string) *cobra.Command {
 		c.Long = short + `. STATE is ARM's provisioningState, the result of the last operation.
 The verdict on what the cluster and its node pools wait for now: "hcpctl explain CLUSTER" and "hcpctl cluster list --region".`
 	}
-	e.addOutputFlag(c)
-	return c
+	return e.addOutputFlag(c)
 }
 
 // begin starts an operation on the resource with an ID; names are the arguments of the command.

@@ -416,8 +416,7 @@ func (e *environment) regionStatus() *cobra.Command {
 			return e.printAs(status, func() error { return statusTable(e, status, time.Now()) })
 		}),
 	}
-	e.addOutputFlag(c)
-	return c
+	return e.addOutputFlag(c)
 }
 
 // notRunning adds how to start the region to the error that it is not running.

@@ -43,8 +43,7 @@ The supervisor keeps the latest 1000 events. They are available while the region
 		}),
 	}
 	c.Flags().DurationVar(&since, "since", 0, "only events of the last `duration`, for example 10m")
-	e.addOutputFlag(c)
-	return c
+	return e.addOutputFlag(c)
 }
 
 func eventRow(event local.Event) display.Row {

@@ -169,9 +169,10 @@ func (e *environment) addARMFlags(c *cobra.Command) {
 	flags.StringVarP(&e.arm.Group, "resource-group", "g", DefaultGroup, "resource group `name`")
 }
 
-func (e *environment) addOutputFlag(c *cobra.Command) {
+func (e *environment) addOutputFlag(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVarP(&e.output, "output", "o", "table", "output `format`: table, json or yaml")
 	oneOf(c, "output", "table", "json", "yaml")
+	return c
 }
 
 // client returns the ARM client. Flags that are not set default to the local region.

@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,15 +35,10 @@ Cluster Service keeps changes and monitor keeps transitions for 14 days; operati
 without Prometheus has no alerts.`,
 		PreRunE: func(*cobra.Command, []string) error { return o.check(time.Now()) },
 	}
-	e.addOutputFlag(c)
 	o.addFlags(c, "14 days ago")
 	c.Flags().StringSliceVar(&o.kinds, "kind", nil, "only entries of these `kinds`, for example Action,Condition")
 	c.Flags().BoolVar(&o.desiredState, "desired-state", false, "only the differences between the desired states")
-	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
-		t, err := adminclient.Get(ctx, client, adminv1.ReadTimeline, adminclient.Query{"from": o.from, "to": o.to}, args[0])
-		if err != nil {
-			return err
-		}
+	return view(e, c, adminv1.ReadTimeline, func() adminclient.Query { return adminclient.Query{"from": o.from, "to": o.to} }, func(t *adminv1.Timeline) error {
 		if len(o.kinds) > 0 {
 			t.Entries = slices.DeleteFunc(t.Entries, func(entry adminv1.TimelineEntry) bool {
 				return !slices.Contains(o.kinds, string(entry.Kind))

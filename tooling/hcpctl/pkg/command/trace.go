@@ -55,8 +55,7 @@ trace for each change. A local region stores the traces of its last operations i
 	}
 	c.Flags().StringVar(&store, "store", "", "`URL` of the trace store (default: the local region)")
 	c.Flags().BoolVar(&reads, "reads", false, "also show the traces of reads, for example of a client that polls the operation")
-	e.addOutputFlag(c)
-	return c
+	return e.addOutputFlag(c)
 }
 
 // traceID matches the ID of a trace.

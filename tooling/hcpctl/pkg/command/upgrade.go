@@ -70,8 +70,7 @@ minor version.`,
 		}
 		return e.printAs(plan, func() error { return e.planTables(cluster, plan.Of) })
 	})
-	e.addOutputFlag(c)
-	return follow.add(c)
+	return follow.add(e.addOutputFlag(c))
 }
 
 func (e *environment) planTables(cluster *adminv1.Cluster, plan *csv1.UpgradePlan) error {
@@ -204,8 +203,7 @@ func (e *environment) upgradeStatus() *cobra.Command {
 		}
 		return e.printAs(adminv1.FleetUpgrade{Of: u}, func() error { return e.upgradeTables(cluster, u) })
 	})
-	e.addOutputFlag(c)
-	return c
+	return e.addOutputFlag(c)
 }
 
 func (e *environment) upgradeTables(cluster *adminv1.Cluster, u *csv1.Upgrade) error {
@@ -233,12 +231,11 @@ func requesterOf(u *csv1.Upgrade) string {
 
 func (e *environment) upgradeList() *cobra.Command {
 	var all bool
-	c := e.readCommand(&cobra.Command{Use: "list", Short: "List upgrades in progress", Args: cobra.NoArgs},
-		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+	c := answer(e, &cobra.Command{Use: "list", Short: "List upgrades in progress", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) ([]adminv1.FleetUpgrade, error) {
 			list, _, err := adminclient.List(ctx, client, adminv1.ReadUpgrades, adminclient.Query{"active": !all}, math.MaxInt)
-			if err != nil {
-				return err
-			}
+			return list, err
+		}, func(list []adminv1.FleetUpgrade) error {
 			return printList(e, list, func(u adminv1.FleetUpgrade) display.Row {
 				status := u.Of.GetStatus()
 				return display.Row{{"CLUSTER", u.Of.GetClusterUid()}, {"FROM", status.GetFromVersion()}, {"TO", u.Of.GetSpec().GetVersion()}, {"REQUESTER", requesterOf(u.Of)}, {"STATE", enumWord(status.GetState(), "UPGRADE_STATE_")},
@@ -246,7 +243,6 @@ func (e *environment) upgradeList() *cobra.Command {
 			})
 		})
 	c.Flags().BoolVarP(&all, "all", "A", false, "include upgrades that ended in the last 7 days")
-	e.addOutputFlag(c)
 	return c
 }
 
