@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/spf13/cobra"
 )
@@ -50,19 +51,15 @@ show ID' has its progress. Other engineers' certificates for these clusters are 
 func (e *environment) awaitRevocations(ctx context.Context, client *adminclient.Client, elevation *adminv1.Elevation) error {
 	limited, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	ticker := time.NewTicker(revocationPoll)
-	defer ticker.Stop()
 	for {
 		waits := slices.IndexFunc(elevation.Credentials, func(c adminv1.ElevationCredentials) bool { return c.Revocation != nil && !revocationOver(c.Revocation) })
 		if waits < 0 {
 			return e.printRevocations(elevation)
 		}
-		select {
-		case <-limited.Done():
+		if err := backoff.Sleep(limited, revocationPoll); err != nil {
 			c := elevation.Credentials[waits]
 			return fmt.Errorf("elevation %s has ended, but the revocation of its credentials for %s is in progress: %s See `hcpctl access show %s`: %w",
-				elevation.ID, c.Object(), c.Revocation.Message, elevation.ID, limited.Err())
-		case <-ticker.C:
+				elevation.ID, c.Object(), c.Revocation.Message, elevation.ID, err)
 		}
 		current, err := adminclient.Get(limited, client, adminv1.ReadElevation, nil, elevation.ID)
 		switch {

@@ -42,11 +42,7 @@ an elevation for the cluster, waits for its approval if the access policy requir
 
 // managementCluster returns the commands for management clusters.
 func (e *environment) managementCluster() *cobra.Command {
-	return group("mc", "Open sessions for API servers of management clusters", e.managementClusterAccess())
-}
-
-func (e *environment) managementClusterAccess() *cobra.Command {
-	return e.sessionCommand(adminv1.ActionShardSessionRequest, wholeRegion, &cobra.Command{
+	return group("mc", "Open sessions for API servers of management clusters", e.sessionCommand(adminv1.ActionShardSessionRequest, wholeRegion, &cobra.Command{
 		Use: "access SHARD [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of a management cluster", Args: objectBeforeCommand(1),
 		Example: `  hcpctl mc access mgmt-1 --reason "works are not applied" --ticket INC-42 -- kubectl get hostedclusters -A
   hcpctl mc access mgmt-1 --mode admin --reason "an operator hangs" --ticket INC-42 -- kubectl -n hypershift delete pod POD`,
@@ -54,16 +50,12 @@ func (e *environment) managementClusterAccess() *cobra.Command {
 'hcpctl access open', with these differences: the elevation is for the whole region, because a management cluster hosts clusters of many
 customers; and the agent on the management cluster verifies your request and issues a token, which only the gateway gets. The mode read
 permits to read everything but Secrets. The mode admin permits everything.`,
-	})
+	}))
 }
 
 // serviceCluster returns the commands for the service cluster.
 func (e *environment) serviceCluster() *cobra.Command {
-	return group("sc", "Open sessions for the API server of the service cluster", e.serviceClusterAccess())
-}
-
-func (e *environment) serviceClusterAccess() *cobra.Command {
-	return e.sessionCommand(adminv1.ActionServiceClusterSessionRequest, wholeRegion, &cobra.Command{
+	return group("sc", "Open sessions for the API server of the service cluster", e.sessionCommand(adminv1.ActionServiceClusterSessionRequest, wholeRegion, &cobra.Command{
 		Use: "access [-- COMMAND ARGUMENTS]", Short: "Open a session for the API server of the service cluster", Args: objectBeforeCommand(0),
 		Example: `  hcpctl sc access --reason "the backend restarts" --ticket INC-42 -- kubectl -n backend get pods
   hcpctl sc access --mode admin --reason "a pod hangs" --ticket INC-42 -- kubectl -n backend delete pod POD`,
@@ -71,7 +63,7 @@ func (e *environment) serviceClusterAccess() *cobra.Command {
 the elevation is for the whole region, and the program gateway-grants in the service cluster verifies your request and issues a token, which
 only the gateway gets. The mode read permits to read everything but Secrets. The mode admin permits everything. A region on one machine has no
 service cluster.`,
-	})
+	}))
 }
 
 // wholeRegion is the clusterOf of sessions that need an elevation for the whole region.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	"github.com/spf13/cobra"
@@ -138,8 +139,6 @@ var errCanceled = errors.New("it was canceled: its class was revoked, or the clu
 func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*csv1.BreakGlassCredentialStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
 	for {
 		c, err := adminclient.Get(ctx, client, adminv1.ReadCredential, nil, uid)
 		if err != nil {
@@ -154,10 +153,8 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 		default:
 			return nil, fmt.Errorf("credential %s was not issued: its state is %s", uid, status.GetState())
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the control plane has not signed credential %s yet: %w", uid, ctx.Err())
-		case <-ticker.C:
+		if err := backoff.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("the control plane has not signed credential %s yet: %w", uid, err)
 		}
 	}
 }
@@ -212,8 +209,6 @@ func (e *environment) printRevokedCredential(operation *adminv1.Operation) error
 func awaitRevoked(ctx context.Context, client *adminclient.Client, cluster, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	ticker := time.NewTicker(500 * time.Millisecond)
-	defer ticker.Stop()
 	for {
 		list, err := adminclient.Get(ctx, client, adminv1.ReadCredentials, nil, cluster)
 		switch {
@@ -235,10 +230,8 @@ func awaitRevoked(ctx context.Context, client *adminclient.Client, cluster, uid 
 				return fmt.Errorf("revocation %s did not succeed: its state is %s", uid, enumWord(state, "BREAK_GLASS_REVOCATION_STATE_"))
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("revocation %s is still in progress; see `hcpctl explain %s`: %w", uid, cluster, ctx.Err())
-		case <-ticker.C:
+		if err := backoff.Sleep(ctx, revocationPoll); err != nil {
+			return fmt.Errorf("revocation %s is still in progress; see `hcpctl explain %s`: %w", uid, cluster, err)
 		}
 	}
 }

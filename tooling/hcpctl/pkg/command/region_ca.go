@@ -10,11 +10,7 @@ import (
 )
 
 func (e *environment) regionCA() *cobra.Command {
-	return group("ca", "Manage the certificate authorities of the region", e.regionCARotate())
-}
-
-func (e *environment) regionCARotate() *cobra.Command {
-	return &cobra.Command{
+	return group("ca", "Manage the certificate authorities of the region", &cobra.Command{
 		Use: "rotate [AUTHORITY]", Short: "Replace a certificate authority of the running region",
 		Long: `Replace an authority of the region while its processes run.
 
@@ -39,5 +35,5 @@ continues, too.`,
 			fmt.Fprintf(e.err, "the authority %s was replaced; no process trusts the previous one\n", name)
 			return nil
 		}),
-	}
+	})
 }

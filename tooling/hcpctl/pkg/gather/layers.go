@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -9,14 +8,11 @@ import (
 
 // Layers returns the files of a dump: one for each list or object of a layer, and one for each Maestro bundle.
 func Layers(dump *adminv1.Dump) (map[string]any, error) {
-	data, err := json.Marshal(dump)
+	decoded, err := plain(dump)
 	if err != nil {
 		return nil, err
 	}
-	var layers map[string]any
-	if err := json.Unmarshal(data, &layers); err != nil {
-		return nil, err
-	}
+	layers, _ := decoded.(map[string]any)
 	files := map[string]any{"cluster.yaml": layers["cluster"]}
 	for key, folder := range map[string]string{"arm": "arm", "clusterService": "cluster-service", "maestro": "maestro", "monitor": "monitor"} {
 		parts, _ := layers[key].(map[string]any)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -77,22 +78,14 @@ func (t *tail) read(name string, needles [][]byte) error {
 		if err != nil {
 			return nil // the end
 		}
-		if contains(bytes.ToLower(line), needles) {
+		lower := bytes.ToLower(line)
+		if slices.ContainsFunc(needles, func(needle []byte) bool { return bytes.Contains(lower, needle) }) {
 			t.add(bytes.Clone(line))
 		}
 		for isPrefix && err == nil {
 			_, isPrefix, err = reader.ReadLine()
 		}
 	}
-}
-
-func contains(line []byte, needles [][]byte) bool {
-	for _, needle := range needles {
-		if bytes.Contains(line, needle) {
-			return true
-		}
-	}
-	return false
 }
 
 func (t *tail) add(line []byte) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,12 +61,10 @@ func ask(ctx context.Context, client *http.Client, url string, good ...int) (any
 	if err != nil {
 		return nil, err
 	}
-	for _, status := range good {
-		if response.StatusCode == status {
-			var answer any
-			err := json.Unmarshal(body, &answer)
-			return answer, err
-		}
+	if !slices.Contains(good, response.StatusCode) {
+		return nil, fmt.Errorf("%s: %s", url, response.Status)
 	}
-	return nil, fmt.Errorf("%s: %s", url, response.Status)
+	var answer any
+	err = json.Unmarshal(body, &answer)
+	return answer, err
 }
