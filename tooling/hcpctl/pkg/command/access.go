@@ -25,7 +25,7 @@ func (e *environment) accessRequest() *cobra.Command {
 	var class string
 	var wait bool
 	c := &cobra.Command{
-		Use: "request --reason TEXT --ticket ID", Short: "Request an elevation for a limited time", Args: cobra.NoArgs,
+		Use: "request --reason TEXT --ticket ID", Short: "Request an elevation for a limited time",
 		Long: `Request an elevation for a limited time. Actions require one. The reason and the ticket are recorded with each action.
 
 An elevation is for a class of actions, which includes the classes before it: operate for actions that can be undone, recover for
@@ -78,7 +78,7 @@ func objectOf(v *adminv1.Elevation) string {
 // accessDecision returns a command of the second person.
 func (e *environment) accessDecision(verb, short string, decide func(client *adminclient.Client, ctx context.Context, id, reason string) (*adminv1.Elevation, error)) *cobra.Command {
 	var reason string
-	c := &cobra.Command{Use: verb + " ID --reason TEXT", Short: short, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: verb + " ID --reason TEXT", Short: short}
 	addReason(c, &reason)
 	return answer(e, c, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Elevation, error) {
 		return decide(client, ctx, args[0], reason)
@@ -86,7 +86,7 @@ func (e *environment) accessDecision(verb, short string, decide func(client *adm
 }
 
 func (e *environment) accessActivate() *cobra.Command {
-	return answer(e, &cobra.Command{Use: "activate ID", Short: "Activate your approved request", Args: cobra.ExactArgs(1)},
+	return answer(e, &cobra.Command{Use: "activate ID", Short: "Activate your approved request"},
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Elevation, error) {
 			return client.ActivateElevation(ctx, args[0])
 		}, e.printElevation)
@@ -95,7 +95,7 @@ func (e *environment) accessActivate() *cobra.Command {
 func (e *environment) accessList() *cobra.Command {
 	var all, unreviewed bool
 	var state string
-	c := history(e, &cobra.Command{Use: "list", Short: "List elevations that are active or wait", Args: cobra.NoArgs}, adminv1.ReadElevations, 100, func() adminclient.Query {
+	c := history(e, &cobra.Command{Use: "list", Short: "List elevations that are active or wait"}, adminv1.ReadElevations, 100, func() adminclient.Query {
 		return adminclient.Query{"open": !all && state == "" && !unreviewed, "state": state, "unreviewed": unreviewed}
 	}, func(elevations []adminv1.Elevation) error {
 		return printList(e, elevations, func(v adminv1.Elevation) display.Row {
@@ -122,7 +122,7 @@ func lasts(v *adminv1.Elevation) time.Time {
 }
 
 func (e *environment) accessShow() *cobra.Command {
-	return view(e, &cobra.Command{Use: "show ID", Short: "Show an elevation", Args: cobra.ExactArgs(1)}, adminv1.ReadElevation, noQuery, asTable(e, e.printElevationFields))
+	return view(e, &cobra.Command{Use: "show ID", Short: "Show an elevation"}, adminv1.ReadElevation, noQuery, asTable(e, e.printElevationFields))
 }
 
 func (e *environment) printElevationFields(v *adminv1.Elevation) error {
@@ -173,7 +173,7 @@ func (e *environment) accessReview() *cobra.Command {
 	var review adminv1.ReviewRequest
 	var unjustified bool
 	c := answer(e, &cobra.Command{
-		Use: "review ID --comment TEXT", Short: "Close the review of an emergency elevation", Args: cobra.ExactArgs(1),
+		Use: "review ID --comment TEXT", Short: "Close the review of an emergency elevation",
 		Long: `Close the review of an emergency elevation of another engineer. It must be over. 'hcpctl audit' lists the actions under it.`,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Elevation, error) {
 		return client.ReviewElevation(ctx, args[0], review)

@@ -19,7 +19,7 @@ const revocationPoll = 500 * time.Millisecond
 func (e *environment) accessEnd() *cobra.Command {
 	var noWait bool
 	c := e.readCommand(&cobra.Command{
-		Use: "end ID…", Short: "End elevations at once and revoke their credentials, or withdraw requests", Args: cobra.MinimumNArgs(1),
+		Use: "end ID…", Short: "End elevations at once and revoke their credentials, or withdraw requests",
 		Long: `End elevations at once and revoke their credentials, or withdraw requests. The command waits until the API server of each cluster
 rejects the certificates that were requested with the elevation. The revocation continues if the command is interrupted, and 'hcpctl access
 show ID' has its progress. Other engineers' certificates for these clusters are replaced: kubectl renews them through hcpctl.`,

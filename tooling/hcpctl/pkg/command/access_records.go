@@ -16,7 +16,7 @@ import (
 func (e *environment) accessRecords() *cobra.Command {
 	var forCustomer bool
 	c := history(e, &cobra.Command{
-		Use: "records CLUSTER", Short: "List who had access to a cluster, why, and what was done", Args: cobra.ExactArgs(1),
+		Use: "records CLUSTER", Short: "List who had access to a cluster, why, and what was done",
 		Long: `List who had access to a cluster, when, why, by whose approval, with which sessions and credentials, and what was done, newest first: one record for each
 elevation that was activated for the cluster, or used for it. What was done is counted from the audit.
 

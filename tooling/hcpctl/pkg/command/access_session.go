@@ -189,7 +189,7 @@ func (e *environment) sessionKubeconfig(session *adminv1.AccessSession) ([]byte,
 
 func (e *environment) accessToken() *cobra.Command {
 	return e.readCommand(&cobra.Command{
-		Use: "token", Short: "Print your token for kubectl", Args: cobra.NoArgs,
+		Use: "token", Short: "Print your token for kubectl",
 		Example: `  hcpctl access token`,
 		Long: `Print your token in the form of kubectl's credential plugins. The kubeconfig of 'hcpctl access open' calls this command. The output is a
 secret that is valid for admin and the session gateway until it expires.`,
@@ -211,7 +211,7 @@ secret that is valid for admin and the session gateway until it expires.`,
 func (e *environment) accessSessions() *cobra.Command {
 	var cluster, shard string
 	var all bool
-	c := view(e, &cobra.Command{Use: "sessions", Short: "List open sessions for API servers", Args: cobra.NoArgs,
+	c := view(e, &cobra.Command{Use: "sessions", Short: "List open sessions for API servers",
 		Example: `  hcpctl access sessions --cluster demo --all`}, adminv1.ReadAccessSessions, func() adminclient.Query {
 		return adminclient.Query{"cluster": cluster, "shard": shard, "open": !all}
 	}, func(list *adminv1.AccessSessionList) error {
@@ -253,7 +253,7 @@ func (e *environment) printObjects(sessions []adminv1.AccessSession) error {
 }
 
 func (e *environment) accessClose() *cobra.Command {
-	return answer(e, &cobra.Command{Use: "close ID", Short: "End a session for an API server", Args: cobra.ExactArgs(1),
+	return answer(e, &cobra.Command{Use: "close ID", Short: "End a session for an API server",
 		Example: `  hcpctl access close 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f`,
 		Long:    `End a session: the session gateway closes its connections. Engineers end their own sessions, and the role break-glass those of others.`},
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.AccessSession, error) {

@@ -162,14 +162,6 @@ func (e *environment) actionCommand(a *adminv1.Action) *cobra.Command {
 			arguments = append(arguments, f)
 		}
 	}
-	switch count := len(inPath) + len(arguments); {
-	case count == 0:
-		c.Args = cobra.NoArgs
-	case slices.ContainsFunc(arguments, func(f adminv1.Field) bool { return f.Kind == adminv1.FieldList }):
-		c.Args = cobra.MinimumNArgs(count)
-	default:
-		c.Args = cobra.ExactArgs(count)
-	}
 	return e.requestWith(c, classOf(a.Name), func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		path, rest := slices.Clone(args[:len(inPath)]), args[len(inPath):]
 		for i, f := range arguments {

@@ -154,7 +154,7 @@ func addLimit(c *cobra.Command, limit *int) {
 
 func (e *environment) clusterFind() *cobra.Command {
 	c := &cobra.Command{
-		Use: "find IDENTIFIER", Short: "Find clusters of the region by any identifier", Args: cobra.ExactArgs(1),
+		Use: "find IDENTIFIER", Short: "Find clusters of the region by any identifier",
 		Long: `Find clusters of the region by any identifier.
 
 IDENTIFIER is a resource ID, a name, a UID, a cluster ID, the name of a namespace on a management cluster, the host or URL of
@@ -176,7 +176,7 @@ func clusterRow(c adminv1.Cluster) display.Row {
 
 func (e *environment) clusterJournal() *cobra.Command {
 	return view(e, &cobra.Command{
-		Use: "journal CLUSTER", Short: "Show the state of a cluster's API and how it changed", Args: cobra.ExactArgs(1),
+		Use: "journal CLUSTER", Short: "Show the state of a cluster's API and how it changed",
 		Long: `Show whether the API of a cluster is available, and how that and monitor's concerns changed in the last 14 days, newest first.
 The state is unknown, with the reason, while monitor does not see the cluster.`,
 	}, adminv1.ReadJournal, noQuery, asTable(e, func(journal *adminv1.Journal) error {
@@ -218,7 +218,7 @@ func entryText(entry adminv1.JournalEntry) string {
 func (e *environment) clusterDump() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use: "dump CLUSTER", Short: "Print what every layer holds of a cluster, without secrets", Args: cobra.ExactArgs(1),
+		Use: "dump CLUSTER", Short: "Print what every layer holds of a cluster, without secrets",
 		Long: `Print what every layer holds of a cluster: ARM's documents and operations, Cluster Service's records and works, and Maestro's
 bundles with the status that the agent reports. Secrets are removed.`,
 	}

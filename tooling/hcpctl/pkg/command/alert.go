@@ -23,7 +23,7 @@ func (e *environment) alert() *cobra.Command {
 }
 
 func (e *environment) alertList() *cobra.Command {
-	return view(e, &cobra.Command{Use: "list", Short: "List the firing alerts and the silences", Args: cobra.NoArgs,
+	return view(e, &cobra.Command{Use: "list", Short: "List the firing alerts and the silences",
 		Long: `List the firing alerts and the silences. The command fails if admin does not know which alerts fire.`}, adminv1.ReadAlerts, noQuery, func(list *adminv1.AlertList) error {
 		if err := e.printAs(list, func() error { return e.alertTables(list) }); err != nil {
 			return err
@@ -100,7 +100,7 @@ func matcherText(matchers []adminv1.SilenceMatcher) string {
 func (e *environment) alertSilence() *cobra.Command {
 	var asked adminv1.SilenceRequest
 	c := answer(e, &cobra.Command{
-		Use: "silence ALERT --reason TEXT --ticket ID", Short: "Silence an alert for a limited time", Args: cobra.ExactArgs(1),
+		Use: "silence ALERT --reason TEXT --ticket ID", Short: "Silence an alert for a limited time",
 		Long: `Silence the alerts with a name, and with the labels of --label if there are any. They notify nobody until the silence ends, and are still
 listed. It requires the role operator.`,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Silence, error) {
@@ -120,7 +120,7 @@ listed. It requires the role operator.`,
 
 func (e *environment) alertUnsilence() *cobra.Command {
 	var asked adminv1.EndSilenceRequest
-	c := answer(e, &cobra.Command{Use: "unsilence ID --reason TEXT --ticket ID", Short: "End a silence before its time", Args: cobra.ExactArgs(1)},
+	c := answer(e, &cobra.Command{Use: "unsilence ID --reason TEXT --ticket ID", Short: "End a silence before its time"},
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Silence, error) {
 			return client.EndSilence(ctx, args[0], asked)
 		}, asTable(e, func(silence *adminv1.Silence) error {

@@ -42,7 +42,7 @@ func (e *environment) audit() *cobra.Command {
 func (e *environment) auditVerify() *cobra.Command {
 	var folders local.AuditFolders
 	c := &cobra.Command{
-		Use: "verify", Short: "Verify that no audit record was changed, deleted, inserted, moved, forged or cut off", Args: cobra.NoArgs,
+		Use: "verify", Short: "Verify that no audit record was changed, deleted, inserted, moved, forged or cut off",
 		Long: `Verify the audit chains of all writers in a sink: the hash and the place of each record, the signatures of the checkpoints, and that
 no chain ends before its latest checkpoint in the witness. With the queues of the writers it also compares the end of each chain.
 Without a queue it cannot find that records after the latest checkpoint were cut off: those of at most 10 seconds, or 256 records.

@@ -39,7 +39,7 @@ func (e *environment) breakGlassRequest() *cobra.Command {
 	var duration time.Duration
 	var why justification
 	c := &cobra.Command{
-		Use: "request CLUSTER", Short: "Request a credential of class sre and write its kubeconfig", Args: cobra.ExactArgs(1),
+		Use: "request CLUSTER", Short: "Request a credential of class sre and write its kubeconfig",
 		Long: `Request a credential of class sre and write its kubeconfig. The level reader reads everything but secrets and requires the role operator. The
 level admin gives full access and requires the role break-glass.
 
@@ -164,7 +164,7 @@ func (e *environment) breakGlassRevoke() *cobra.Command {
 	// show is set by the request.
 	var show func(operation *adminv1.Operation) error
 	c := e.requestWith(&cobra.Command{
-		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, or one of an SRE", Args: cobra.ExactArgs(1),
+		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, or one of an SRE",
 		Long: `Revoke all credentials of a class by replacing its signer, and wait until the API server of the cluster rejects them.
 
 With --credential, revoke one credential of an SRE and the others that were requested with its elevation. The credentials of other

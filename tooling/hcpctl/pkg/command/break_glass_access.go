@@ -46,7 +46,7 @@ func (e *environment) breakGlassCertificate() *cobra.Command {
 	var file string
 	var renew bool
 	c := e.readCommand(&cobra.Command{
-		Use: "certificate --access FILE", Short: "Print the certificate of an access for kubectl, renewed if necessary", Args: cobra.NoArgs,
+		Use: "certificate --access FILE", Short: "Print the certificate of an access for kubectl, renewed if necessary",
 		Long: `Print the certificate of an access for kubectl, renewed if necessary. The kubeconfig of 'hcpctl break-glass request' calls this
 command. A certificate lasts 15 minutes; the command requests another one while your elevation lasts and the access is not
 revoked, also if the API server rejects the current one. The output contains the private key.`,

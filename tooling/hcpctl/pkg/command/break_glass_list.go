@@ -16,9 +16,7 @@ import (
 )
 
 func (e *environment) breakGlassList() *cobra.Command {
-	return view(e, &cobra.Command{
-		Use: "list CLUSTER", Short: "List the credentials of a cluster and their use", Args: cobra.ExactArgs(1),
-	}, adminv1.ReadCredentials, noQuery, asTable(e, func(list *adminv1.CredentialList) error {
+	return view(e, &cobra.Command{Use: "list CLUSTER", Short: "List the credentials of a cluster and their use"}, adminv1.ReadCredentials, noQuery, asTable(e, func(list *adminv1.CredentialList) error {
 		slices.SortStableFunc(list.Items, func(a, b adminv1.FleetCredential) int {
 			return b.Of.GetCreateTime().AsTime().Compare(a.Of.GetCreateTime().AsTime())
 		})
@@ -27,9 +25,7 @@ func (e *environment) breakGlassList() *cobra.Command {
 }
 
 func (e *environment) breakGlassShow() *cobra.Command {
-	return view(e, &cobra.Command{
-		Use: "show UID", Short: "Show a credential with the fingerprint in the audit log of the API server", Args: cobra.ExactArgs(1),
-	}, adminv1.ReadCredential, noQuery, asTable(e, func(credential *adminv1.FleetCredential) error {
+	return view(e, &cobra.Command{Use: "show UID", Short: "Show a credential with the fingerprint in the audit log of the API server"}, adminv1.ReadCredential, noQuery, asTable(e, func(credential *adminv1.FleetCredential) error {
 		return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential))
 	}))
 }

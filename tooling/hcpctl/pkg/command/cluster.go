@@ -85,7 +85,7 @@ func (e *environment) clusterUpdate() *cobra.Command {
 
 func (e *environment) clusterWatch() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch NAME", Short: "Show the state of a cluster until its operation completes", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		Use: "watch NAME", Short: "Show the state of a cluster until its operation completes", ValidArgsFunction: e.completeNames(clusters()),
 		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, args []string) error {
 			return e.watch(ctx, client, client.ClusterID(args[0]), "cluster "+args[0])
 		}),
@@ -104,7 +104,7 @@ local region. The kubeconfig is a secret that gives full access to the cluster. 
 'hcpctl cluster credential request' instead.
 
 ` + mergeHelp,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		ValidArgsFunction: e.completeNames(clusters()),
 		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, args []string) error {
 			resource, err := client.Get(ctx, client.ClusterID(args[0]))
 			if err != nil {

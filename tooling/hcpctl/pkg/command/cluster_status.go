@@ -13,9 +13,7 @@ import (
 
 // clusterStatus returns the command that shows the layers and the conditions of a cluster.
 func (e *environment) clusterStatus() *cobra.Command {
-	return view(e, &cobra.Command{
-		Use: "status CLUSTER", Short: "Show the progress of a cluster in each layer, and its conditions", Args: cobra.ExactArgs(1),
-	}, adminv1.ReadClusterStatus, noQuery, asTable(e, func(shown *adminv1.ClusterStatus) error {
+	return view(e, &cobra.Command{Use: "status CLUSTER", Short: "Show the progress of a cluster in each layer, and its conditions"}, adminv1.ReadClusterStatus, noQuery, asTable(e, func(shown *adminv1.ClusterStatus) error {
 		if err := display.List(e.out, shown.Layers, func(l adminv1.LayerStatus) display.Row {
 			return display.Row{{"LAYER", l.Layer}, {"STATE", l.State}, {"DONE", strconv.FormatBool(l.Done)}, {"SINCE", sinceText(l.Since)}, {"MESSAGE", l.Message}}
 		}); err != nil {

@@ -27,7 +27,7 @@ The private key is created locally and stored only in the kubeconfig; the reques
 kubeconfig is a secret that gives full access to the cluster until the credential expires or is revoked.
 
 ` + mergeHelp,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		ValidArgsFunction: e.completeNames(clusters()),
 		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
 			key, request, err := credential.Request()
 			if err != nil {
@@ -71,7 +71,7 @@ func (e *environment) hostedProxy(endpoint string) string {
 
 func (e *environment) credentialRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NAME", Short: "Revoke all administrator credentials of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		Use: "revoke NAME", Short: "Revoke all administrator credentials of a cluster", ValidArgsFunction: e.completeNames(clusters()),
 		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
 			return e.act(ctx, client, names[0], "revokeCredentials", nil, nil)
 		}),

@@ -39,7 +39,7 @@ func (e *environment) dashboard() *cobra.Command {
 
 func (e *environment) dashboardList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List dashboards and the questions that they answer", Args: cobra.NoArgs,
+		Use: "list", Short: "List dashboards and the questions that they answer",
 		RunE: func(*cobra.Command, []string) error {
 			type listed struct {
 				Name      string   `json:"name"`
@@ -70,7 +70,7 @@ func (e *environment) dashboardShow() *cobra.Command {
 	var o dashboardOptions
 	var onlyBad bool
 	c := &cobra.Command{
-		Use: "show NAME", Short: "Show the values of a dashboard as a table", Args: cobra.ExactArgs(1), ValidArgsFunction: completeDashboards(),
+		Use: "show NAME", Short: "Show the values of a dashboard as a table", ValidArgsFunction: completeDashboards(),
 		Long: `Show the last and the largest value of each series of a dashboard within a period. A value beyond the limit of its panel is marked,
 with the runbook that helps. 'hcpctl dashboard list' lists the dashboards.`,
 		RunE: func(c *cobra.Command, args []string) error {

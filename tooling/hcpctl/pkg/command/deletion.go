@@ -39,7 +39,7 @@ func (e *environment) printUnavailable(unavailable map[string]string) {
 
 func (e *environment) deletionList() *cobra.Command {
 	var stuck bool
-	c := view(e, &cobra.Command{Use: "list", Short: "List deletions in progress with their current steps", Args: cobra.NoArgs}, adminv1.ReadDeletions, func() adminclient.Query {
+	c := view(e, &cobra.Command{Use: "list", Short: "List deletions in progress with their current steps"}, adminv1.ReadDeletions, func() adminclient.Query {
 		return adminclient.Query{"stuck": stuck}
 	}, asTable(e, func(list *adminv1.DeletionList) error {
 		e.printUnavailable(list.Unavailable)
@@ -87,9 +87,7 @@ func yes(b bool) string {
 }
 
 func (e *environment) deletionShow() *cobra.Command {
-	return view(e, &cobra.Command{
-		Use: "show CLUSTER", Short: "Show the steps of the deletion of a cluster or of its children", Args: cobra.ExactArgs(1),
-	}, adminv1.ReadDeletion, noQuery, asTable(e, func(shown *adminv1.ClusterDeletion) error {
+	return view(e, &cobra.Command{Use: "show CLUSTER", Short: "Show the steps of the deletion of a cluster or of its children"}, adminv1.ReadDeletion, noQuery, asTable(e, func(shown *adminv1.ClusterDeletion) error {
 		e.printUnavailable(shown.Unavailable)
 		return e.deletionTables(shown, time.Now())
 	}))
@@ -184,9 +182,7 @@ func (e *environment) printForcedStep(step *csv1.DeletionStep) error {
 
 func (e *environment) deletionLeftovers() *cobra.Command {
 	var gone bool
-	c := answer(e, &cobra.Command{
-		Use: "leftovers [CLUSTER]", Short: "List objects that forced deletions may have left behind", Args: cobra.MaximumNArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.LeftoverList, error) {
+	c := answer(e, &cobra.Command{Use: "leftovers [CLUSTER]", Short: "List objects that forced deletions may have left behind"}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.LeftoverList, error) {
 		return adminclient.Get(ctx, client, adminv1.ReadLeftovers, adminclient.Query{"cluster": strings.Join(args, ""), "gone": gone})
 	}, func(left *adminv1.LeftoverList) error { return printList(e, left.Items, leftoverRow) })
 	c.Flags().BoolVar(&gone, "gone", false, "include leftovers that are gone")

@@ -18,7 +18,7 @@ const (
 
 func (e *environment) regionDemo() *cobra.Command {
 	c := &cobra.Command{
-		Use: "demo", Short: "Create a demo cluster with a node pool", Args: cobra.NoArgs,
+		Use: "demo", Short: "Create a demo cluster with a node pool",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := e.ensureDefaults(c); err != nil {
 				return err

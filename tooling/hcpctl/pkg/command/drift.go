@@ -19,7 +19,7 @@ func (e *environment) drift() *cobra.Command {
 }
 
 func (e *environment) driftList() *cobra.Command {
-	return view(e, &cobra.Command{Use: "list", Short: "List the differences between ARM, Cluster Service, Maestro and the management clusters", Args: cobra.NoArgs,
+	return view(e, &cobra.Command{Use: "list", Short: "List the differences between ARM, Cluster Service, Maestro and the management clusters",
 		Long: `List the differences between ARM, Cluster Service, Maestro and the management clusters. Below them are the objects that another client
 removed from a management cluster in the last 24 hours and that exist again, newest first, at most 100.`}, adminv1.ReadDrift, noQuery, asTable(e, e.driftTable))
 }

@@ -17,7 +17,7 @@ func (e *environment) egress() *cobra.Command {
 }
 
 func (e *environment) egressLinkList() *cobra.Command {
-	return view(e, &cobra.Command{Use: "list", Short: "List the links, with those that were removed within a day", Args: cobra.NoArgs}, adminv1.ReadEgressLinks, noQuery, func(list *adminv1.EgressLinkList) error {
+	return view(e, &cobra.Command{Use: "list", Short: "List the links, with those that were removed within a day"}, adminv1.ReadEgressLinks, noQuery, func(list *adminv1.EgressLinkList) error {
 		return printList(e, list.Items, func(l adminv1.EgressLink) display.Row {
 			state := "in use"
 			if l.ReusableTime != nil {

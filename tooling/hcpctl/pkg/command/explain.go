@@ -19,7 +19,7 @@ import (
 func (e *environment) explain() *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "explain [CLUSTER]", Short: "Explain what a cluster or the region waits for and who must act", Args: cobra.MaximumNArgs(1),
+		Use: "explain [CLUSTER]", Short: "Explain what a cluster or the region waits for and who must act",
 		Long: `Explain what a cluster, its node pools, external authentications and credentials wait for, since when, who must act (the
 customer, an SRE, Azure or nobody), what happens next, and which command helps.
 
@@ -64,7 +64,7 @@ func (e *environment) printExplanation(explained interface{ Text() string }, out
 func (e *environment) mustGather() *cobra.Command {
 	var file, kubeconfig string
 	c := &cobra.Command{
-		Use: "must-gather CLUSTER", Short: "Collect the state of a cluster from all layers in an archive", Args: cobra.ExactArgs(1),
+		Use: "must-gather CLUSTER", Short: "Collect the state of a cluster from all layers in an archive",
 		Long: `Collect the state of a cluster in an archive (tar.gz): its explanation, its timeline, the dump of every layer, the objects of its namespaces on
 the management cluster with their events, the log lines of the region's processes that name it, and the versions of all
 processes. The last file, index.json, lists the contents and what could not be collected, with the reason.

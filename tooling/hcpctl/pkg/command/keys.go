@@ -47,7 +47,7 @@ func ofFile(c *cobra.Command) *cobra.Command {
 
 func (e *environment) keysList() *cobra.Command {
 	return ofFile(&cobra.Command{
-		Use: "list FILE", Short: "List the keys of a keyset, without their content", Args: cobra.ExactArgs(1),
+		Use: "list FILE", Short: "List the keys of a keyset, without their content",
 		RunE: func(_ *cobra.Command, args []string) error {
 			keys, err := keyfile.List(args[0])
 			if err != nil {
@@ -62,7 +62,7 @@ func (e *environment) keysList() *cobra.Command {
 
 func (e *environment) keysAdd() *cobra.Command {
 	return ofFile(&cobra.Command{
-		Use: "add FILE", Short: "Add a key that does not seal or sign yet, and print its ID", Args: cobra.ExactArgs(1),
+		Use: "add FILE", Short: "Add a key that does not seal or sign yet, and print its ID",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var id uint32
 			if err := byHand(args[0], func() (err error) { id, err = keyfile.Add(args[0]); return err }); err != nil {
@@ -77,7 +77,7 @@ func (e *environment) keysAdd() *cobra.Command {
 
 func (e *environment) keysPromote() *cobra.Command {
 	return ofFile(&cobra.Command{
-		Use: "promote FILE ID", Short: "Make a key the primary key, which seals or signs", Args: cobra.ExactArgs(2),
+		Use: "promote FILE ID", Short: "Make a key the primary key, which seals or signs",
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyID(args[1])
 			if err != nil {
@@ -92,7 +92,6 @@ func (e *environment) keysRemove() *cobra.Command {
 	return ofFile(&cobra.Command{
 		Use: "remove FILE ID", Short: "Remove a key that is not needed any more",
 		Long: `Remove a key that is not the primary key. Nothing opens or verifies what it sealed or signed after that: make sure that nothing needs it.`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyID(args[1])
 			if err != nil {
@@ -105,7 +104,7 @@ func (e *environment) keysRemove() *cobra.Command {
 
 func (e *environment) keysPublic() *cobra.Command {
 	return ofFile(&cobra.Command{
-		Use: "public FILE PUBLIC-FILE", Short: "Write the public keyset that belongs to a private one", Args: cobra.ExactArgs(2),
+		Use: "public FILE PUBLIC-FILE", Short: "Write the public keyset that belongs to a private one",
 		RunE: func(_ *cobra.Command, args []string) error { return keyfile.WritePublic(args[0], args[1]) },
 	})
 }

@@ -130,7 +130,7 @@ func (e *environment) print(k kind, all any, resources ...armclient.Resource) er
 
 func (e *environment) get(k kind) *cobra.Command {
 	c := &cobra.Command{
-		Use: k.of("get"), Short: "Show " + k.a(), Args: cobra.ExactArgs(len(k.names)), ValidArgsFunction: e.completeNames(k),
+		Use: k.of("get"), Short: "Show " + k.a(), ValidArgsFunction: e.completeNames(k),
 		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
 			resource, err := client.Get(ctx, k.id(client, names))
 			if err != nil {
@@ -176,7 +176,7 @@ type begin func(ctx context.Context, client *armclient.Client, id string, names 
 func (e *environment) operate(k kind, use, short string, begin begin) *cobra.Command {
 	var noWait bool
 	c := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(len(k.names)), ValidArgsFunction: e.completeNames(k),
+		Use: use, Short: short, ValidArgsFunction: e.completeNames(k),
 		RunE: with(e.client, func(ctx context.Context, client *armclient.Client, names []string) error {
 			id := k.id(client, names)
 			operation, err := begin(ctx, client, id, names)

@@ -63,7 +63,7 @@ func (e *environment) login() *cobra.Command {
 	var device bool
 	var challenge string
 	c := &cobra.Command{
-		Use: "login", Short: "Sign in to the identity provider of the engineers", Args: cobra.NoArgs,
+		Use: "login", Short: "Sign in to the identity provider of the engineers",
 		Long: `Sign in to the identity provider of the engineers: Microsoft Entra, or that of the local region.
 
 hcpctl opens a browser, which returns to a port of 127.0.0.1. With --device, or if this machine has no display, open the printed URL on any
@@ -120,7 +120,7 @@ func (e *environment) logout() *cobra.Command {
 	var flags loginFlags
 	var all bool
 	c := &cobra.Command{
-		Use: "logout", Short: "Remove the tokens of your logins from this machine", Args: cobra.NoArgs,
+		Use: "logout", Short: "Remove the tokens of your logins from this machine",
 		Long: `Remove the tokens of your logins for the region from this machine; with --as only those of one engineer, with --all those of all regions.
 
 Tokens that were issued stay valid until they expire, after about an hour. Your sign-in at the identity provider continues in the browser until you

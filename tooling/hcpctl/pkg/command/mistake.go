@@ -125,6 +125,42 @@ func asUsageError(c *cobra.Command, err error) error {
 	return invalid("%w\nusage: %s\nsee `%s --help`", err, c.UseLine(), c.CommandPath())
 }
 
+// limitArguments makes a command and its subcommands accept the arguments in their usage, unless they check their arguments themselves: a name is required,
+// a name in brackets is optional, and one that ends with an ellipsis may be repeated. Flags in a usage follow the arguments.
+func limitArguments(c *cobra.Command) {
+	for _, child := range c.Commands() {
+		limitArguments(child)
+	}
+	if c.Args != nil || c.HasSubCommands() {
+		return
+	}
+	required, optional, repeated := 0, 0, false
+	for _, word := range strings.Fields(c.Use)[1:] {
+		if strings.HasPrefix(word, "-") {
+			break
+		}
+		name := strings.Trim(word, "[]")
+		repeated = repeated || strings.HasSuffix(name, "...") || strings.HasSuffix(name, "…")
+		if name == word {
+			required++
+		} else {
+			optional++
+		}
+	}
+	switch {
+	case repeated:
+		c.Args = cobra.MinimumNArgs(required)
+	case required+optional == 0:
+		c.Args = cobra.NoArgs
+	case optional == 0:
+		c.Args = cobra.ExactArgs(required)
+	case required == 0:
+		c.Args = cobra.MaximumNArgs(optional)
+	default:
+		c.Args = cobra.RangeArgs(required, required+optional)
+	}
+}
+
 // groupCompletions makes the commands of cobra report unknown words like all others. It adds them, which cobra would do later.
 func groupCompletions(root *cobra.Command) {
 	root.InitDefaultHelpCmd()

@@ -48,7 +48,7 @@ func (e *environment) nodePoolScale() *cobra.Command {
 		return armclient.Resource{"properties": properties}, nil
 	})
 	c := &cobra.Command{
-		Use: k.of("scale"), Short: "Set the number of nodes of a node pool", Args: cobra.ExactArgs(2), ValidArgsFunction: customer.ValidArgsFunction,
+		Use: k.of("scale"), Short: "Set the number of nodes of a node pool", ValidArgsFunction: customer.ValidArgsFunction,
 		Long: `Set the number of nodes of a node pool, which ends autoscaling.
 
 By default the request goes through Azure Resource Manager with the customer's credentials. With --as-sre it goes through

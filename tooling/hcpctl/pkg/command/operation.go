@@ -25,7 +25,7 @@ func operationRow(o adminv1.Operation) display.Row {
 
 func (e *environment) operationList() *cobra.Command {
 	var cluster, state string
-	c := history(e, &cobra.Command{Use: "list", Short: "List admin operations, newest first", Args: cobra.NoArgs}, adminv1.ReadOperations, 100, func() adminclient.Query {
+	c := history(e, &cobra.Command{Use: "list", Short: "List admin operations, newest first"}, adminv1.ReadOperations, 100, func() adminclient.Query {
 		return adminclient.Query{"cluster": cluster, "state": state}
 	}, func(operations []adminv1.Operation) error { return printList(e, operations, operationRow) })
 	c.Flags().StringVar(&cluster, "cluster", "", "`identifier` of a cluster; lists only its operations")
@@ -35,7 +35,7 @@ func (e *environment) operationList() *cobra.Command {
 }
 
 func (e *environment) operationGet() *cobra.Command {
-	return view(e, &cobra.Command{Use: "get ID", Short: "Show an admin operation", Args: cobra.ExactArgs(1)}, adminv1.ReadOperation, noQuery, asTable(e, func(o *adminv1.Operation) error {
+	return view(e, &cobra.Command{Use: "get ID", Short: "Show an admin operation"}, adminv1.ReadOperation, noQuery, asTable(e, func(o *adminv1.Operation) error {
 		if err := display.List(e.out, []adminv1.Operation{*o}, operationRow); err != nil || o.Error == nil {
 			return err
 		}

@@ -17,7 +17,7 @@ func (e *environment) quota() *cobra.Command {
 }
 
 func (e *environment) quotaShow() *cobra.Command {
-	return view(e, &cobra.Command{Use: "show SUBSCRIPTION", Short: "Show the quota of a subscription and how much of it is used", Args: cobra.ExactArgs(1)},
+	return view(e, &cobra.Command{Use: "show SUBSCRIPTION", Short: "Show the quota of a subscription and how much of it is used"},
 		adminv1.ReadQuota, noQuery, asTable(e, func(quota *adminv1.Quota) error { return display.List(e.out, []adminv1.Quota{*quota}, quotaRow) }))
 }
 
@@ -33,7 +33,7 @@ func (e *environment) quotaSet() *cobra.Command {
 	var clusters int
 	request := &adminv1.SetQuotaRequest{}
 	c := &cobra.Command{
-		Use: "set SUBSCRIPTION", Short: "Set the quota of a subscription, or reset it to the default of the region", Args: cobra.ExactArgs(1),
+		Use: "set SUBSCRIPTION", Short: "Set the quota of a subscription, or reset it to the default of the region",
 		Long: `Set how many clusters a subscription may have in the region, or reset it to the default. A quota below the number of existing clusters
 deletes nothing; it prevents new clusters.`,
 	}

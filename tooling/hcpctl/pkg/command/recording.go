@@ -19,7 +19,7 @@ import (
 
 func (e *environment) accessRecordings() *cobra.Command {
 	var cluster, session string
-	c := view(e, &cobra.Command{Use: "recordings", Short: "List recordings of commands in pods", Args: cobra.NoArgs,
+	c := view(e, &cobra.Command{Use: "recordings", Short: "List recordings of commands in pods",
 		Example: `  hcpctl access recordings --cluster demo`,
 		Long: `List the recordings of commands and attachments in access sessions of the last 90 days, newest first. The list has neither the commands nor what
 they showed: 'hcpctl access recording ID' has both.`}, adminv1.ReadRecordings, func() adminclient.Query {
@@ -38,7 +38,7 @@ they showed: 'hcpctl access recording ID' has both.`}, adminv1.ReadRecordings, f
 func (e *environment) accessRecording() *cobra.Command {
 	var file string
 	var unverified bool
-	c := e.readCommand(&cobra.Command{Use: "recording ID", Short: "Show what an engineer typed into a command in a pod, and what it showed", Args: cobra.ExactArgs(1),
+	c := e.readCommand(&cobra.Command{Use: "recording ID", Short: "Show what an engineer typed into a command in a pod, and what it showed",
 		Example: `  hcpctl access recording 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f
   hcpctl access recording 2a6c1d0e-5b7f-4c3d-9e8f-0a1b2c3d4e5f --file recording.cast`,
 		Long: `Show a recording: one line for each event, with the seconds since the beginning. A recording may contain secrets. It requires the role

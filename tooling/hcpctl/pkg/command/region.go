@@ -58,7 +58,6 @@ The data of the region is kept; 'hcpctl region down --purge' removes it.
 
 With --on kubernetes, the pipelines of the repository deploy the images of 'make images' to a service cluster and a management cluster of
 real nodes. That needs Linux, root, 'make nodes images' and 'tooling/third-party/build.sh opentofu'. The clusters keep no data.`,
-		Args:    cobra.NoArgs,
 		PreRunE: func(c *cobra.Command, _ []string) error { return o.checkPlatform(c) },
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
@@ -359,7 +358,7 @@ func awaitedText(status local.Status) string {
 func (e *environment) regionDown() *cobra.Command {
 	var purge bool
 	c := &cobra.Command{
-		Use: "down", Short: "Stop the region", Args: cobra.NoArgs,
+		Use: "down", Short: "Stop the region",
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, _ []string) error {
 			if err := e.stopRegion(ctx, dir); err != nil {
 				return err
@@ -407,7 +406,7 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 
 func (e *environment) regionStatus() *cobra.Command {
 	c := &cobra.Command{
-		Use: "status", Short: "List the processes of the region", Args: cobra.NoArgs,
+		Use: "status", Short: "List the processes of the region",
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, _ []string) error {
 			var status local.Status
 			if err := control.NewClient(dir).Status(ctx, &status); err != nil {
@@ -451,7 +450,7 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 
 func (e *environment) regionRestart() *cobra.Command {
 	return &cobra.Command{
-		Use: "restart PROCESS...", Short: "Restart processes gracefully", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses(),
+		Use: "restart PROCESS...", Short: "Restart processes gracefully", ValidArgsFunction: e.completeProcesses(),
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			for _, name := range args {
 				if err := control.NewClient(dir).Restart(ctx, name); err != nil {
@@ -467,7 +466,7 @@ func (e *environment) regionRestart() *cobra.Command {
 func (e *environment) regionKill() *cobra.Command {
 	var signal string
 	c := &cobra.Command{
-		Use: "kill PROCESS...", Short: "Send a signal to processes", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses(),
+		Use: "kill PROCESS...", Short: "Send a signal to processes", ValidArgsFunction: e.completeProcesses(),
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			for _, name := range args {
 				if err := control.NewClient(dir).Kill(ctx, name, signal); err != nil {

@@ -23,7 +23,6 @@ AUTHORITY is one of:
 All processes first trust the new authority too, then get certificates of it, and no longer trust the previous one in the end. The command
 prints each step when it begins. If it fails or is interrupted, run it again: it continues where it ended. A restart of the region
 continues, too.`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: with(e.stateFolder, func(ctx context.Context, dir string, args []string) error {
 			name := local.ServicesAuthority
 			if len(args) > 0 {

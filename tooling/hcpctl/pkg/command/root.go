@@ -86,6 +86,7 @@ func (e *environment) root() *cobra.Command {
 	for _, c := range root.Commands() {
 		c.GroupID = cmp.Or(audience[c.Name()], forSREs)
 	}
+	limitArguments(root)
 	groupCompletions(root)
 	root.SetFlagErrorFunc(asUsageError)
 	addExamples(root)

@@ -26,7 +26,7 @@ docs/operators/shards.md.`
 }
 
 func (e *environment) shardList() *cobra.Command {
-	return view(e, &cobra.Command{Use: "list", Short: "List the provision shards", Args: cobra.NoArgs}, adminv1.ReadShards, noQuery, func(list *adminv1.ShardList) error {
+	return view(e, &cobra.Command{Use: "list", Short: "List the provision shards"}, adminv1.ReadShards, noQuery, func(list *adminv1.ShardList) error {
 		return e.printAs(list.Items, func() error { return e.shardTable(adminv1.Contents(list.Items)...) })
 	})
 }
@@ -70,9 +70,7 @@ func labelList(labels map[string]string) string {
 
 func (e *environment) shardShow() *cobra.Command {
 	var expected string
-	c := e.readCommand(&cobra.Command{
-		Use: "show NAME", Short: "Show the load, capacity and history of a provision shard", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+	c := e.readCommand(&cobra.Command{Use: "show NAME", Short: "Show the load, capacity and history of a provision shard"}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		report, err := adminclient.Get(ctx, client, adminv1.ReadShard, nil, args[0])
 		var refused *adminclient.Error
 		if expected == deregistered && errors.As(err, &refused) && refused.NotFound() {
@@ -198,7 +196,7 @@ func (e *environment) shardSet() *cobra.Command {
 
 // updateShard returns a command that updates a shard and prints it.
 func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: use, Short: short}
 	return e.requestAndShow(c, adminv1.ActionShardUpdate, func() any {
 		request := &csv1.UpdateProvisionShardRequest{}
 		fill(c, request)
@@ -207,7 +205,7 @@ func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *
 }
 
 func (e *environment) shardPlan() *cobra.Command {
-	return view(e, &cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a provision shard would go", Args: cobra.ExactArgs(1)}, adminv1.ReadDrainPlan, noQuery,
+	return view(e, &cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a provision shard would go"}, adminv1.ReadDrainPlan, noQuery,
 		asTable(e, func(plan *adminv1.Message[*csv1.DrainPlan]) error { return e.drainPlan(plan.Of) }))
 }
 
@@ -241,9 +239,7 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 }
 
 func (e *environment) shardExplain() *cobra.Command {
-	return view(e, &cobra.Command{
-		Use: "explain CLUSTER", Short: "Explain the placement of a cluster", Args: cobra.ExactArgs(1),
-	}, adminv1.ReadPlacement, noQuery, asTable(e, func(explained *adminv1.Message[*csv1.PlacementExplanation]) error { return e.placement(explained.Of) }))
+	return view(e, &cobra.Command{Use: "explain CLUSTER", Short: "Explain the placement of a cluster"}, adminv1.ReadPlacement, noQuery, asTable(e, func(explained *adminv1.Message[*csv1.PlacementExplanation]) error { return e.placement(explained.Of) }))
 }
 
 // placement prints the decision that placed a cluster, or the current decision for a cluster that waits.
@@ -277,7 +273,7 @@ func (e *environment) shardPlace() *cobra.Command {
 	var none bool
 	policy := &csv1.PlacementPolicy{}
 	c := e.requestAndShow(&cobra.Command{
-		Use: "place CLUSTER", Short: "Set placement rules for a cluster", Args: cobra.ExactArgs(1),
+		Use: "place CLUSTER", Short: "Set placement rules for a cluster",
 		Long: `Set placement rules for a cluster, which override those of the region. A waiting cluster is placed by the new rules
 immediately; a placed cluster stays, and drain plans follow the new rules. The command replaces all rules of the cluster;
 --none removes them.`,

@@ -24,7 +24,7 @@ type timelineOptions struct {
 func (e *environment) timeline() *cobra.Command {
 	var o timelineOptions
 	c := &cobra.Command{
-		Use: "timeline CLUSTER", Short: "Show what happened to a cluster, from all layers in order of time", Args: cobra.ExactArgs(1),
+		Use: "timeline CLUSTER", Short: "Show what happened to a cluster, from all layers in order of time",
 		Long: `Show what happened to a cluster and its children, from all layers in order of time: operations of the customer, actions and
 audited reads of SREs, generations with the fields that they change, phases and conditions, upgrades, credentials and
 revocations, what monitor saw of the API, alerts that fired, and components of the region that are away.

@@ -32,7 +32,7 @@ func (e *environment) trace() *cobra.Command {
 	var store string
 	var reads bool
 	c := &cobra.Command{
-		Use: "trace OPERATION", Short: "Show the trace of an operation through all services", Args: cobra.ExactArgs(1),
+		Use: "trace OPERATION", Short: "Show the trace of an operation through all services",
 		Long: `Show the trace of an operation through all services, from the request of the customer to the reports of the agents: one line
 for each span, below the span that caused it, with its beginning, duration and service.
 

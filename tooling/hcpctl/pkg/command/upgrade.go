@@ -56,7 +56,7 @@ func (v *followFlag) add(c *cobra.Command) *cobra.Command {
 func (e *environment) upgradePlan() *cobra.Command {
 	var follow followFlag
 	c := e.readCommand(&cobra.Command{
-		Use: "plan CLUSTER [VERSION]", Short: "Show the steps, gates and possible targets of an upgrade", Args: cobra.RangeArgs(1, 2),
+		Use: "plan CLUSTER [VERSION]", Short: "Show the steps, gates and possible targets of an upgrade",
 		Long: `Show the steps, gates and possible targets of an upgrade. VERSION defaults to the newest recommended release of the cluster's
 minor version.`,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
@@ -131,7 +131,7 @@ func (e *environment) upgradeStart() *cobra.Command {
 	var notBefore string
 	request := &csv1.StartUpgradeRequest{}
 	c := &cobra.Command{
-		Use: "start CLUSTER VERSION", Short: "Start an upgrade", Long: "Start an upgrade. With --acknowledge it requires the role break-glass.", Args: cobra.ExactArgs(2),
+		Use: "start CLUSTER VERSION", Short: "Start an upgrade", Long: "Start an upgrade. With --acknowledge it requires the role break-glass.",
 		PreRunE: func(*cobra.Command, []string) error {
 			if notBefore == "" {
 				return nil
@@ -186,9 +186,7 @@ func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 }
 
 func (e *environment) upgradeStatus() *cobra.Command {
-	c := e.readCommand(&cobra.Command{
-		Use: "status CLUSTER", Short: "Show the steps, components and gates of the upgrade of a cluster", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+	c := e.readCommand(&cobra.Command{Use: "status CLUSTER", Short: "Show the steps, components and gates of the upgrade of a cluster"}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		cluster, err := adminclient.Get(ctx, client, adminv1.ReadCluster, nil, args[0])
 		if err != nil {
 			return err
@@ -231,7 +229,7 @@ func requesterOf(u *csv1.Upgrade) string {
 
 func (e *environment) upgradeList() *cobra.Command {
 	var all bool
-	c := answer(e, &cobra.Command{Use: "list", Short: "List upgrades in progress", Args: cobra.NoArgs},
+	c := answer(e, &cobra.Command{Use: "list", Short: "List upgrades in progress"},
 		func(ctx context.Context, client *adminclient.Client, _ []string) ([]adminv1.FleetUpgrade, error) {
 			list, _, err := adminclient.List(ctx, client, adminv1.ReadUpgrades, adminclient.Query{"active": !all}, math.MaxInt)
 			return list, err

@@ -19,7 +19,7 @@ func (e *environment) upgradePolicy() *cobra.Command {
 }
 
 func (e *environment) policyList() *cobra.Command {
-	return view(e, &cobra.Command{Use: "list", Short: "List the upgrade policies", Args: cobra.NoArgs}, adminv1.ReadUpgradePolicies, noQuery, func(list *adminv1.UpgradePolicyList) error {
+	return view(e, &cobra.Command{Use: "list", Short: "List the upgrade policies"}, adminv1.ReadUpgradePolicies, noQuery, func(list *adminv1.UpgradePolicyList) error {
 		return printList(e, list.Items, func(p adminv1.Message[*csv1.UpgradePolicy]) display.Row {
 			spec := p.Of.GetSpec()
 			return display.Row{{"NAME", p.Of.GetName()}, {"CLUSTERS", policyScope(spec)}, {"SCHEDULE", policySchedule(spec)}, {"MAX CONCURRENT", policyConcurrency(spec)}, {"ACTOR", p.Of.GetActor().GetName()}, {"REASON", p.Of.GetActor().GetReason()}}
@@ -75,9 +75,7 @@ func policyConcurrency(s *csv1.UpgradePolicySpec) string {
 }
 
 func (e *environment) policyShow() *cobra.Command {
-	return view(e, &cobra.Command{
-		Use: "show NAME", Short: "Show the progress of an upgrade policy", Args: cobra.ExactArgs(1),
-	}, adminv1.ReadUpgradePolicy, noQuery, asTable(e, func(p *adminv1.Message[*csv1.UpgradePolicy]) error { return e.policyTables(p.Of) }))
+	return view(e, &cobra.Command{Use: "show NAME", Short: "Show the progress of an upgrade policy"}, adminv1.ReadUpgradePolicy, noQuery, asTable(e, func(p *adminv1.Message[*csv1.UpgradePolicy]) error { return e.policyTables(p.Of) }))
 }
 
 func (e *environment) policyTables(p *csv1.UpgradePolicy) error {
@@ -106,7 +104,7 @@ func (e *environment) policyApply() *cobra.Command {
 	var windows []string
 	spec := &csv1.UpgradePolicySpec{}
 	c := &cobra.Command{
-		Use: "apply NAME", Short: "Create or replace an upgrade policy", Args: cobra.ExactArgs(1),
+		Use: "apply NAME", Short: "Create or replace an upgrade policy",
 		PreRunE: func(*cobra.Command, []string) error {
 			spec.NodePools = followNames[follow]
 			if cron != "" || len(windows) > 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 func (e *environment) whoami() *cobra.Command {
-	return view(e, &cobra.Command{Use: "whoami", Short: "Show your identity and the roles that your groups give", Args: cobra.NoArgs}, adminv1.ReadMe, noQuery, asTable(e, func(me *adminv1.Identity) error {
+	return view(e, &cobra.Command{Use: "whoami", Short: "Show your identity and the roles that your groups give"}, adminv1.ReadMe, noQuery, asTable(e, func(me *adminv1.Identity) error {
 		roles := make([]string, len(me.Roles))
 		for i, role := range me.Roles {
 			roles[i] = string(role)

@@ -18,9 +18,7 @@ func (e *environment) work() *cobra.Command {
 }
 
 func (e *environment) workList() *cobra.Command {
-	return view(e, &cobra.Command{
-		Use: "list CLUSTER", Short: "List the Maestro bundles of a cluster with their status", Args: cobra.ExactArgs(1),
-	}, adminv1.ReadWorks, noQuery, func(list *adminv1.BundleList) error {
+	return view(e, &cobra.Command{Use: "list CLUSTER", Short: "List the Maestro bundles of a cluster with their status"}, adminv1.ReadWorks, noQuery, func(list *adminv1.BundleList) error {
 		e.warnIgnored("works", list.Ignored.Err())
 		return printList(e, list.Items, func(b adminv1.Bundle) display.Row {
 			return display.Row{{"NAME", b.Name}, {"SHARD", b.Consumer}, {"VERSION", fmt.Sprint(b.Version)}, {"APPLIED", applied(b)}, {"UPDATED", formatAge(b.UpdatedAt)}, {"ID", b.ID}}
@@ -64,7 +62,7 @@ func (e *environment) orphan() *cobra.Command {
 }
 
 func (e *environment) orphanList() *cobra.Command {
-	return view(e, &cobra.Command{Use: "list", Short: "List Maestro bundles that belong to no ManifestWork", Args: cobra.NoArgs}, adminv1.ReadOrphans, noQuery, func(list *adminv1.OrphanList) error {
+	return view(e, &cobra.Command{Use: "list", Short: "List Maestro bundles that belong to no ManifestWork"}, adminv1.ReadOrphans, noQuery, func(list *adminv1.OrphanList) error {
 		e.warnIgnored("orphans", list.Ignored.Err())
 		return printList(e, list.Items, func(o adminv1.Orphan) display.Row {
 			return display.Row{{"ID", o.ID}, {"SHARD", o.Consumer}, {"CLUSTER ID", o.ClusterID}, {"UPDATED", formatAge(o.UpdatedAt)}, {"OBJECTS", strings.Join(o.Objects, ", ")}}
@@ -78,7 +76,7 @@ func (e *environment) azureOrphan() *cobra.Command {
 
 func (e *environment) azureOrphanList() *cobra.Command {
 	return view(e, &cobra.Command{
-		Use: "list", Short: "List resources in Azure that claim to belong to a cluster which does not exist", Args: cobra.NoArgs,
+		Use: "list", Short: "List resources in Azure that claim to belong to a cluster which does not exist",
 		Long: `List resources in Azure that claim to belong to a cluster which does not exist. Cluster Service searches each subscription about
 every 6 hours, and reports what two searches at least an hour apart found. PROOF is the record of the cluster's deletion.`,
 	}, adminv1.ReadAzureOrphans, noQuery, func(list *adminv1.AzureOrphanList) error {
