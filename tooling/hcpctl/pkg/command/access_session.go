@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -176,15 +175,7 @@ func (e *environment) sessionKubeconfig(session *adminv1.AccessSession) ([]byte,
 			return nil, err
 		}
 	}
-	program, arguments, err := e.pluginCommand("access", "token")
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig, err := credential.PluginKubeconfig(cmp.Or(session.Cluster.UID, session.Shard), session.URL, authority, program, arguments)
-	if err != nil {
-		return nil, err
-	}
-	return credential.WithProxy(kubeconfig, e.hostedProxy(e.admin.Endpoint))
+	return e.pluginKubeconfig(cmp.Or(session.Cluster.UID, session.Shard), session.URL, authority, e.hostedProxy(e.admin.Endpoint), "access", "token")
 }
 
 func (e *environment) accessToken() *cobra.Command {
@@ -198,8 +189,7 @@ secret that is valid for admin and the session gateway until it expires.`,
 		if err != nil {
 			return err
 		}
-		content, err := json.Marshal(map[string]any{"apiVersion": credential.ExecAPI, "kind": "ExecCredential", "status": map[string]any{
-			"token": token.Token, "expirationTimestamp": token.ExpiresOn.UTC().Format(time.RFC3339)}})
+		content, err := credential.ExecCredential(token.ExpiresOn, map[string]any{"token": token.Token})
 		if err != nil {
 			return err
 		}

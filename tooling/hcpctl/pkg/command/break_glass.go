@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -94,7 +95,11 @@ one cluster.`,
 			if err != nil {
 				return err
 			}
-			kubeconfig, err := e.pluginKubeconfig(file, access, issued)
+			if file, err = filepath.Abs(file); err != nil {
+				return err
+			}
+			kubeconfig, err := e.pluginKubeconfig(access.Cluster, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), access.Proxy,
+				"break-glass", "certificate", "--access", file)
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -121,27 +120,12 @@ func (e *environment) requestAccess(ctx context.Context, client *adminclient.Cli
 	return issued, nil
 }
 
-// pluginKubeconfig returns the kubeconfig of an access. Its clients call this program.
-func (e *environment) pluginKubeconfig(file string, access *credential.Access, issued *csv1.BreakGlassCredentialStatus) ([]byte, error) {
-	absolute, err := filepath.Abs(file)
+// pluginKubeconfig returns a kubeconfig for an API server with its certificate authority, whose clients run a command of this program as the same
+// engineer. They connect through proxy unless it is empty.
+func (e *environment) pluginKubeconfig(name, server string, authority []byte, proxy string, arguments ...string) ([]byte, error) {
+	program, err := os.Executable()
 	if err != nil {
-		return nil, err
-	}
-	program, arguments, err := e.pluginCommand("break-glass", "certificate", "--access", absolute)
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig, err := credential.PluginKubeconfig(access.Cluster, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), program, arguments)
-	if err != nil {
-		return nil, err
-	}
-	return credential.WithProxy(kubeconfig, access.Proxy)
-}
-
-// pluginCommand returns this program and the arguments with which kubectl runs a command of it as the same engineer.
-func (e *environment) pluginCommand(arguments ...string) (program string, all []string, err error) {
-	if program, err = os.Executable(); err != nil {
-		return "", nil, fmt.Errorf("finding hcpctl: %w", err)
+		return nil, fmt.Errorf("finding hcpctl: %w", err)
 	}
 	if e.admin.Engineer != "" {
 		arguments = append(arguments, "--as", e.admin.Engineer)
@@ -155,5 +139,9 @@ func (e *environment) pluginCommand(arguments ...string) (program string, all []
 	if folder, err := e.stateFolder(); err == nil {
 		arguments = append(arguments, "--state-dir", folder)
 	}
-	return program, arguments, nil
+	kubeconfig, err := credential.PluginKubeconfig(name, server, authority, program, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return credential.WithProxy(kubeconfig, proxy)
 }

@@ -63,16 +63,21 @@ func Lock(file string) (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// ExecAPI is the version of the protocol between Kubernetes' clients and credential plugins.
-const ExecAPI = "client.authentication.k8s.io/v1"
+// execAPI is the version of the protocol between Kubernetes' clients and credential plugins.
+const execAPI = "client.authentication.k8s.io/v1"
 
 // refreshBefore is the part of a certificate's lifetime in which a long-running client asks for another one.
 const refreshBefore = time.Minute
 
 // ExecCredential returns the response of a credential plugin.
 func (a *Access) ExecCredential() ([]byte, error) {
-	return json.Marshal(map[string]any{"apiVersion": ExecAPI, "kind": "ExecCredential", "status": map[string]any{
-		"clientCertificateData": a.Certificate, "clientKeyData": a.Key, "expirationTimestamp": a.Expires.Add(-refreshBefore).UTC().Format(time.RFC3339)}})
+	return ExecCredential(a.Expires.Add(-refreshBefore), map[string]any{"clientCertificateData": a.Certificate, "clientKeyData": a.Key})
+}
+
+// ExecCredential returns the response of a credential plugin with a status, whose credential expires at a time.
+func ExecCredential(expires time.Time, status map[string]any) ([]byte, error) {
+	status["expirationTimestamp"] = expires.UTC().Format(time.RFC3339)
+	return json.Marshal(map[string]any{"apiVersion": execAPI, "kind": "ExecCredential", "status": status})
 }
 
 // PluginKubeconfig returns a kubeconfig for an API server with its certificate authority, PEM, whose clients get their certificate
@@ -88,6 +93,6 @@ func PluginKubeconfig(cluster, server string, authority []byte, command string, 
 		"clusters": []any{map[string]any{"name": cluster, "cluster": map[string]any{"server": server, "certificate-authority-data": authority}}},
 		"contexts": []any{map[string]any{"name": cluster, "context": map[string]any{"cluster": cluster, "user": user}}},
 		"users": []any{map[string]any{"name": user, "user": map[string]any{"exec": map[string]any{
-			"apiVersion": ExecAPI, "command": command, "args": arguments, "interactiveMode": "Never"}}}},
+			"apiVersion": execAPI, "command": command, "args": arguments, "interactiveMode": "Never"}}}},
 	})
 }
