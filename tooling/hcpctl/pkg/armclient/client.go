@@ -346,23 +346,26 @@ func (c *Client) Ensure(ctx context.Context, location string) error {
 
 // IsNotFound reports whether ARM responded that a resource does not exist.
 func IsNotFound(err error) bool {
-	var failed *Failed
-	return errors.As(err, &failed) && failed.Status == http.StatusNotFound
+	return hasStatus(err, http.StatusNotFound)
 }
 
 // IsPreconditionFailed reports whether ARM responded that the condition of a request does not hold.
 func IsPreconditionFailed(err error) bool {
-	var failed *Failed
-	return errors.As(err, &failed) && failed.Status == http.StatusPreconditionFailed
+	return hasStatus(err, http.StatusPreconditionFailed)
+}
+
+func hasStatus(err error, status int) bool {
+	failed, ok := errors.AsType[*Failed](err)
+	return ok && failed.Status == status
 }
 
 // Failed is an error response of ARM.
 type Failed struct {
-	Status  int
-	Code    string
-	Message string
-	Target  string
-	Details []Failed
+	Status  int      `json:"-"`
+	Code    string   `json:"code"`
+	Message string   `json:"message"`
+	Target  string   `json:"target"`
+	Details []Failed `json:"details"`
 }
 
 // Error returns one line, and one more for each detail.
@@ -389,28 +392,14 @@ func Explain(err error) error {
 	failed := &Failed{Status: response.StatusCode, Code: response.ErrorCode}
 	data, readErr := runtime.Payload(response.RawResponse)
 	var decoded struct {
-		Error *wireError `json:"error"`
+		Error *Failed `json:"error"`
 	}
 	if readErr == nil && json.Unmarshal(data, &decoded) == nil && decoded.Error != nil {
-		*failed = decoded.Error.failed(response.StatusCode)
+		failed = decoded.Error
+		failed.Status = response.StatusCode
 	}
 	if failed.Code == "" {
 		failed.Code = http.StatusText(response.StatusCode)
 	}
 	return failed
-}
-
-type wireError struct {
-	Code    string      `json:"code"`
-	Message string      `json:"message"`
-	Target  string      `json:"target"`
-	Details []wireError `json:"details"`
-}
-
-func (w *wireError) failed(status int) Failed {
-	f := Failed{Status: status, Code: w.Code, Message: w.Message, Target: w.Target}
-	for i := range w.Details {
-		f.Details = append(f.Details, w.Details[i].failed(status))
-	}
-	return f
 }
