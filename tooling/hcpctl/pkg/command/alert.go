@@ -72,12 +72,9 @@ func (e *environment) alertTable(list *adminv1.AlertList) error {
 }
 
 func alertRow(a adminv1.Alert) display.Row {
-	since, silenced := "", ""
+	since := ""
 	if a.Since != nil {
 		since = a.Since.Format(time.RFC3339)
-	}
-	if len(a.SilencedBy) > 0 {
-		silenced = "yes"
 	}
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
@@ -85,7 +82,7 @@ func alertRow(a adminv1.Alert) display.Row {
 			labels = append(labels, name+"="+a.Labels[name])
 		}
 	}
-	return display.Row{{"ALERT", a.Name}, {"SEVERITY", a.Severity}, {"SINCE", since}, {"SILENCED", silenced}, {"LABELS", strings.Join(labels, ", ")}}
+	return display.Row{{"ALERT", a.Name}, {"SEVERITY", a.Severity}, {"SINCE", since}, {"SILENCED", yes(len(a.SilencedBy) > 0)}, {"LABELS", strings.Join(labels, ", ")}}
 }
 
 // matcherText returns the matchers of a silence as Alertmanager writes them.

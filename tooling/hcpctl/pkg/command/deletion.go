@@ -115,11 +115,7 @@ func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Ti
 			if s.GetStuck() {
 				state = "stuck"
 			}
-			attempts := ""
-			if s.GetAttempts() > 0 {
-				attempts = fmt.Sprint(s.GetAttempts())
-			}
-			return display.Row{{"STEP", s.GetName()}, {"LAYER", s.GetLayer()}, {"STATE", state}, {"AGE", age(s, now)}, {"ATTEMPTS", attempts}, {"DETAILS", stepDetails(s)}}
+			return display.Row{{"STEP", s.GetName()}, {"LAYER", s.GetLayer()}, {"STATE", state}, {"AGE", age(s, now)}, {"ATTEMPTS", positive(s.GetAttempts())}, {"DETAILS", stepDetails(s)}}
 		}); err != nil {
 			return err
 		}

@@ -76,30 +76,14 @@ func (e *environment) keysAdd() *cobra.Command {
 }
 
 func (e *environment) keysPromote() *cobra.Command {
-	return ofFile(&cobra.Command{
-		Use: "promote FILE ID", Short: "Make a key the primary key, which seals or signs",
-		RunE: func(_ *cobra.Command, args []string) error {
-			id, err := keyID(args[1])
-			if err != nil {
-				return err
-			}
-			return byHand(args[0], func() error { return keyfile.Promote(args[0], id) })
-		},
-	})
+	return ofKey(&cobra.Command{Use: "promote FILE ID", Short: "Make a key the primary key, which seals or signs"}, keyfile.Promote)
 }
 
 func (e *environment) keysRemove() *cobra.Command {
-	return ofFile(&cobra.Command{
+	return ofKey(&cobra.Command{
 		Use: "remove FILE ID", Short: "Remove a key that is not needed any more",
 		Long: `Remove a key that is not the primary key. Nothing opens or verifies what it sealed or signed after that: make sure that nothing needs it.`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			id, err := keyID(args[1])
-			if err != nil {
-				return err
-			}
-			return byHand(args[0], func() error { return keyfile.Remove(args[0], id) })
-		},
-	})
+	}, keyfile.Remove)
 }
 
 func (e *environment) keysPublic() *cobra.Command {
@@ -107,6 +91,18 @@ func (e *environment) keysPublic() *cobra.Command {
 		Use: "public FILE PUBLIC-FILE", Short: "Write the public keyset that belongs to a private one",
 		RunE: func(_ *cobra.Command, args []string) error { return keyfile.WritePublic(args[0], args[1]) },
 	})
+}
+
+// ofKey completes a command that changes a key of a keyset.
+func ofKey(c *cobra.Command, change func(keyset string, id uint32) error) *cobra.Command {
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		id, err := keyID(args[1])
+		if err != nil {
+			return err
+		}
+		return byHand(args[0], func() error { return change(args[0], id) })
+	}
+	return ofFile(c)
 }
 
 func keyID(text string) (uint32, error) {

@@ -331,6 +331,14 @@ func processLines(live *display.Live, status local.Status) []display.Line {
 	return lines
 }
 
+// positive returns a number as text; empty for none.
+func positive[N int | int32](number N) string {
+	if number <= 0 {
+		return ""
+	}
+	return fmt.Sprint(number)
+}
+
 // awaitedText returns what the start of a region waits for: the processes that run and are not ready, and how many start after them. It
 // is empty if the region has started.
 func awaitedText(status local.Status) string {
@@ -440,11 +448,7 @@ func statusTable(e *environment, status local.Status, now time.Time) error {
 		fmt.Fprintf(e.out, "the authority %s is being replaced, step %s; if no command does it, run `hcpctl region ca rotate %s`\n", name, status.Certificates.Rotations[name], name)
 	}
 	return display.List(e.out, status.Processes, func(p local.ProcessStatus) display.Row {
-		pid := ""
-		if p.Pid > 0 {
-			pid = fmt.Sprint(p.Pid)
-		}
-		return display.Row{{"PROCESS", p.Name}, {"STATE", string(p.State)}, {"AGE", now.Sub(p.Since).Round(time.Second).String()}, {"PID", pid}, {"RESTARTS", fmt.Sprint(p.Restarts)}, {"PORTS", portsOf(p)}, {"MESSAGE", p.Message}}
+		return display.Row{{"PROCESS", p.Name}, {"STATE", string(p.State)}, {"AGE", now.Sub(p.Since).Round(time.Second).String()}, {"PID", positive(p.Pid)}, {"RESTARTS", fmt.Sprint(p.Restarts)}, {"PORTS", portsOf(p)}, {"MESSAGE", p.Message}}
 	})
 }
 

@@ -47,11 +47,7 @@ The supervisor keeps the latest 1000 events. They are available while the region
 }
 
 func eventRow(event local.Event) display.Row {
-	pid := ""
-	if event.Pid > 0 {
-		pid = fmt.Sprint(event.Pid)
-	}
-	return display.Row{{"TIME", event.Time.UTC().Format(time.RFC3339)}, {"PROCESS", event.Process}, {"EVENT", string(event.Type)}, {"PID", pid}, {"EXIT", exitOf(event)}, {"MESSAGE", event.Message}}
+	return display.Row{{"TIME", event.Time.UTC().Format(time.RFC3339)}, {"PROCESS", event.Process}, {"EVENT", string(event.Type)}, {"PID", positive(event.Pid)}, {"EXIT", exitOf(event)}, {"MESSAGE", event.Message}}
 }
 
 // exitOf returns how a process terminated: the name of a signal or an exit code.
