@@ -82,10 +82,16 @@ func Result[M proto.Message](operation *adminv1.Operation) (M, error) {
 	if len(operation.Result) == 0 || string(operation.Result) == "null" {
 		return answer.Of, ErrNoResult
 	}
-	if err := json.Unmarshal(operation.Result, &answer); err != nil {
-		return answer.Of, fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
+	err := DecodeResult(operation, &answer)
+	return answer.Of, err
+}
+
+// DecodeResult decodes the result of an operation.
+func DecodeResult(operation *adminv1.Operation, into any) error {
+	if err := json.Unmarshal(operation.Result, into); err != nil {
+		return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
 	}
-	return answer.Of, nil
+	return nil
 }
 
 // Effect returns the description of the effect in the result of an operation; empty if there is none.

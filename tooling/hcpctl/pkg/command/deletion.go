@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -148,8 +147,8 @@ func stepDetails(s *csv1.DeletionStep) string {
 // printRetriedDeletion prints what a retry of a deletion retried.
 func (e *environment) printRetriedDeletion(operation *adminv1.Operation) error {
 	var result adminv1.DeletionRetryResult
-	if err := json.Unmarshal(operation.Result, &result); err != nil {
-		return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
+	if err := adminclient.DecodeResult(operation, &result); err != nil {
+		return err
 	}
 	for _, id := range result.ResourceIDs {
 		fmt.Fprintf(e.out, "the backend retries the deletion of %s\n", shortID(id))

@@ -1,11 +1,11 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/spf13/cobra"
 )
@@ -70,8 +70,8 @@ the autoscaler, and ARM shows the change as an update of the node pool. The cust
 		return adminv1.ScaleRequest{Replicas: &replicas}
 	}, func(operation *adminv1.Operation) error {
 		var result adminv1.ScaleResult
-		if err := json.Unmarshal(operation.Result, &result); err != nil {
-			return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
+		if err := adminclient.DecodeResult(operation, &result); err != nil {
+			return err
 		}
 		_, err := fmt.Fprintf(e.out, "node pool scaled by ARM operation %s, generation %d\n", result.ARMOperationID, result.Generation)
 		return err

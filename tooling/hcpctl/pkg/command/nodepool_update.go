@@ -18,7 +18,7 @@ func (e *environment) nodePoolUpdate() *cobra.Command {
 	c = e.updateCommand(nodePools(), func(current armclient.Resource) (armclient.Resource, error) {
 		stored, _ := current["properties"].(map[string]any)
 		patch, properties := armclient.Resource{}, map[string]any{}
-		for flag, set := range map[string]func(){
+		setChanged(c, map[string]func(){
 			"tag":           func() { patch["tags"] = tagPatch(tags.entries, current) },
 			"label":         func() { properties["labels"] = labels.after(stored["labels"]) },
 			"taint":         func() { properties["taints"] = taints.after(stored["taints"]) },
@@ -27,11 +27,7 @@ func (e *environment) nodePoolUpdate() *cobra.Command {
 			"drain-minutes": func() { properties["nodeDrainTimeoutMinutes"] = drainMinutes },
 			"replicas":      func() { setSize(properties, stored, "replicas", replicas) },
 			"max":           func() { setSize(properties, stored, "autoScaling", map[string]any{"min": low, "max": high}) },
-		} {
-			if c.Flags().Changed(flag) {
-				set()
-			}
-		}
+		})
 		if len(properties) > 0 {
 			patch["properties"] = properties
 		}

@@ -96,31 +96,18 @@ func (e *environment) configuration(c *cobra.Command, o *upOptions) (local.Confi
 			return config, err
 		}
 	}
-	given := c.Flags().Changed
-	if given("base-port") {
-		config.BasePort = &o.basePort
-	}
-	if given("fidelity") {
-		config.Fidelity = local.Fidelity(o.fidelity)
-	}
-	if given("time-scale") {
-		config.TimeScale = &o.timeScale
-	}
-	if given("log-level") {
-		config.LogLevel = o.logLevel
-	}
-	if given("faults") {
-		config.Faults = o.faults
-	}
-	if given("without") {
-		config.Without = o.without
-	}
-	switch {
-	case given("with"):
-		config.With = o.with
-	case config.With == nil && config.OTLPEndpoint == "":
+	if config.With == nil && config.OTLPEndpoint == "" {
 		config.With = []string{local.WithTraces}
 	}
+	setChanged(c, map[string]func(){
+		"base-port":  func() { config.BasePort = &o.basePort },
+		"fidelity":   func() { config.Fidelity = local.Fidelity(o.fidelity) },
+		"time-scale": func() { config.TimeScale = &o.timeScale },
+		"log-level":  func() { config.LogLevel = o.logLevel },
+		"faults":     func() { config.Faults = o.faults },
+		"without":    func() { config.Without = o.without },
+		"with":       func() { config.With = o.with },
+	})
 	config.Build = !o.noBuild
 	dir, err := e.stateFolder()
 	config.StateDir = dir
@@ -160,23 +147,14 @@ func (e *environment) upForeground(c *cobra.Command, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	showing, stopShowing := context.WithCancel(context.WithoutCancel(c.Context()))
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		e.show(showing, dir, func(status local.Status) bool { return false })
-	}()
-	defer func() {
-		stopShowing()
-		<-shown
-	}()
+	stopShowing := e.startShowing(context.WithoutCancel(c.Context()), dir, func(status local.Status) bool { return false })
+	defer stopShowing()
 	return e.runRegion(c, o, func() error {
 		if err := e.ensureDefaults(c); err != nil {
 			return err
 		}
 		if o.demo {
 			stopShowing()
-			<-shown
 			return e.demo(c)
 		}
 		return nil
@@ -222,33 +200,26 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
 
-	ctx, cancel := context.WithCancel(c.Context())
-	defer cancel()
 	ready := make(chan struct{})
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		e.show(ctx, dir, func(status local.Status) bool {
-			if status.Phase.Running() {
-				close(ready)
-				return true
-			}
-			return false
-		})
-	}()
+	stopShowing := e.startShowing(c.Context(), dir, func(status local.Status) bool {
+		if status.Phase.Running() {
+			close(ready)
+			return true
+		}
+		return false
+	})
+	defer stopShowing()
 	select {
 	case <-ready:
-		<-shown
+		stopShowing()
 		return e.afterUp(c, o)
 	case <-ended:
-		cancel()
-		<-shown
+		stopShowing()
 		text, _ := os.ReadFile(logPath)
 		return errors.New(strings.TrimPrefix(strings.TrimSpace(string(text)), "hcpctl: "))
 	case <-c.Context().Done():
 		_ = child.Process.Signal(syscall.SIGTERM)
 		<-ended
-		<-shown
 		return interrupted("stopped before the region was ready")
 	}
 }
@@ -282,6 +253,20 @@ func (e *environment) afterUp(c *cobra.Command, o *upOptions) error {
 		return e.demo(c)
 	}
 	return nil
+}
+
+// startShowing calls show until stop is called, which waits for its end.
+func (e *environment) startShowing(ctx context.Context, dir string, done func(local.Status) bool) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		e.show(ctx, dir, done)
+	}()
+	return func() {
+		cancel()
+		<-shown
+	}
 }
 
 // show draws the state of the region until ctx ends or done returns true.

@@ -167,19 +167,12 @@ func (e *environment) shardSet() *cobra.Command {
 	var zones, classes, configured []string
 	var labels map[string]string
 	c := e.updateShard("set NAME", "Override the capacity, zones, size classes or labels of a provision shard", func(c *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
-		changed := c.Flags().Changed
-		if changed("capacity") {
-			r.Capacity = &capacity
-		}
-		if changed("zones") {
-			r.Zones = &csv1.Names{Values: zones}
-		}
-		if changed("size-classes") {
-			r.SizeClasses = &csv1.Names{Values: classes}
-		}
-		if changed("labels") {
-			r.Labels = &csv1.Labels{Values: labels}
-		}
+		setChanged(c, map[string]func(){
+			"capacity":     func() { r.Capacity = &capacity },
+			"zones":        func() { r.Zones = &csv1.Names{Values: zones} },
+			"size-classes": func() { r.SizeClasses = &csv1.Names{Values: classes} },
+			"labels":       func() { r.Labels = &csv1.Labels{Values: labels} },
+		})
 		for _, field := range configured {
 			r.UseConfigured = append(r.UseConfigured, strings.ReplaceAll(field, "-", "_"))
 		}

@@ -70,6 +70,15 @@ the list of the resource. The command fails if the resource does not have what w
 	return c
 }
 
+// setChanged calls the functions of the flags that the command line sets.
+func setChanged(c *cobra.Command, set map[string]func()) {
+	for flag, set := range set {
+		if c.Flags().Changed(flag) {
+			set()
+		}
+	}
+}
+
 // eitherFileOr makes a command line invalid that has neither --file nor one of the flags, or both.
 func eitherFileOr(c *cobra.Command, flags ...string) {
 	c.MarkFlagsOneRequired(append([]string{"file"}, flags...)...)
