@@ -13,6 +13,8 @@ import (
 
 // Mutant is a copy of the groups of a rule file with one change in an alert. The tests of the alert must notice it.
 type Mutant struct {
+	// Alert is the name of the changed alert.
+	Alert string
 	// Change describes the change.
 	Change string
 	Groups []rule.Group
@@ -35,7 +37,7 @@ func Mutants(file rule.File) ([]Mutant, error) {
 				groups := slices.Clone(file.Groups)
 				groups[i].Rules = slices.Clone(group.Rules)
 				groups[i].Rules[j] = c.alert
-				mutants = append(mutants, Mutant{fmt.Sprintf("%s %s", alert.Alert, c.change), groups})
+				mutants = append(mutants, Mutant{alert.Alert, fmt.Sprintf("%s %s", alert.Alert, c.change), groups})
 			}
 		}
 	}
