@@ -53,7 +53,7 @@ func TestClusterLifecycle(t *testing.T) {
 		issuer, _ := property(created, "platform", "issuerUrl").(string)
 		verifyWithPublishedKeys(t, ctx, hosted, issuer)
 	})
-	t.Run("credentials", func(t *testing.T) {
+	t.Run("identity credentials", func(t *testing.T) {
 		needsRegion(t)
 		// The vault has each secret that the HostedCluster names, and that of the operator for the customer's key, which this cluster does not use.
 		mgmt := hosting(t, ctx, id)
