@@ -103,12 +103,12 @@ func (o *Options) Authenticator(log *slog.Logger, metrics prometheus.Registerer)
 func (o *Options) IssuerClient() (*http.Client, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, Proxy: http.ProxyFromEnvironment}
 	if o.CAFile != "" {
-		authorities, err := certfile.LoadRoots(o.CAFile)
-		if err != nil {
-			return nil, err
-		}
 		transport.Proxy = nil
-		return &http.Client{Transport: authorities.Transport(transport), Timeout: issuerTimeout}, nil
 	}
-	return &http.Client{Transport: transport, Timeout: issuerTimeout}, nil
+	client, err := certfile.NewClient(o.CAFile, transport)
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = issuerTimeout
+	return client, nil
 }

@@ -42,6 +42,15 @@ func RefusedProperties(message string) []string {
 	return properties
 }
 
+// RefusedText returns a message of ApplyRefused without its properties.
+func RefusedText(message string) string {
+	if RefusedProperties(message) == nil {
+		return message
+	}
+	_, text, _ := strings.Cut(message, ": ")
+	return text
+}
+
 // IdentitiesRead is False with the reason IdentityNotFound if user-assigned identities of a cluster do not exist. Its message
 // then contains the ARM property path of each. Otherwise the cluster does not have the condition.
 const (

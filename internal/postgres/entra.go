@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,17 +42,11 @@ func workloadTokens(audience, caFile, role string) (*entraTokens, error) {
 			return nil, fmt.Errorf("--database-authentication: entra needs a workload identity, and the environment has no %s", name)
 		}
 	}
-	var transport http.RoundTripper = http.DefaultTransport.(*http.Transport).Clone()
-	if caFile != "" {
-		roots, err := certfile.LoadRoots(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--database-token-ca-file: %w", err)
-		}
-		base := http.DefaultTransport.(*http.Transport).Clone()
-		base.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		transport = roots.Transport(base)
+	client, err := certfile.NewClient(caFile, http.DefaultTransport.(*http.Transport).Clone())
+	if err != nil {
+		return nil, fmt.Errorf("--database-token-ca-file: %w", err)
 	}
-	return newTokens(audience, role, &http.Client{Transport: transport})
+	return newTokens(audience, role, client)
 }
 
 func newTokens(audience, role string, client policy.Transporter) (*entraTokens, error) {

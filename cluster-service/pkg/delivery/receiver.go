@@ -422,9 +422,9 @@ func older(e *maestro.Event, than statusOrder) bool {
 	return e.Sequence < than.sequence
 }
 
-// ofDeletedCluster reports whether an unknown bundle belongs to a cluster that is deleted or being deleted, and whose database lost the work of
-// the bundle before: there is no deletion record, and the deletion of the cluster does not include the bundle. The names of the namespaces in
-// the status identify the cluster.
+// ofDeletedCluster reports whether an unknown bundle belongs to a cluster that is deleted or being deleted. The database lost the work of such a
+// bundle, so there is no deletion record, and the deletion of the cluster does not include it. The names of the namespaces in the status
+// identify the cluster.
 func (r *Receiver) ofDeletedCluster(ctx context.Context, e report) (bool, error) {
 	ids := map[string]bool{}
 	for _, match := range r.namespaces.FindAllSubmatch(e.Body, -1) {

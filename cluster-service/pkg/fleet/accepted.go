@@ -275,10 +275,7 @@ func (u *Update) progress(conditions []*csv1.Condition, atMaestro, atManagementC
 	if applied.GetReason() != clusterstatus.ApplyRefused {
 		return []layer{{LayerMaestro, clusterstatus.StateRefused, message}, atManagementCluster}
 	}
-	if clusterstatus.RefusedProperties(message) != nil {
-		_, message, _ = strings.Cut(message, ": ")
-	}
-	return []layer{atMaestro, {LayerManagementCluster, clusterstatus.StateRefused, message}}
+	return []layer{atMaestro, {LayerManagementCluster, clusterstatus.StateRefused, clusterstatus.RefusedText(message)}}
 }
 
 // refusedDrift returns the drift of a work whose resources had to return to an accepted desired state; empty if none had to.

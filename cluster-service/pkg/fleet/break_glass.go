@@ -332,7 +332,7 @@ func planBreakGlass(now time.Time, t *ClusterAggregate) {
 	}
 	for _, c := range t.Credentials {
 		if c.Pending() && t.Work(CredentialWork, c.UID) == nil && t.Revoking(c.Spec.GetClass()) == nil {
-			w := newWork(t, CredentialWork, c.UID, c.UID)
+			w := newImmutableWork(t, CredentialWork, c.UID, c.UID)
 			if v := t.revokedSince(c); v != nil {
 				// With an ID of its own, late reports of an earlier work do not count.
 				w.ID = WorkID(w.Shard, w.Name, c.UID+"-"+v.UID)
@@ -343,7 +343,7 @@ func planBreakGlass(now time.Time, t *ClusterAggregate) {
 	}
 	for _, v := range t.Revocations {
 		if v.Active() && t.Work(RevocationWork, v.UID) == nil && !t.requested(v.Class) && t.replacing(v.Class) == nil {
-			t.Works = append(t.Works, newWork(t, RevocationWork, v.UID, v.UID))
+			t.Works = append(t.Works, newImmutableWork(t, RevocationWork, v.UID, v.UID))
 			advanceRevocation(now, t, v, false)
 		}
 	}
@@ -362,10 +362,11 @@ func (t *ClusterAggregate) revokedSince(c *Credential) (latest *Revocation) {
 // immutable is the digest of content that never changes.
 const immutable = "immutable"
 
-func newWork(t *ClusterAggregate, kind WorkKind, owner, name string) *Work {
-	full := WorkName(kind, t.Cluster.ID(), name)
-	return &Work{ID: WorkID(t.Cluster.Shard, full, owner), ClusterUID: t.Cluster.UID, OwnerUID: owner, Kind: kind, Name: full,
-		Shard: t.Cluster.Shard, Desired: 1, Digest: immutable}
+// newImmutableWork returns a work whose content is desired now and never changes.
+func newImmutableWork(t *ClusterAggregate, kind WorkKind, owner, name string) *Work {
+	w := newWork(t, kind, owner, name)
+	w.Desired, w.Digest = 1, immutable
+	return w
 }
 
 // requested reports whether a request of a class is, or may still be, on the management cluster.

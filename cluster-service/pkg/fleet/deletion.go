@@ -19,8 +19,7 @@ func (t *ClusterAggregate) AddUnknownPool(now time.Time, uid, clusterUID, resour
 	p := &NodePool{UID: uid, ClusterUID: clusterUID, ResourceID: resourceID, Spec: &csv1.NodePoolSpec{Name: path.Base(resourceID)}, CreateTime: now, Status: &csv1.NodePoolStatus{}}
 	replaced := slices.ContainsFunc(t.Pools, func(other *NodePool) bool { return !other.Gone() && strings.EqualFold(other.ResourceID, resourceID) })
 	if c := t.Cluster; c != nil && c.Shard != "" && !c.Gone() && !replaced {
-		name := WorkName(NodePoolWork, c.ID(), p.Spec.GetName())
-		t.Works = append(t.Works, &Work{ID: WorkID(c.Shard, name, uid), ClusterUID: clusterUID, OwnerUID: uid, Kind: NodePoolWork, Name: name, Shard: c.Shard})
+		t.Works = append(t.Works, newWork(t, NodePoolWork, uid, p.Spec.GetName()))
 	} else {
 		p.DeleteTime, p.GoneTime, p.Status.Phase = now, now, csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
 	}

@@ -46,6 +46,12 @@ func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	return nil
 }
 
+// newWork returns a work of a placed cluster without content. The owner and the name are empty for kinds of which a cluster has one.
+func newWork(t *ClusterAggregate, kind WorkKind, owner, name string) *Work {
+	full := WorkName(kind, t.Cluster.ID(), name)
+	return &Work{ID: WorkID(t.Cluster.Shard, full, owner), ClusterUID: t.Cluster.UID, OwnerUID: owner, Kind: kind, Name: full, Shard: t.Cluster.Shard}
+}
+
 func want(t *ClusterAggregate, kind WorkKind, p *NodePool, generation int64, renderer Renderer) error {
 	poolUID, poolName := "", ""
 	if p != nil {
@@ -54,9 +60,7 @@ func want(t *ClusterAggregate, kind WorkKind, p *NodePool, generation int64, ren
 	w := t.Work(kind, poolUID)
 	isNew := w == nil
 	if isNew {
-		name := WorkName(kind, t.Cluster.ID(), poolName)
-		w = &Work{ID: WorkID(t.Cluster.Shard, name, poolUID), ClusterUID: t.Cluster.UID, OwnerUID: poolUID, Kind: kind,
-			Name: name, Shard: t.Cluster.Shard}
+		w = newWork(t, kind, poolUID, poolName)
 	}
 	digest, err := renderer.Digest(t, w)
 	if errors.Is(err, ErrIdentityUnread) {

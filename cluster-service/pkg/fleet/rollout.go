@@ -28,7 +28,7 @@ func planRollout(now time.Time, t *ClusterAggregate) {
 		s.ComponentsTime = nil
 		// The work of an earlier step must be gone first.
 		if t.Work(RolloutWork, u.UID) == nil {
-			w := newWork(t, RolloutWork, u.UID, u.UID)
+			w := newImmutableWork(t, RolloutWork, u.UID, u.UID)
 			// With an ID of its own, late reports of an earlier step's work do not count.
 			w.ID = WorkID(w.Shard, w.Name, u.UID+"-"+s.GetToVersion())
 			t.Works = append(t.Works, w)
