@@ -43,8 +43,10 @@ type applied struct {
 	// apply and status add a work to the queues of the controllers that apply and that read the status.
 	apply  func(work string, after time.Duration)
 	status func(work string)
-	now    func() time.Time
-	log    *slog.Logger
+	// recheck makes the controller that deletes the objects of AppliedManifestWorks continue with those with the given names.
+	recheck func(names []string)
+	now     func() time.Time
+	log     *slog.Logger
 
 	ctx   context.Context
 	group sync.WaitGroup
@@ -56,6 +58,8 @@ type applied struct {
 	// byNamespace contains the objects in a namespace, because they can be applied again as soon as the namespace exists again.
 	byNamespace map[string]map[*appliedObject]struct{}
 	byUID       map[types.UID]*appliedObject
+	// deletions contains the objects whose deletion a controller awaits.
+	deletions map[schema.GroupVersionResource]map[string]*awaitedDeletion
 }
 
 // appliedObject is one object that works apply.
@@ -79,6 +83,7 @@ func newApplied(ctx context.Context, client metadata.Interface, works *works, lo
 		client: client, works: works, now: time.Now, log: log, ctx: ctx,
 		kinds: map[schema.GroupVersionResource]map[string]*appliedObject{}, byWork: map[string][]*appliedObject{},
 		byNamespace: map[string]map[*appliedObject]struct{}{}, byUID: map[types.UID]*appliedObject{},
+		deletions: map[schema.GroupVersionResource]map[string]*awaitedDeletion{},
 	}
 }
 
@@ -114,16 +119,10 @@ func (a *applied) register(work string, named []workv1.AppliedManifestResourceMe
 // caller holds the lock.
 func (a *applied) object(named *workv1.AppliedManifestResourceMeta) *appliedObject {
 	gvr := schema.GroupVersionResource{Group: named.Group, Version: named.Version, Resource: named.Resource}
-	objects, watched := a.kinds[gvr]
-	if !watched {
-		if len(a.kinds) >= maxKinds || a.stopping {
-			a.log.Warn("kind is not watched for removals; its objects are applied again with the next resync", logkey.Kind, gvr.String(), logkey.Limit, maxKinds)
-			return nil
-		}
-		objects = map[string]*appliedObject{}
-		a.kinds[gvr] = objects
-		a.watch(gvr)
+	if !a.watches(gvr) {
+		return nil
 	}
+	objects := a.kinds[gvr]
 	id := key(named.Namespace, named.Name)
 	o := objects[id]
 	if o == nil {
@@ -135,6 +134,20 @@ func (a *applied) object(named *workv1.AppliedManifestResourceMeta) *appliedObje
 		a.byNamespace[o.namespace][o] = struct{}{}
 	}
 	return o
+}
+
+// watches starts the watch of a kind if it does not run yet, and reports whether it can. The caller holds the lock.
+func (a *applied) watches(gvr schema.GroupVersionResource) bool {
+	if _, watched := a.kinds[gvr]; watched {
+		return true
+	}
+	if len(a.kinds) >= maxKinds || a.stopping {
+		a.log.Warn("kind is not watched for removals; its objects are applied again with the next resync", logkey.Kind, gvr.String(), logkey.Limit, maxKinds)
+		return false
+	}
+	a.kinds[gvr] = map[string]*appliedObject{}
+	a.watch(gvr)
+	return true
 }
 
 // othersOf returns the works other than the given one that apply an object.
@@ -267,6 +280,10 @@ func (a *applied) seenLocked(o *appliedObject, object *metav1.PartialObjectMetad
 func (a *applied) deleted(gvr schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	delete(a.deletions[gvr], key(object.Namespace, object.Name))
+	if owners := appliedOwners(object); len(owners) > 0 {
+		a.recheck(owners)
+	}
 	o := a.kinds[gvr][key(object.Namespace, object.Name)]
 	if o == nil || o.gone || o.uid != "" && o.uid != object.UID {
 		return
@@ -368,6 +385,14 @@ func (a *applied) replace(gvr schema.GroupVersionResource, list []any) {
 	for id, o := range a.kinds[gvr] {
 		if !present[id] && o.uid != "" && !o.gone {
 			a.vanished(o, a.now())
+		}
+	}
+	for id, d := range a.deletions[gvr] {
+		if !present[id] {
+			delete(a.deletions[gvr], id)
+			if d.object != nil {
+				a.recheck(appliedOwners(d.object))
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,11 +18,12 @@ import (
 // from the list also if it could not read or delete it, for example because the API server has just started and does not have its roles
 // yet. The list would become empty, and the work would be reported as deleted although the object exists.
 //
-// The client reads each object that a patch removes from the list. It returns an error while the AppliedManifestWork owns the object, and
-// the controller tries again.
+// The client reads each object that a patch removes from the list if the last request for it failed. It returns an error while the
+// AppliedManifestWork owns the object, and the controller tries again.
 type confirmingClient struct {
 	workv1client.AppliedManifestWorkInterface
 	finalizer *finalizer
+	failed    *sync.Map // of a deletingClient
 }
 
 // Patch implements workv1client.AppliedManifestWorkInterface.
@@ -34,7 +36,8 @@ func (c confirmingClient) Patch(ctx context.Context, name string, pt types.Patch
 	return c.AppliedManifestWorkInterface.Patch(ctx, name, pt, data, opts, subresources...)
 }
 
-// confirmRemovals returns an error if an object that a merge patch removes from the list cannot be read, or exists and is owned.
+// confirmRemovals returns an error if an object whose last request failed, and that a merge patch removes from the list, cannot be
+// read, or exists and is owned.
 func (c confirmingClient) confirmRemovals(ctx context.Context, name string, mergePatch []byte) error {
 	var patch struct {
 		Status map[string]json.RawMessage `json:"status"`
@@ -56,7 +59,8 @@ func (c confirmingClient) confirmRemovals(ctx context.Context, name string, merg
 	}
 	for i := range applied.Status.AppliedResources {
 		removed := &applied.Status.AppliedResources[i]
-		if slices.Contains(kept, *removed) {
+		resource := schema.GroupResource{Group: removed.Group, Resource: removed.Resource}
+		if _, failed := c.failed.Load(objectKey{resource, removed.Namespace, removed.Name}); !failed || slices.Contains(kept, *removed) {
 			continue
 		}
 		object, err := c.finalizer.get(ctx, removed)
@@ -64,9 +68,9 @@ func (c confirmingClient) confirmRemovals(ctx context.Context, name string, merg
 			return err
 		}
 		if object != nil && object.UID == removed.UID && owns(applied, object.owners) {
-			resource := schema.GroupResource{Group: removed.Group, Resource: removed.Resource}
 			return fmt.Errorf("AppliedManifestWork %s: %s %s/%s still exists", name, resource, removed.Namespace, removed.Name)
 		}
+		c.failed.Delete(objectKey{resource, removed.Namespace, removed.Name})
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -78,8 +79,9 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		return fmt.Errorf("indexing the applied objects: %w", err)
 	}
 	works := newWorkInformer(a.uplink.works)
-	objects := newObjects(ctx, c.dynamic, a.o.Log, applied.recheck)
+	objects := newObjects(ctx, c.dynamic, a.o.Log)
 	removals := newApplied(ctx, c.metadata, a.uplink.works, a.o.Log)
+	removals.recheck = applied.recheck
 	a.applied.Store(removals)
 	runners, err := a.runners(ctx, config, c, hubHash, applied, works, objects, removals)
 	if err != nil {
@@ -92,7 +94,6 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		r.synced = []cache.InformerSynced{applied.Informer().HasSynced, works.Informer().HasSynced}
 		start(r.run)
 	}
-	start(func(ctx context.Context) { applied.recheckPeriodically(ctx, objects.watchesAllOf) })
 	start(func(ctx context.Context) { <-ctx.Done(); objects.wait(); removals.wait() })
 	strays := &orphanFinder{works: a.uplink.works, consumer: a.o.Consumer, hubHash: hubHash, applied: applied.Lister(), report: a.uplink.reportOrphans, interval: a.o.OrphanInterval, log: a.o.Log}
 	start(strays.run)
@@ -123,7 +124,8 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		return false, nil
 	}
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: c.dynamic, mapper: c.mapper}
-	confirming := confirmingClient{AppliedManifestWorkInterface: appliedClient, finalizer: finalizer}
+	deleting := deletingClient{Interface: c.dynamic, applied: removals, failed: &sync.Map{}}
+	confirming := confirmingClient{AppliedManifestWorkInterface: appliedClient, finalizer: finalizer, failed: deleting.failed}
 	releaser := &releaser{works: hub, finalizer: finalizer, objects: c.dynamic, discovery: c.kube.Discovery(), log: a.o.Log}
 	beforeFinalizing := func(ctx context.Context, work string) (bool, error) {
 		if deleting, err := lister.Get(work); err != nil || !deleting.DeletionTimestamp.IsZero() {
@@ -150,6 +152,6 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		{controller: status, syncContext: lister.withDeletion, wrap: locks.guard(ifExists)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
 			wrap: locks.guard(beforeFinalizing)},
-		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(c.dynamic, confirming, applied, keepRegistered{objects}, a.o.Consumer)},
+		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(deleting, confirming, applied, keepRegistered{objects}, a.o.Consumer)},
 	}, nil
 }

@@ -47,7 +47,7 @@ func TestForeignFields(t *testing.T) {
 	}()
 
 	ctx, stop := context.WithCancel(t.Context())
-	watched := newObjects(ctx, client, slog.New(slog.DiscardHandler), func([]string) {})
+	watched := newObjects(ctx, client, slog.New(slog.DiscardHandler))
 	defer func() { stop(); watched.wait() }()
 	watched.mu.Lock()
 	kind, err := watched.watch(gvr)
@@ -61,7 +61,7 @@ func TestForeignFields(t *testing.T) {
 		}
 		return nil
 	})
-	unwatched := newObjects(ctx, client, slog.New(slog.DiscardHandler), func([]string) {})
+	unwatched := newObjects(ctx, client, slog.New(slog.DiscardHandler))
 	expect := func(reason string, want ...maestroapi.ForeignField) {
 		t.Helper()
 		for name, reader := range map[string]*objects{"watched": watched, "unwatched": unwatched} {

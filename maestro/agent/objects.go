@@ -33,8 +33,6 @@ const maxKinds = 64
 type objects struct {
 	client dynamic.Interface
 	log    *slog.Logger
-	// onDelete is called when an object of a watched kind was deleted, with the AppliedManifestWorks that own it.
-	onDelete func(owners []string)
 
 	mu    sync.Mutex
 	ctx   context.Context
@@ -79,8 +77,8 @@ func (k *kind) isOnlyRead(object string) bool {
 
 var _ objectreader.ObjectReader = (*objects)(nil)
 
-func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger, onDelete func([]string)) *objects {
-	return &objects{client: client, log: log, onDelete: onDelete, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}, byWork: map[string]map[watched]struct{}{}}
+func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger) *objects {
+	return &objects{client: client, log: log, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}, byWork: map[string]map[watched]struct{}{}}
 }
 
 // Get implements objectreader.ObjectReader. It reads an object from the watch of its kind. An object that the watch does not have
@@ -185,7 +183,7 @@ func (o *objects) setReadOnly(work string, m workv1.ManifestResourceMeta, readOn
 	}
 }
 
-// UnRegisterInformer implements objectreader.ObjectReader. The kind stays watched, for other objects and for deletions.
+// UnRegisterInformer implements objectreader.ObjectReader. The kind stays watched, for other objects.
 func (o *objects) UnRegisterInformer(work string, m workv1.ManifestResourceMeta) error {
 	gvr := schema.GroupVersionResource{Group: m.Group, Version: m.Version, Resource: m.Resource}
 	o.mu.Lock()
@@ -235,9 +233,9 @@ func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
 		return nil, fmt.Errorf("watching %s: %w", gvr, err)
 	}
 	_, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { o.notify(k, object, false) },
-		UpdateFunc: func(_, object any) { o.notify(k, object, false) },
-		DeleteFunc: func(object any) { o.notify(k, object, true) },
+		AddFunc:    func(object any) { o.notify(k, object) },
+		UpdateFunc: func(_, object any) { o.notify(k, object) },
+		DeleteFunc: func(object any) { o.notify(k, object) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", gvr, err)
@@ -248,7 +246,7 @@ func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
 	return k, nil
 }
 
-func (o *objects) notify(k *kind, object any, deleted bool) {
+func (o *objects) notify(k *kind, object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
@@ -257,26 +255,10 @@ func (o *objects) notify(k *kind, object any, deleted bool) {
 		return
 	}
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	for work, i := range k.interested[key(accessor.GetNamespace(), accessor.GetName())] {
 		i.queue.Add(work)
 	}
-	o.mu.Unlock()
-	if deleted {
-		o.onDelete(appliedOwners(accessor))
-	}
-}
-
-// watchesAllOf reports whether the kinds of all objects are watched, so that onDelete is called when one is deleted.
-func (o *objects) watchesAllOf(resources []workv1.AppliedManifestResourceMeta) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, r := range resources {
-		k := o.kinds[schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}]
-		if k == nil || !k.informer.HasSynced() {
-			return false
-		}
-	}
-	return len(resources) > 0
 }
 
 // wait waits until all watches have ended after their context. No further watch can start.

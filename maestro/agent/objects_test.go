@@ -23,7 +23,7 @@ func TestObjectsOfDeletedWorksAreReadFromWatches(t *testing.T) {
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	reader := newObjects(ctx, client, slog.New(slog.DiscardHandler), func([]string) {})
+	reader := newObjects(ctx, client, slog.New(slog.DiscardHandler))
 	reader.mu.Lock()
 	kind, err := reader.watch(gvr)
 	reader.mu.Unlock()
