@@ -50,6 +50,18 @@ var apiGroups = []string{
 // two requests for each kind when it empties a namespace.
 var workloadGroups = []string{"apps/v1=true", "batch/v1=true", "events.k8s.io/v1=true", "policy/v1=true"}
 
+// withoutWorkloads are the kinds of apiGroups that only a cluster with nodes serves, for the same reason. The server would take api/v1/endpoints for api/v1.
+var withoutWorkloads = []string{
+	"/v1/endpoints=false",
+	"/v1/limitranges=false",
+	"/v1/persistentvolumeclaims=false",
+	"/v1/podtemplates=false",
+	"/v1/replicationcontrollers=false",
+	"/v1/resourcequotas=false",
+	"networking.k8s.io/v1/ingresses=false",
+	"storage.k8s.io/v1/csistoragecapacities=false",
+}
+
 // Server is the configuration of an API server or a controller manager that listens on loopback with the certificates
 // of PKI.
 type Server struct {
@@ -67,7 +79,7 @@ type Server struct {
 	AuditPolicy, AuditLog        string
 	AuditMegabytes, AuditBackups int
 	// Kubelets makes an API server connect to the kubelets of its nodes, at their external addresses: with KubeletClient, and it verifies them
-	// with ca.crt of PKI. Only such a server serves workloadGroups.
+	// with ca.crt of PKI. Only such a server serves workloadGroups, and the kinds of withoutWorkloads.
 	Kubelets bool
 }
 
@@ -88,8 +100,7 @@ func (s Server) APIServer() []string {
 		"--service-account-signing-key-file=" + s.PKI.Path("sa.key"),
 		"--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/24",
-		// No controller creates tokens of service accounts, and no pod uses them.
-		"--disable-admission-plugins=ServiceAccount",
+		"--disable-admission-plugins=" + strings.Join(s.disabledAdmission(), ","),
 		"--endpoint-reconciler-type=none",
 		// All its clients are our programs, which limit themselves; the plain limits of requests in flight are enough.
 		"--enable-priority-and-fairness=false",
@@ -101,9 +112,18 @@ func (s Server) APIServer() []string {
 
 func (s Server) apiGroups() []string {
 	if !s.Kubelets {
-		return apiGroups
+		return slices.Concat(apiGroups, withoutWorkloads)
 	}
 	return slices.Concat(apiGroups, workloadGroups)
+}
+
+// disabledAdmission returns the admission plugins that do not run. No controller creates tokens of service accounts, and no pod uses them. Plugins
+// that need kinds of withoutWorkloads run with these.
+func (s Server) disabledAdmission() []string {
+	if !s.Kubelets {
+		return []string{"ServiceAccount", "LimitRanger", "ResourceQuota"}
+	}
+	return []string{"ServiceAccount"}
 }
 
 // kubelets returns the arguments for connections to kubelets.
