@@ -1,9 +1,13 @@
 package test
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,4 +127,25 @@ func testFunctions(t *testing.T) map[string]bool {
 		}
 	}
 	return names
+}
+
+// TestDefinitionsAreGenerated checks that `make generate` has checked the protocol buffers as they are and generated the code from them.
+func TestDefinitionsAreGenerated(t *testing.T) {
+	definitions := filepath.Join(root(t), "api", "proto")
+	var files []string
+	must.Do(t, filepath.WalkDir(definitions, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			files = append(files, path)
+		}
+		return err
+	}))
+	slices.Sort(files)
+	sum := sha256.New()
+	for _, file := range files {
+		sum.Write(must.Get(os.ReadFile(file))(t))
+	}
+	generated := must.Get(os.ReadFile(filepath.Join(root(t), "api", "clusterservice", "v1", "definitions.sha256")))(t)
+	if strings.TrimSpace(string(generated)) != fmt.Sprintf("%x", sum.Sum(nil)) {
+		t.Error("api/proto differs from what api/clusterservice was generated from; run make generate")
+	}
 }
