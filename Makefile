@@ -104,8 +104,8 @@ generate: tools ## check the protocol buffers, and regenerate the generated code
 
 # The figures of the last commit in the file are the accepted ones. A worse commit is accepted by adding its figures, with the reason in the commit.
 results = test/bench/results.tsv
-bench: third-party postgresql ## run the benchmarks, print the table of results, and add it to test/bench/results.tsv
-	go run ./test/bench -record $(results)
+bench: third-party postgresql ## run the benchmarks, print the table of results, add it to test/bench/results.tsv, and write CPU profiles to .build/profiles
+	go run ./test/bench -record $(results) -profiles .build/profiles
 	tooling/third-party/build.sh maestro
 	go test -tags nightly ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
 

@@ -38,7 +38,8 @@ type Config struct {
 	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of the services. If it is empty, spans go to
 	// the trace store of the region if it has one, and tracing is off otherwise.
 	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
-	// Profiling makes our programs serve profiles on Unix sockets in the folder profiling.
+	// Profiling makes our programs serve profiles on Unix sockets in the folder profiling. The API servers of the management clusters serve them to
+	// their administrators, and etcd to all clients with a certificate, so a profiling region must contain no secrets of value.
 	Profiling bool `json:"profiling,omitempty"`
 	// ReleaseCatalog is a YAML file of the region's OpenShift releases, which all programs that need them read; empty
 	// uses the built-in catalogue.

@@ -64,6 +64,9 @@ func (r *Region) etcd() supervisor.Spec {
 	}
 	arguments = append(arguments, r.etcdAuthority.ServerArguments()...)
 	arguments = append(arguments, r.etcdAuthority.PeerArguments()...)
+	if r.config.Profiling {
+		arguments = append(arguments, "--enable-pprof")
+	}
 	if r.config.Throwaway {
 		arguments = append(arguments, "--unsafe-no-fsync")
 	}

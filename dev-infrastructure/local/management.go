@@ -96,7 +96,7 @@ func (r *Region) kubeAPIServer(m *managementCluster) supervisor.Spec {
 	return supervisor.Spec{
 		Name:    m.apiServerName(),
 		Program: r.thirdParty("bin", "kube-apiserver"),
-		Args: kubeapi.Server{PKI: m.pki, Port: port, ClientCA: m.pki.Path(clientCAFile),
+		Args: kubeapi.Server{PKI: m.pki, Port: port, ClientCA: m.pki.Path(clientCAFile), Profiling: r.config.Profiling,
 			Etcd: r.etcdURL(), EtcdPrefix: "/" + m.name, EtcdTLS: kubeapi.EtcdFiles(r.etcdAuthorityDir(), r.managementDir(m)), AuditPolicy: r.auditPolicyFile(),
 			AuditLog: filepath.Join(r.auditLogDir(m.name), managementaudit.LogName), AuditMegabytes: managementaudit.MaxMegabytes, AuditBackups: managementaudit.MaxBackups}.APIServer(),
 		Env:   r.garbageCollection(),

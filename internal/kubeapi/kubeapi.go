@@ -81,6 +81,9 @@ type Server struct {
 	// Kubelets makes an API server connect to the kubelets of its nodes, at their external addresses: with KubeletClient, and it verifies them
 	// with ca.crt of PKI. Only such a server serves workloadGroups, and the kinds of withoutWorkloads.
 	Kubelets bool
+	// Profiling makes an API server serve profiles below /debug/pprof/ to the clients that may read this path. Profiles show the memory of the
+	// server, so it is only for benchmarks.
+	Profiling bool
 }
 
 // IssueServing issues the serving certificate of the cluster's servers.
@@ -104,7 +107,7 @@ func (s Server) APIServer() []string {
 		"--endpoint-reconciler-type=none",
 		// All its clients are our programs, which limit themselves; the plain limits of requests in flight are enough.
 		"--enable-priority-and-fairness=false",
-		"--profiling=false",
+		"--profiling=" + strconv.FormatBool(s.Profiling),
 		"--event-ttl=30m",
 		"--runtime-config=" + strings.Join(s.apiGroups(), ","),
 	}, s.EtcdTLS.Arguments(), s.audit(), s.kubelets())

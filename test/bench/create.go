@@ -2,15 +2,27 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/testing/cpuprofile"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// createProfileTime is the duration of CPU profiles of creations, and topFunctions the number of functions that are printed of each.
+const (
+	createProfileTime = 15 * time.Second
+	topFunctions      = 8
 )
 
 // measureCreates creates clusters one after the other and deletes them at the end. All times begin when the request is sent,
@@ -74,7 +86,54 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 		return err
 	}
 	reportRequests(report, "deleted", answered, left, o.runs)
-	return nil
+	if o.profiles == "" {
+		return nil
+	}
+	c.FastPolling = true
+	return profileCreates(ctx, region, c, busiest(cpu, used), o.profiles, report)
+}
+
+// profileCreates writes CPU profiles of the processes into a folder, while it creates clusters one after the other. It prints the functions
+// that use most CPU time, and deletes the clusters at the end.
+func profileCreates(ctx context.Context, region *local.Region, c *customer.Customer, processes []string, dir string, report *report) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	servers := map[string]profileServer{}
+	for _, process := range processes {
+		server, err := profileServerOf(region, process)
+		if err != nil {
+			return err
+		}
+		if server.client != nil {
+			servers[filepath.Join(dir, process+".pprof")] = server
+		}
+	}
+	created := 0
+	err := profile(ctx, servers, createProfileTime, func() error {
+		for began := time.Now(); time.Since(began) < createProfileTime; created++ {
+			name := fmt.Sprintf("profiled-%04d", created)
+			if _, err := c.Put(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Sorted(maps.Keys(servers)) {
+		functions, err := cpuprofile.Top(ctx, path, topFunctions)
+		if err != nil {
+			return err
+		}
+		report.line("  functions in "+filepath.Base(path), "", "share of the CPU time, with callees")
+		for _, function := range functions {
+			report.line(fmt.Sprintf("    %.*s", nameWidth-4, function.Name), "", fmt.Sprintf("%.1f %%, %.1f %%", 100*function.Own, 100*function.Total))
+		}
+	}
+	c.FastPolling = false
+	return errors.Join(everyCluster(created, "profiled", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })...)
 }
 
 // hostedClusters observes when HostedClusters appear on the management clusters.

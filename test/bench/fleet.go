@@ -102,22 +102,27 @@ func idleShare(ctx context.Context, region *local.Region) (ours, others float64,
 	return ours, others, nil
 }
 
-// topProcesses is the number of processes that reportCPU prints.
+// topProcesses is the number of processes that busiest returns.
 const topProcesses = 5
 
 // reportCPU prints the CPU time per cluster between two measurements, and the processes that used most of it.
 func reportCPU(report *report, what string, before, after map[string]time.Duration, clusters int) {
 	var total time.Duration
-	spent := map[string]time.Duration{}
+	spent := func(name string) time.Duration { return (after[name] - before[name]) / time.Duration(clusters) }
 	for name := range after {
-		spent[name] = (after[name] - before[name]) / time.Duration(clusters)
-		total += spent[name]
+		total += spent(name)
 	}
-	names := slices.SortedFunc(maps.Keys(spent), func(a, b string) int { return cmp.Compare(spent[b], spent[a]) })
 	report.line("  CPU of all processes, per cluster "+what, total.Round(time.Millisecond).String(), "")
-	for _, name := range names[:min(topProcesses, len(names))] {
-		report.line("    "+name+", "+what, spent[name].Round(time.Millisecond).String(), "")
+	for _, name := range busiest(before, after) {
+		report.line("    "+name+", "+what, spent(name).Round(time.Millisecond).String(), "")
 	}
+}
+
+// busiest returns the topProcesses that used most CPU time between two measurements.
+func busiest(before, after map[string]time.Duration) []string {
+	spent := func(name string) time.Duration { return after[name] - before[name] }
+	names := slices.SortedFunc(maps.Keys(after), func(a, b string) int { return cmp.Compare(spent(b), spent(a)) })
+	return names[:min(topProcesses, len(names))]
 }
 
 // usage is the memory of one process.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -77,7 +78,11 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 	}); err != nil {
 		return err
 	}
-	if err := measurePuts(ctx, c, arm, pid, local.ProfilingSocket(region.Status().StateDir, "frontend"), o.runs, report); err != nil {
+	server, err := profileServerOf(region, "frontend")
+	if err != nil {
+		return err
+	}
+	if err := measurePuts(ctx, c, arm, pid, server, o.runs, report); err != nil {
 		return err
 	}
 	failed := everyCluster(o.runs, "put", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })
@@ -96,10 +101,14 @@ const (
 	goRuntime = `^runtime\.(mcall|mstart|mstart1|gcBgMarkWorker|bgsweep|bgscavenge)$`
 )
 
+// putProfileTime is the duration of the CPU profile of creating PUTs.
+const putProfileTime = 3 * time.Second
+
 // measurePuts measures the CPU time of the frontend per creating PUT, and its distribution by CPU profile.
-func measurePuts(ctx context.Context, c *customer.Customer, arm *armClient, pid int, socket string, runs int, report *report) error {
+func measurePuts(ctx context.Context, c *customer.Customer, arm *armClient, pid int, server profileServer, runs int, report *report) error {
 	var each time.Duration
-	path, err := profile(ctx, socket, func() error {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("hcpmesh-bench-%d.pprof", os.Getpid()))
+	err := profile(ctx, map[string]profileServer{path: server}, putProfileTime, func() error {
 		before := procfs.CPUTime(pid)
 		for i := range runs {
 			name := fmt.Sprintf("put-%04d", i)

@@ -3,9 +3,10 @@
 // idle cost, upgrade by policy, deletion), and hosted control planes that are real processes. The table shows each figure
 // with its goal or with a baseline of the same run.
 //
-// With -record, it adds the figures to a file. With -compare, it measures another commit and this checkout alternately and prints the ratios.
+// With -profiles, it creates further clusters, writes CPU profiles of the processes that creations use most into a folder, and prints the functions
+// that use most of it. With -record, it adds the figures to a file. With -compare, it measures another commit and this checkout alternately and prints the ratios.
 //
-//	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process] [-record FILE | -compare COMMIT [-rounds 3] [-limit 1.15]]
+//	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process] [-profiles DIR] [-record FILE | -compare COMMIT [-rounds 3] [-limit 1.15]]
 package main
 
 import (
@@ -33,6 +34,8 @@ type options struct {
 	only     []string
 	// catalogue is the release catalogue file of the region.
 	catalogue string
+	// profiles is the folder for CPU profiles; empty records none.
+	profiles string
 }
 
 func main() {
@@ -40,6 +43,7 @@ func main() {
 	only := flag.String("only", "create,scaling,read,frontend,store,fleet,process", "comma-separated `parts` to measure")
 	flag.IntVar(&o.runs, "runs", 200, "`number` of creations to measure one by one")
 	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters to create at once")
+	flag.StringVar(&o.profiles, "profiles", "", "the `folder` to write CPU profiles of creations to; empty records none")
 	ref := flag.String("compare", "", "the `commit` to compare this checkout with")
 	file := flag.String("record", "", "the `file` to add the figures of this checkout to")
 	limit := flag.Float64("limit", 0, "with -compare, the `ratio` by which no figure may be worse in every round; 0 accepts all")
