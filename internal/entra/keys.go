@@ -47,6 +47,13 @@ func (k *keySet) find(ctx context.Context, v *Verifier, id, tenant string) (*rsa
 	return nil, ErrUnknownKey
 }
 
+// has reports whether the key with an ID is still the given one.
+func (k *keySet) has(id string, key *rsa.PublicKey) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.byID[id] == key
+}
+
 // fetchKeys fetches the authority's keys by ID.
 func (v *Verifier) fetchKeys(ctx context.Context, tenant string) (map[string]*rsa.PublicKey, error) {
 	if strings.ContainsAny(tenant, "/?#") {

@@ -2,12 +2,14 @@
 // callers with it.
 //
 // A Verifier fetches the authority's keys when a token names an unknown key, with a minimum interval between fetches. No claim
-// of a token is used before its signature is verified, except for the tenant, which is part of the URL of the keys. Errors
-// never contain a part of a token.
+// of a token is used before its signature is verified, except for the tenant, which is part of the URL of the keys. A signature is
+// verified once as long as the authority has its key, because clients send a token with many requests. Errors never contain a part
+// of a token.
 package entra
 
 import (
 	"context"
+	"crypto/rsa"
 	"errors"
 	"net/http"
 	"slices"
@@ -58,7 +60,8 @@ type Verifier struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	keys keySet
+	keys     keySet
+	verified verifiedTokens
 }
 
 // claims are the claims as they are in a token.
@@ -78,16 +81,26 @@ func (v *Verifier) Verify(ctx context.Context, text string, audiences []string) 
 	if now == nil {
 		now = time.Now
 	}
-	var parsed claims
-	_, err := jwt.ParseWithClaims(text, &parsed, func(t *jwt.Token) (any, error) {
-		if v.Tenant != "" && !strings.EqualFold(parsed.TenantID, v.Tenant) {
-			return nil, ErrIssuer
+	options := []jwt.ParserOption{jwt.WithValidMethods([]string{"RS256"}), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(now)}
+	parsed, known := v.verified.find(text, &v.keys)
+	if known {
+		if err := jwt.NewValidator(options...).Validate(parsed); err != nil {
+			return Claims{}, reason(err)
 		}
-		id, _ := t.Header["kid"].(string)
-		return v.keys.find(ctx, v, id, parsed.TenantID)
-	}, jwt.WithValidMethods([]string{"RS256"}), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(now))
-	if err != nil {
-		return Claims{}, reason(err)
+	} else {
+		var key *rsa.PublicKey
+		parsed = &claims{}
+		token, err := jwt.ParseWithClaims(text, parsed, func(t *jwt.Token) (_ any, err error) {
+			if v.Tenant != "" && !strings.EqualFold(parsed.TenantID, v.Tenant) {
+				return nil, ErrIssuer
+			}
+			key, err = v.keys.find(ctx, v, keyID(t), parsed.TenantID)
+			return key, err
+		}, options...)
+		if err != nil {
+			return Claims{}, reason(err)
+		}
+		v.verified.add(text, verifiedToken{parsed, keyID(token), key})
 	}
 	switch {
 	case parsed.Issuer != v.base()+parsed.TenantID+"/v2.0":
@@ -102,6 +115,12 @@ func (v *Verifier) Verify(ctx context.Context, text string, audiences []string) 
 		app = parsed.AuthorizedParty
 	}
 	return Claims{TenantID: parsed.TenantID, ObjectID: parsed.ObjectID, AppID: app, Groups: parsed.Groups, Expires: parsed.ExpiresAt.Time}, nil
+}
+
+// keyID returns the ID of the key that a token names.
+func keyID(t *jwt.Token) string {
+	id, _ := t.Header["kid"].(string)
+	return id
 }
 
 // base returns the authority's URL with a slash at its end.

@@ -65,6 +65,43 @@ func TestVerifyReportsReasons(t *testing.T) {
 	}
 }
 
+// TestVerifiedTokensAreCheckedAgain: a token whose signature was verified is refused like a new one when it has expired, for another audience, and
+// when the authority has no such key any more.
+func TestVerifiedTokensAreCheckedAgain(t *testing.T) {
+	issuer := must.Get(entratest.Start())(t)
+	defer issuer.Close()
+	now := time.Now()
+	text := must.Get(issuer.Token(audience, now.Add(time.Hour)))(t)
+	v := &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient, Now: func() time.Time { return now }}
+	first := must.Get(v.Verify(t.Context(), text, []string{audience}))(t)
+	if second := must.Get(v.Verify(t.Context(), text, []string{audience}))(t); second.ObjectID != first.ObjectID || !second.Expires.Equal(first.Expires) {
+		t.Errorf("claims of the second call: %+v, of the first: %+v", second, first)
+	}
+	if _, err := v.Verify(t.Context(), text, []string{"https://other.example"}); !errors.Is(err, entra.ErrAudience) {
+		t.Errorf("another audience: got %v, want %v", err, entra.ErrAudience)
+	}
+	if _, err := v.Verify(t.Context(), text[:len(text)-4]+"AAAA", []string{audience}); !errors.Is(err, entra.ErrSignature) {
+		t.Errorf("another signature: got %v, want %v", err, entra.ErrSignature)
+	}
+	now = now.Add(2 * time.Hour)
+	if _, err := v.Verify(t.Context(), text, []string{audience}); !errors.Is(err, entra.ErrExpired) {
+		t.Errorf("expired: got %v, want %v", err, entra.ErrExpired)
+	}
+}
+
+// TestSignaturesAreVerifiedOnce: a second verification of a token costs a small part of the first one, which a parser and a signature cost.
+func TestSignaturesAreVerifiedOnce(t *testing.T) {
+	issuer := must.Get(entratest.Start())(t)
+	defer issuer.Close()
+	text := must.Get(issuer.Token(audience, time.Now().Add(time.Hour)))(t)
+	v := &entra.Verifier{Authority: issuer.Authority(), Client: http.DefaultClient}
+	must.Get(v.Verify(t.Context(), text, []string{audience}))(t)
+	const limit = 20
+	if allocated := testing.AllocsPerRun(100, func() { must.Get(v.Verify(t.Context(), text, []string{audience}))(t) }); allocated > limit {
+		t.Errorf("the verification of a known token allocates %.0f objects, more than %d: its signature is verified again", allocated, limit)
+	}
+}
+
 func TestVerifyFailsWithoutKeys(t *testing.T) {
 	issuer := must.Get(entratest.Start())(t)
 	text := must.Get(issuer.Token(audience, time.Now().Add(time.Hour)))(t)
