@@ -173,6 +173,25 @@ func TestIdentitiesAreReadConcurrently(t *testing.T) {
 	}
 }
 
+// TestVaultClientsAreShared: only the first request to the vault with the certificates has no token, because all attempts use one client.
+func TestVaultClientsAreShared(t *testing.T) {
+	w := newRegion(t, emulator.Options{})
+	var withoutToken atomic.Int32
+	transport := w.azure.HTTP().Transport
+	w.steps.Clients = azure.NewSDK(w.steps.Config, w.azure.Tokens, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if strings.HasPrefix(r.URL.Path, "/certificates/") && r.Header.Get("Authorization") == "" {
+			withoutToken.Add(1)
+		}
+		return transport.RoundTrip(r)
+	})})
+	cluster := w.cluster("192.0.2.1")
+	w.settle(cluster)
+	w.remove(cluster)
+	if n := withoutToken.Load(); n != 1 {
+		t.Errorf("%d requests for certificates had no token, want 1", n)
+	}
+}
+
 type roundTripper func(r *http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

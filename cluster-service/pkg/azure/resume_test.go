@@ -129,7 +129,7 @@ func (w *region) inAzure() []string {
 // operations are the requests of the steps, each with the method, service and path that identify it.
 var operations = map[string]struct {
 	method, service, path string
-	// skip is the number of earlier requests that match too. A client of Key Vault or of the data plane of identities sends its first request
+	// skip is the number of earlier requests that match too. A client of the data plane of identities sends its first request
 	// without a token.
 	skip int
 }{
@@ -158,9 +158,9 @@ var operations = map[string]struct {
 	"IssueCredentials":  {"POST", "identity", "/identity/", 1},
 	"SetSecret":         {"PUT", "vault", "/secrets/ingress-cid", 0},
 	"DeleteSecret":      {"DELETE", "vault", "/secrets/ingress-cid", 0},
-	"GetCertificate":    {"GET", "vault", "/pending", 1},
+	"GetCertificate":    {"GET", "vault", "/pending", 0},
 	"CreateCertificate": {"POST", "vault", "/create", 0},
-	"DeleteCertificate": {"DELETE", "vault", "/certificates/kas-cid", 1},
+	"DeleteCertificate": {"DELETE", "vault", "/certificates/kas-cid", 0},
 	"PutKeys":           {"PUT", "blob", "/openid/v1/jwks", 0},
 	"PutDiscovery":      {"PUT", "blob", "/openid-configuration", 0},
 	"DeleteKeys":        {"DELETE", "blob", "/openid/v1/jwks", 0},

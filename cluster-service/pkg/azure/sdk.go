@@ -38,9 +38,10 @@ type SDK struct {
 	config     config.AzureResources
 	credential azcore.TokenCredential
 	options    policy.ClientOptions
-	// secrets returns the client of the vault with the credentials of identities. It is shared, because each client sends a request without a token
-	// first.
-	secrets func() (*azsecrets.Client, error)
+	// secrets returns the client of the vault with the credentials of identities, and certificates that of the service's vault. They are shared,
+	// because each client sends a request without a token first.
+	secrets      func() (*azsecrets.Client, error)
+	certificates func() (*azcertificates.Client, error)
 }
 
 var _ Clients = (*SDK)(nil)
@@ -55,6 +56,10 @@ func NewSDK(c config.AzureResources, credential azcore.TokenCredential, transpor
 	}}
 	s.secrets = sync.OnceValues(func() (*azsecrets.Client, error) {
 		return azsecrets.NewClient(c.ManagedIdentities.Vault, credential, &azsecrets.ClientOptions{ClientOptions: s.options, DisableChallengeResourceVerification: c.CAFile != ""})
+	})
+	s.certificates = sync.OnceValues(func() (*azcertificates.Client, error) {
+		// The SDK expects vaults in Microsoft's domains; a vault with its own certificate authority is not in one.
+		return azcertificates.NewClient(c.Vault, credential, &azcertificates.ClientOptions{ClientOptions: s.options, DisableChallengeResourceVerification: c.CAFile != ""})
 	})
 	return s
 }
@@ -160,11 +165,7 @@ func (s *SDK) RoleDefinitions() (RoleDefinitions, error) {
 }
 
 // Certificates returns the client of the certificates in the service's vault.
-func (s *SDK) Certificates() (Certificates, error) {
-	// The SDK expects vaults in Microsoft's domains; a vault with its own certificate authority is not in one.
-	return azcertificates.NewClient(s.config.Vault, s.credential, &azcertificates.ClientOptions{ClientOptions: s.options,
-		DisableChallengeResourceVerification: s.config.CAFile != ""})
-}
+func (s *SDK) Certificates() (Certificates, error) { return s.certificates() }
 
 // IdentityCredentials returns the client of the data plane of managed identities at the identity URL of a cluster. A token for the data plane is
 // sent nowhere else.
