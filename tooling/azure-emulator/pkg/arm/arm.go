@@ -12,8 +12,6 @@ package arm
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -78,8 +76,8 @@ type Server struct {
 	wakeups chan struct{}
 	// updates serializes requests that change resources, so that their checks still hold when they write.
 	updates sync.Mutex
-	// credentialKey returns the key of the credentials of identities, and generates it at first.
-	credentialKey func() (*rsa.PrivateKey, error)
+	// credentialKeys returns the keys of the credentials of identities, and generates them at first.
+	credentialKeys func() (*credentialKeys, error)
 }
 
 // New returns a Server.
@@ -91,7 +89,7 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1), roles: append(builtInRoles(), o.Roles...),
-		credentialKey: sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })}
+		credentialKeys: sync.OnceValues(newCredentialKeys)}
 	for _, k := range slices.Concat(groupTypes(), dnsTypes(), networkTypes(), identityTypes(), diagnosticTypes(), storedTypes()) {
 		s.types[strings.ToLower(k.name)] = k
 	}

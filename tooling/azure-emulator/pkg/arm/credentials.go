@@ -1,7 +1,10 @@
 package arm
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -98,10 +101,27 @@ func (s *Server) issueCredentials(r *http.Request) ([]*credential, error) {
 	return issued, err
 }
 
-// issueCredential issues a certificate for an identity. All identities have the key of the emulator, because the generation of a key takes longer
-// than a whole creation of a cluster.
+// credentialKeys are the keys of the credentials of identities.
+type credentialKeys struct {
+	// identity is the key of all identities, because the generation of a key takes longer than a whole creation of a cluster. The libraries that
+	// use a credential support RSA only.
+	identity *rsa.PrivateKey
+	// issuer signs the certificates. It is an elliptic curve key, because a signature with it takes much less time than one with RSA.
+	issuer *ecdsa.PrivateKey
+}
+
+func newCredentialKeys() (*credentialKeys, error) {
+	identity, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	issuer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	return &credentialKeys{identity, issuer}, err
+}
+
+// issueCredential issues a certificate for an identity.
 func (s *Server) issueCredential(identity *Resource, url string) (*credential, error) {
-	key, err := s.credentialKey()
+	keys, err := s.credentialKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -116,11 +136,12 @@ func (s *Server) issueCredential(identity *Resource, url string) (*credential, e
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return nil, err
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: "issuer of managed identities"}}
+	raw, err := x509.CreateCertificate(rand.Reader, template, issuer, keys.identity.Public(), keys.issuer)
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	encoded, err := x509.MarshalPKCS8PrivateKey(keys.identity)
 	if err != nil {
 		return nil, err
 	}
