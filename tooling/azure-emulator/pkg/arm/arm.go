@@ -1,5 +1,5 @@
 // Package arm emulates Azure Resource Manager and the resource providers behind it: resource groups, DNS, networks,
-// managed identities, authorization, and the types of a region's infrastructure.
+// managed identities, authorization, the sizes and quotas of virtual machines, and the types of a region's infrastructure.
 //
 // A request names a resource by its ID. A table of resource types lists the supported api-versions, the checks of each
 // type and the fields that the provider sets. Other types are rejected with 501. For the types of the catalogue, the emulator
@@ -36,6 +36,7 @@ import (
 const (
 	resources  = "resources"  // by lower-case id
 	operations = "operations" // by id
+	compute    = "compute"    // by lower-case id of the subscription
 )
 
 // maxBody bounds a request body, as in ARM.
@@ -229,6 +230,8 @@ func (c *call) route() (*response, error) {
 		return c.showOperation()
 	case strings.HasPrefix(p.lowerType, "microsoft.authorization/"):
 		return c.routeAuthorization()
+	case strings.HasPrefix(p.lowerType, "microsoft.compute/"):
+		return c.routeCompute()
 	}
 	k := c.types[p.typeKey()]
 	if k == nil {

@@ -89,6 +89,8 @@ func TestCallersHaveOnlyTheirRoles(t *testing.T) {
 		{"deleting the service's resource group", armAudience, "DELETE", emulatortest.Group + "?api-version=2021-04-01", "", none, none},
 		{"roles in the service's group", armAudience, "PUT", emulatortest.Group + assignment, "{}", none, none},
 		{"a type that is not emulated", armAudience, "GET", emulatortest.Group + "/providers/Microsoft.Compute/disks/x?api-version=2024-03-01", "", none, none},
+		{"sizes of virtual machines", armAudience, "GET", sizesPath, "", none, 200},
+		{"quotas", armAudience, "GET", quotasPath, "", none, 200},
 		{"a customer's network", armAudience, "GET", networkID + "?api-version=2024-05-01", "", 200, 200},
 		{"changing a customer's network", armAudience, "PUT", networkID + "?api-version=2024-05-01", `{"location":"westus3","properties":{"addressSpace":{"addressPrefixes":["10.0.0.0/8"]}}}`, none, 200},
 		{"changing a customer's subnet", armAudience, "PUT", networkID + "/subnets/s?api-version=2024-05-01", `{"properties":{"addressPrefix":"10.1.0.0/16"}}`, 201, 200},

@@ -119,6 +119,11 @@ func (e *Emulator) Close() error { return e.store.Close() }
 // Faults returns the injected faults.
 func (e *Emulator) Faults() *faults.Set { return e.faults }
 
+// SetComputeLimits replaces the sizes and quotas of a subscription.
+func (e *Emulator) SetComputeLimits(limits arm.ComputeLimits) error {
+	return e.arm.SetComputeLimits(limits)
+}
+
 // ServeHTTP implements http.Handler.
 func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/_emulator/") {
@@ -298,6 +303,8 @@ func (e *Emulator) control(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(leftovers) // an error means that the client has disconnected
+	case "/_emulator/compute":
+		e.arm.ServeComputeLimits(w, r)
 	default:
 		http.NotFound(w, r)
 	}
