@@ -99,6 +99,19 @@ const (
 	LogDeliveryDelayed        = "LogDeliveryDelayed"
 )
 
+// RequirementsValid states whether the virtual machines of a node pool can be created in the customer's subscription. It is True with the reason
+// RequirementsMet. It is False with VMSizeNotOffered or VMSizeRestricted if Azure does not offer the size in the region or the zone, or not to the
+// subscription, and with QuotaExceeded if the quota of cores does not suffice. It is Unknown with RequirementsUnread if Azure Compute cannot be read.
+// A message of False has the form of RefusedMessage. A node pool that was not checked yet does not have the condition.
+const (
+	RequirementsValid  = "RequirementsValid"
+	RequirementsMet    = "Valid"
+	VMSizeNotOffered   = "VMSizeNotOffered"
+	VMSizeRestricted   = "VMSizeRestricted"
+	QuotaExceeded      = "QuotaExceeded"
+	RequirementsUnread = "RequirementsUnread"
+)
+
 // EtcdAvailable and APIServerAvailable are conditions of the HostedCluster: the parts of its control plane, as HyperShift sees them on
 // the management cluster. They have no messages.
 const (

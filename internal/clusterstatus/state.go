@@ -16,6 +16,8 @@ const (
 	StateIdentityDeleted     = "IdentityDeleted"
 	StateIdentityReadFailing = "IdentityReadFailing"
 	StateRenewalFailing      = "RenewalFailing"
+	// StateRequirementsUnmet is a state of a node pool.
+	StateRequirementsUnmet = "RequirementsUnmet"
 
 	// States of LayerManagementCluster.
 	StateApplying         = "Applying"

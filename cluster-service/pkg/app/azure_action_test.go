@@ -150,7 +150,7 @@ func TestForceOfAzureSteps(t *testing.T) {
 	ready := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
 		return clusterReady(1)(c) && strings.HasPrefix(progressOf(c, "azure"), "Ready: ")
 	})
-	if said := progressOf(ready, "azure"); !strings.Contains(said, "11 of 12 Azure resources") || !strings.Contains(said, "alice@example.com let the creation continue without the check of the operators' roles (the customer's role is their own)") {
+	if said := progressOf(ready, "azure"); !strings.Contains(said, "12 of 13 Azure resources") || !strings.Contains(said, "alice@example.com let the creation continue without the check of the operators' roles (the customer's role is their own)") {
 		t.Errorf("progress is %q", said)
 	}
 	line := requireActor(t, lines("ForceClusterStep"), request.Uid, forced.Actor)

@@ -76,7 +76,8 @@ func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 		ResourceGroup: "region", Vault: r.azure.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
 		Documents:         config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"},
 		ManagedIdentities: &config.ManagedIdentities{Vault: r.azure.URL, Endpoint: r.azure.URL + azurearm.CredentialsPath, Audience: azurearm.IdentityAudience}}
-	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Location: "westus3", Open: renderer.Open, Now: r.clock.now}
+	clients := azure.NewSDK(settings, r.azure.Tokens, r.azureWire)
+	return &azure.Steps{Clients: clients, Capacity: azure.NewCapacity(clients, r.clock.now), Region: renderer.Region, Config: settings, Location: "westus3", Open: renderer.Open, Now: r.clock.now}
 }
 
 // azureRequest returns a cluster with identities for all operators.
@@ -182,7 +183,7 @@ func TestAzureResources(t *testing.T) {
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
 				t.Errorf("Azure resources of a ready cluster (-want +got):\n%s", diff)
 			}
-			if got := progressOf(ready, "azure"); got != "Ready: All 12 Azure resources of the cluster exist." {
+			if got := progressOf(ready, "azure"); got != "Ready: All 13 Azure resources of the cluster exist." {
 				t.Errorf("progress in Azure is %q", got)
 			}
 			checkDocuments(t, r, ready)

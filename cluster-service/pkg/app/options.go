@@ -248,6 +248,6 @@ func (in *inputs) connectAzure(settings config.AzureResources, region string) er
 		}
 		in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
 	}
-	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Location: region, Open: in.keeper.Open, Now: time.Now}
+	in.azure = &azure.Steps{Clients: clients, Capacity: azure.NewCapacity(clients, time.Now), Region: in.renderer.Region, Config: settings, Location: region, Open: in.keeper.Open, Now: time.Now}
 	return nil
 }

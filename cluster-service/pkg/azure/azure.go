@@ -1,6 +1,7 @@
 // Package azure creates, checks and deletes the Azure resources of a cluster through the clients of the Azure SDK: a managed
 // resource group, DNS, the association of the customer's subnet, federated credentials, a certificate and the credentials of
-// identities in Key Vault, and the OpenID documents of the cluster's issuer. It only reads the customer's identities.
+// identities in Key Vault, and the OpenID documents of the cluster's issuer. It only reads the customer's identities, and the
+// sizes and quotas of virtual machines (Capacity).
 //
 // Steps attempts one step at a time and has no state. Every step reads first, does what is missing, and can be attempted
 // again at any point. It deletes only resources that it can identify as the cluster's own. Worker attempts the steps that are
@@ -32,6 +33,7 @@ type Clients interface {
 	FederatedCredentials(subscription string) (FederatedCredentials, error)
 	RoleAssignments(subscription string) (RoleAssignments, error)
 	RoleDefinitions() (RoleDefinitions, error)
+	Compute(subscription string) (Compute, error)
 	Certificates() (Certificates, error)
 	Documents() (Documents, error)
 	// IdentityCredentials returns the client of the data plane at the identity URL of a cluster.

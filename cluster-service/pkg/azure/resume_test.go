@@ -60,7 +60,8 @@ func newRegion(t *testing.T, options emulator.Options) *region {
 		Documents:         config.DocumentStore{Account: started.URL + "/oidc", Container: "issuers"},
 		ManagedIdentities: &config.ManagedIdentities{Vault: started.URL, Domain: "127.0.0.1", Audience: azurearm.IdentityAudience}}
 	place := fleet.Region{BaseDomain: zone, IssuerBase: started.URL + "/oidc/issuers", AzureKinds: fleet.AzureKinds()}
-	return &region{T: t, azure: started, now: time.Now(), steps: &azure.Steps{Clients: azure.NewSDK(settings, started.Tokens, started.HTTP()), Region: place, Config: settings,
+	clients := azure.NewSDK(settings, started.Tokens, started.HTTP())
+	return &region{T: t, azure: started, now: time.Now(), steps: &azure.Steps{Clients: clients, Capacity: azure.NewCapacity(clients, time.Now), Region: place, Config: settings,
 		Open: func(string, []byte) ([]byte, error) { return signing, nil }, Now: time.Now}}
 }
 

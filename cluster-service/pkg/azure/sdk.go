@@ -164,6 +164,17 @@ func (s *SDK) RoleDefinitions() (RoleDefinitions, error) {
 	return armauthorization.NewRoleDefinitionsClient(s.credential, s.arm())
 }
 
+// Compute returns the client of the sizes and quotas of a subscription's virtual machines.
+func (s *SDK) Compute(subscription string) (Compute, error) {
+	options := s.arm()
+	if options.Transport == nil {
+		options.Transport = http.DefaultClient
+	}
+	options.Transport = bounded{options.Transport}
+	client, err := arm.NewClient("cluster-service", "v1.0.0", s.credential, options)
+	return computeClient{client, subscription}, err
+}
+
 // Certificates returns the client of the certificates in the service's vault.
 func (s *SDK) Certificates() (Certificates, error) { return s.certificates() }
 

@@ -23,8 +23,10 @@ const ownerTag = "hcpmesh-cluster"
 // Steps attempts the steps of a cluster's Azure resources.
 type Steps struct {
 	Clients Clients
-	Region  fleet.Region
-	Config  config.AzureResources
+	// Capacity reads what Azure Compute offers, for the step fleet.AzureRequirements.
+	Capacity *Capacity
+	Region   fleet.Region
+	Config   config.AzureResources
 	// Location is the Azure region of the clusters.
 	Location string
 	// Open decrypts the sealed signing key of a cluster.
@@ -40,7 +42,7 @@ const maxError = 512
 // deleted.
 func (s *Steps) Try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {
 	input, _ := s.Region.AzureInput(t, step.Kind)
-	a := &attempt{Steps: s, cluster: t.Cluster, azure: t.Azure, step: step, servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input, Requests: step.Requests}}
+	a := &attempt{Steps: s, cluster: t.Cluster, azure: t.Azure, step: step, needs: t.PoolNeeds(), servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input, Requests: step.Requests}}
 	run := a.create
 	if t.Azure.Deleting {
 		run = a.remove
@@ -58,6 +60,7 @@ type attempt struct {
 	cluster *fleet.Cluster
 	azure   *fleet.Azure
 	step    *fleet.AzureStep
+	needs   []fleet.PoolNeed
 	// servers are the name servers of the cluster's zone, separated by commas.
 	servers string
 	outcome fleet.AzureOutcome
@@ -79,6 +82,8 @@ func (a *attempt) create(ctx context.Context) error {
 		return a.associate(ctx)
 	case fleet.AzureRoles:
 		return a.checkRoles(ctx)
+	case fleet.AzureRequirements:
+		return a.checkRequirements(ctx)
 	case fleet.AzureFederation:
 		return a.createFederation(ctx)
 	case fleet.AzureCredentials:
@@ -105,7 +110,7 @@ func (a *attempt) remove(ctx context.Context) error {
 		return a.removeDocuments(ctx)
 	case fleet.AzureSecurityGroup:
 		return a.dissociate(ctx)
-	case fleet.AzureRoles, fleet.AzureIdentities:
+	case fleet.AzureRoles, fleet.AzureIdentities, fleet.AzureRequirements:
 		a.done() // the steps only read
 		return nil
 	case fleet.AzureFederation:

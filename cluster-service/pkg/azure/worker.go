@@ -57,7 +57,7 @@ func NewWorker(o WorkerOptions) *Worker {
 			Help: "Clusters with a serving certificate or identity credential whose renewal has failed for half of the renewal period."})}
 	w.due = pass.NewQueue(pass.QueueOptions{Log: o.Log, Of: "Azure resources", Workers: o.Workers, Acquire: o.Store.AcquireDueAzureSteps, Visit: w.visit})
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue)
+		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue, o.Steps.Capacity.requests)
 	}
 	return w
 }
@@ -170,6 +170,9 @@ func (w *Worker) try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet
 		outcome = "undone"
 	case o.Done:
 		outcome = "done"
+	}
+	if o.Done && o.Awaited != "" {
+		w.Log.Warn("Azure step is done without an answer of Azure", logkey.ClusterUID, t.Cluster.UID, logkey.Step, string(o.Kind), logkey.Error, o.Awaited)
 	}
 	if o.Error == "" {
 		w.Log.Info("Azure step attempted", logkey.ClusterUID, t.Cluster.UID, logkey.Step, string(o.Kind), logkey.Outcome, outcome)

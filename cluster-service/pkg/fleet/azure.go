@@ -27,6 +27,9 @@ const (
 	// AzureRoles are the role assignments of the operators' identities in the customer's network. They are checked and
 	// never created.
 	AzureRoles AzureKind = "operator-roles"
+	// AzureRequirements are the sizes and the quota of cores that the node pools need in the customer's subscription. They are checked and never
+	// created. The step is done with its first answer; nothing waits for what it finds.
+	AzureRequirements AzureKind = "requirements"
 	// AzureFederation are the federated credentials that let service accounts use the operators' identities.
 	AzureFederation AzureKind = "federated-credentials"
 	// AzureCredentials are the credentials of the control plane's identities, in the vault from which its operators read them.
@@ -43,7 +46,7 @@ const (
 // AzureKinds returns all kinds in the order in which they are created. They are removed in the reverse order.
 func AzureKinds() []AzureKind {
 	return []AzureKind{AzureIdentities, AzureResourceGroup, AzureDNSZone, AzureDNSDelegation, AzureDocuments, AzureSecurityGroup, AzureRoles,
-		AzureFederation, AzureCredentials, AzureCertificate, AzureAPIRecord, AzureServiceRecords}
+		AzureRequirements, AzureFederation, AzureCredentials, AzureCertificate, AzureAPIRecord, AzureServiceRecords}
 }
 
 // azureNeeds maps a kind to the kind that must exist before it and is removed after it. All other kinds are independent.
@@ -135,7 +138,8 @@ type AzureOutcome struct {
 	Input string
 	// Facts are added to those of the step, also if it is not done. A decision is stored before it takes effect.
 	Facts map[string]string
-	// Awaited is what an active operation waits for. RetryAfter is the interval that Azure requests; 0 if it requests none.
+	// Awaited is what an active operation waits for. RetryAfter is the interval that Azure requests; 0 if it requests none. For AzureRequirements
+	// that are done it is the time to the next check; 0 if none is needed.
 	Awaited    string
 	RetryAfter time.Duration
 	Error      string
@@ -271,6 +275,8 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 		switch {
 		case s.Kind == AzureIdentities && !requested:
 			s.RetryTime = now.Add(azureIdentitiesInterval)
+		case s.Kind == AzureRequirements && o.RetryAfter > 0:
+			s.RetryTime = now.Add(o.RetryAfter)
 		case s.Kind == AzureCredentials:
 			wait := azureCredentialsInterval
 			if !o.Renew.IsZero() {
@@ -349,8 +355,12 @@ func (r Region) dueAzure(now time.Time, t *ClusterAggregate) {
 			continue
 		}
 		input, awaited := r.AzureInput(t, s.Kind)
-		if s.Done && awaited == "" && s.Input != input {
+		switch {
+		case !s.Done || awaited != "" || s.Input == input:
+		case s.Kind != AzureRequirements:
 			s.Done, s.Since, s.RetryTime = false, now, time.Time{}
+		case s.RetryTime.IsZero() || s.RetryTime.After(now):
+			s.RetryTime = now // the step stays done, because nothing waits for the next check
 		}
 		needed := a.Step(azureNeeds[s.Kind])
 		s.Due = (!s.Done || s.repeats()) && awaited == "" && (needed == nil || needed.Done) && !t.Cluster.Deleting()
@@ -361,9 +371,9 @@ func (r Region) dueAzure(now time.Time, t *ClusterAggregate) {
 }
 
 // repeats reports whether a step is attempted again after it is done: a certificate and credentials are renewed, and identities are read
-// again. The time is known after the first attempt.
+// again. The time is known after the first attempt. Requirements are checked again only at a time that is set.
 func (s *AzureStep) repeats() bool {
-	return s.Kind == AzureCertificate || s.Kind == AzureCredentials || s.Kind == AzureIdentities
+	return s.Kind == AzureRequirements && !s.RetryTime.IsZero() || s.Kind == AzureCertificate || s.Kind == AzureCredentials || s.Kind == AzureIdentities
 }
 
 // RefreshAzure decides again which steps are due, between attempts of several steps.
@@ -380,6 +390,8 @@ func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited 
 			return "", "the principal IDs of the identities"
 		}
 		return t.Azure.IdentitiesReplaced(), ""
+	case AzureRequirements:
+		return t.requirementsInput(), ""
 	case AzureFederation:
 		return t.Azure.IdentitiesReplaced(), ""
 	case AzureCredentials:

@@ -105,6 +105,9 @@ func (t *ClusterAggregate) RetryAzure(now time.Time, actor *csv1.Actor) int {
 		case s.Due && s.Done && s.Kind == AzureIdentities:
 			// The last failure stays visible until the identities are read.
 			again++
+		case s.Due && s.Done && s.Kind == AzureRequirements:
+			s.RetryTime = now
+			again++
 		case s.Due && (!s.Done || s.Error != ""):
 			s.Attempts, s.Polls, s.Error, s.RetryTime = 0, 0, "", time.Time{}
 			again++

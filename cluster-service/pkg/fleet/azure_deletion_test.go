@@ -80,7 +80,7 @@ func TestForcedStepIsRetriedAndNotAwaited(t *testing.T) {
 		t.Error("the cluster waits for the forced step")
 	}
 	layers := aggregate.azureLayers()
-	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "11 of 12 Azure resources of the cluster exist. ada@example.com let the creation continue without the check of the operators' roles "+
+	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "12 of 13 Azure resources of the cluster exist. ada@example.com let the creation continue without the check of the operators' roles "+
 		"(the customer's roles are their own); its last attempt failed: the customer must act." {
 		t.Errorf("the progress is %v", layers)
 	}
@@ -98,7 +98,7 @@ func TestForcedStepIsRetriedAndNotAwaited(t *testing.T) {
 	}
 	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
 	r.planAzure(later, aggregate)
-	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 12 Azure resources of the cluster exist." {
+	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 13 Azure resources of the cluster exist." {
 		t.Errorf("after success the step is %+v and the progress %v", step, layers)
 	}
 }

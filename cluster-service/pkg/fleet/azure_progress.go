@@ -93,6 +93,7 @@ var describeAzure = map[AzureKind]string{
 	AzureDocuments:     "the OpenID documents of the issuer",
 	AzureSecurityGroup: "the association of the subnet with its network security group",
 	AzureRoles:         "the check of the operators' roles",
+	AzureRequirements:  "the check of the node pools' requirements",
 	AzureFederation:    "the federated credentials of the data plane's identities",
 	AzureCredentials:   "the credentials of the control plane's identities",
 	AzureCertificate:   "the API server's certificate",

@@ -53,7 +53,7 @@ func dueKinds(a *Azure) (kinds []AzureKind) {
 // TestAzureStepsRunInOrderOfDependencies runs all steps of the creation, and all steps of the deletion in reverse order.
 func TestAzureStepsRunInOrderOfDependencies(t *testing.T) {
 	r, aggregate := inAzure(t)
-	first := []AzureKind{AzureIdentities, AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureFederation, AzureCredentials, AzureCertificate}
+	first := []AzureKind{AzureIdentities, AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureRequirements, AzureFederation, AzureCredentials, AzureCertificate}
 	if got := dueKinds(aggregate.Azure); !slices.Equal(got, first) {
 		t.Errorf("due at first are %v, want %v", got, first)
 	}

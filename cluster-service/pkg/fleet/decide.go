@@ -489,12 +489,16 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 	default:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING
 	}
+	requirements := t.requirementsCondition(p)
 	s.Conditions = setConditions(s.Conditions, now, work.Generation, p.appliedCondition(work, armproperty.NodePool),
 		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
 		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen), observedCondition(feedback.UpdatingConfig, seen),
-		observedCondition(feedback.VersionSkew, seen))
-	layers := append([]layer{{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."}},
-		p.progress(s.Conditions, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work))...)
+		observedCondition(feedback.VersionSkew, seen), requirements)
+	layers := []layer{{LayerPlacement, clusterstatus.StatePlaced, "Placed with its cluster on provision shard " + work.Shard + "."}}
+	if requirements.status == "False" {
+		layers = append(layers, layer{LayerAzure, clusterstatus.StateRequirementsUnmet, requirements.message})
+	}
+	layers = append(layers, p.progress(s.Conditions, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work))...)
 	s.Progress = setProgress(s.Progress, now, append(layers, nodePoolLayer(p, seen, awaited, ready, s.ObservedGeneration >= p.renderedGeneration(p.Generation)))...)
 }
 

@@ -8,7 +8,7 @@ const (
 )
 
 // CustomerRoleActions returns what Cluster Service does in the subscriptions of customers: managed resource groups with a DNS zone, the security
-// groups of subnets, and the credentials and roles of the identities of clusters.
+// groups of subnets, the credentials and roles of the identities of clusters, and the sizes and quotas of virtual machines.
 func CustomerRoleActions() []string {
 	const identities = "Microsoft.ManagedIdentity/userAssignedIdentities/"
 	return []string{
@@ -18,6 +18,7 @@ func CustomerRoleActions() []string {
 		"Microsoft.Network/networkSecurityGroups/read", "Microsoft.Network/networkSecurityGroups/join/action",
 		identities + "read", identities + "federatedIdentityCredentials/read", identities + "federatedIdentityCredentials/write", identities + "federatedIdentityCredentials/delete",
 		"Microsoft.Authorization/roleAssignments/read", "Microsoft.Authorization/roleDefinitions/read",
+		"Microsoft.Compute/skus/read", "Microsoft.Compute/locations/usages/read",
 	}
 }
 
