@@ -63,6 +63,8 @@ const (
 	progressing = "Progressing"
 	// logsDelivered is a condition of clusters with diagnostic settings.
 	logsDelivered = "LogsDelivered"
+	// requirementsValid is a condition of node pools.
+	requirementsValid = "RequirementsValid"
 )
 
 // maxConditions is the most conditions that a status may contain.
@@ -73,7 +75,7 @@ func conditions(observed []hub.Condition) []condition {
 	var visible []condition
 	for _, c := range observed {
 		switch c.Type {
-		case available, degraded, progressing, logsDelivered:
+		case available, degraded, progressing, logsDelivered, requirementsValid:
 			if len(visible) < maxConditions {
 				visible = append(visible, condition{
 					Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime,

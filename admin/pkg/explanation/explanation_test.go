@@ -275,6 +275,16 @@ func TestSituations(t *testing.T) {
 		"identity-read-failing": createdYesterday(cluster(func(c *csv1.Cluster) {
 			c.Status.Progress = append(c.Status.Progress, layer("azure", "IdentityReadFailing", "Attempt 9 to read the identities again failed: Azure returned 403 AuthorizationFailed", 30*time.Hour))
 		})),
+		"requirements-unmet": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
+			f.nodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
+				p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
+				p.Status.Progress = append([]*csv1.LayerProgress{p.Status.Progress[0], layer("azure", "RequirementsUnmet",
+					"properties.platform.vmSize: the missing nodes (3 of the size Standard_D8s_v3) need 24 cores in westus3, and the quota of the subscription has left: 10 of 100 of the family standardDSv3Family. Request a higher quota from Azure, or delete virtual machines.",
+					34*time.Minute)}, p.Status.Progress[1:]...)
+			})}
+			f.records = append(f.records, newRecord(clusterID+"/nodePools/workers", 2, "Updating"))
+			f.operations = append(f.operations, inProgress(updateID, "Update", clusterID+"/nodePools/workers", 34*time.Minute, time.Hour))
+		}),
 		"nodes-not-ready": createdYesterday(cluster(unchanged[*csv1.Cluster]), func(f *facts) {
 			f.nodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
 				p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING

@@ -96,6 +96,11 @@ var waits = map[[2]string]wait{
 		action:  "delete federated credentials of the reported identities that are not needed, or create the cluster with other identities",
 		outcome: "Cluster Service checks every 30 seconds and continues automatically once there is a place.",
 	},
+	{layerAzure, clusterstatus.StateRequirementsUnmet}: {
+		awaits: "virtual machines that Azure cannot create in the customer's subscription", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
+		action:  "raise the quota, request the size from Azure support, or create the node pool with another size or zone",
+		outcome: "HyperShift creates the nodes automatically once the cause is gone. Cluster Service checks the quota at least every 3 minutes and the size at least every 13 minutes.",
+	},
 	{layerAzure, clusterstatus.CredentialRefused}: {
 		awaits: "credentials of the identities of its control plane", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
 		action: "make sure that the reported identities exist and are not restricted, or create the cluster with other identities", command: "hcpctl cluster retry {uid} --reason … --ticket …",

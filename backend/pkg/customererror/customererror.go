@@ -32,6 +32,8 @@ const (
 	CodeFederatedCredentialLimit = "FederatedCredentialLimitExceeded"
 	// CodeEncryptionKeyInvalid is a customer's key of etcd that cannot be used.
 	CodeEncryptionKeyInvalid = "EncryptionKeyInvalid"
+	// CodeRequirementsNotMet is a node pool whose virtual machines cannot be created in the customer's subscription.
+	CodeRequirementsNotMet = "RequirementsNotMet"
 	// CodeInvalidConfiguration is a configuration that the control plane rejects.
 	CodeInvalidConfiguration = "InvalidConfiguration"
 	CodeCertificateNotIssued = "CertificateNotIssued"
@@ -133,6 +135,23 @@ func UnusableKey(deadline time.Duration, report *clusterservice.Report) *databas
 				Message: "The key could not be used within " + duration(deadline) +
 					". Check that the vault and the version of the key exist, and that the identity of the operator kms may encrypt and decrypt with the key."}
 		}
+	}
+	return nil
+}
+
+// UnmetRequirements returns the error of a node pool whose size or quota was not usable in the customer's subscription before the deadline, or nil
+// if Cluster Service reports no such requirement. Cluster Service composes the text for customers.
+func UnmetRequirements(deadline time.Duration, report *clusterservice.Report) *database.OperationError {
+	for _, c := range report.Conditions {
+		if c.Type != clusterstatus.RequirementsValid || c.Status != "False" {
+			continue
+		}
+		failure := &database.OperationError{Code: CodeRequirementsNotMet,
+			Message: clip("The nodes could not be created within " + duration(deadline) + ": " + clusterstatus.RefusedText(c.Message))}
+		if properties := clusterstatus.RefusedProperties(c.Message); len(properties) > 0 {
+			failure.Target = properties[0]
+		}
+		return failure
 	}
 	return nil
 }

@@ -295,6 +295,23 @@ func TestMissingIdentities(t *testing.T) {
 	}
 }
 
+// TestUnmetRequirements: the error has the text and the property of the condition, if it is False.
+func TestUnmetRequirements(t *testing.T) {
+	unmet := hub.Condition{Type: clusterstatus.RequirementsValid, Status: "False", Reason: clusterstatus.QuotaExceeded, Message: "properties.platform.vmSize: 3 nodes need 24 cores."}
+	want := &database.OperationError{Code: "RequirementsNotMet", Target: "properties.platform.vmSize", Message: "The nodes could not be created within 1 hour: 3 nodes need 24 cores."}
+	found := UnmetRequirements(time.Hour, &clusterservice.Report{Conditions: []hub.Condition{{Type: "Ready", Status: "False"}, unmet}})
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+	if fault := FaultOf(found); fault != FaultCustomer {
+		t.Errorf("the fault is of %s", fault)
+	}
+	unmet.Status = "Unknown"
+	if found := UnmetRequirements(time.Hour, &clusterservice.Report{Conditions: []hub.Condition{unmet}}); found != nil {
+		t.Errorf("an unknown requirement failed: %+v", found)
+	}
+}
+
 func TestFullIdentities(t *testing.T) {
 	const property = "properties.platform.operatorsAuthentication.userAssignedIdentities.dataPlaneOperators[image-registry]"
 	report := &clusterservice.Report{Conditions: []hub.Condition{{Type: clusterstatus.IdentitiesFederated, Status: "False", Message: "/subscriptions/x of " + property + "."}}}

@@ -31,7 +31,7 @@ func FaultOf(failure *database.OperationError) Fault {
 		return FaultNone
 	}
 	switch failure.Code {
-	case CodeCanceled, CodeAwaitingSecret, CodeIdentityNotFound, CodeFederatedCredentialLimit, CodeEncryptionKeyInvalid,
+	case CodeCanceled, CodeAwaitingSecret, CodeIdentityNotFound, CodeFederatedCredentialLimit, CodeEncryptionKeyInvalid, CodeRequirementsNotMet,
 		CodeInvalidConfiguration, apierror.Invalid.ARMCode(), apierror.Conflict.ARMCode():
 		return FaultCustomer
 	case CodeDeadlineExceeded:

@@ -200,6 +200,9 @@ func decideApply(s Situation) Decision {
 		if unusable := customererror.UnusableKey(s.deadline(), s.Report); unusable != nil {
 			return s.fail(unusable)
 		}
+		if unmet := customererror.UnmetRequirements(s.deadline(), s.Report); unmet != nil {
+			return s.fail(unmet)
+		}
 		return s.overdue()
 	case s.remaining() <= 0:
 		return s.overdue()

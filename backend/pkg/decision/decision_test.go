@@ -37,6 +37,8 @@ func TestDecide(t *testing.T) {
 	lost.Conditions = []hub.Condition{{Type: "Applied", Status: "False", Message: "Not yet."}, {Type: "Available", Status: "False", Reason: "ControlPlaneReplaced", Message: "It was rebuilt without its data."}}
 	withoutIdentity := report(clusterservice.PhaseInstalling, 1, 0)
 	withoutIdentity.Conditions = []hub.Condition{{Type: clusterstatus.IdentitiesRead, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.serviceManagedIdentity"}}
+	withoutQuota := report(clusterservice.PhaseInstalling, 1, 0)
+	withoutQuota.Conditions = []hub.Condition{{Type: clusterstatus.RequirementsValid, Status: "False", Message: "properties.platform.vmSize: 3 nodes need 24 cores."}}
 	fullIdentity := report(clusterservice.PhaseInstalling, 1, 0)
 	fullIdentity.Conditions = []hub.Condition{{Type: clusterstatus.IdentitiesFederated, Status: "False", Message: "properties.platform.operatorsAuthentication.userAssignedIdentities.dataPlaneOperators[image-registry]"}}
 	withoutKey := report(clusterservice.PhaseInstalling, 1, 0)
@@ -102,6 +104,11 @@ func TestDecide(t *testing.T) {
 			"the error names the key",
 			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: withoutKey},
 			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.UnusableKey(time.Hour, withoutKey)},
+		},
+		"create, overdue, quota exceeded": {
+			"the error names the size",
+			Situation{Operation: operation(database.CreateRequest, 1, time.Hour, hub.Provisioning), State: hub.Provisioning, Report: withoutQuota},
+			Decision{Action: Finish, State: hub.Failed, Status: hub.Failed, Failure: customererror.UnmetRequirements(time.Hour, withoutQuota)},
 		},
 		"create, overdue": {
 			"every operation ends",

@@ -24,8 +24,8 @@ func TestConditions(t *testing.T) {
 	shown := func(kind, status string) any {
 		return map[string]any{"type": kind, "status": status, "reason": "AsExpected", "message": "", "lastTransitionTime": "2026-03-02T10:00:00Z"}
 	}
-	observed := []hub.Condition{condition("Progressing", "False"), condition("ReachedFleet", "True"), condition("Available", "True"), condition("Degraded", "False"), condition("LogsDelivered", "True")}
-	all := map[string]any{"conditions": []any{shown("Progressing", "False"), shown("Available", "True"), shown("Degraded", "False"), shown("LogsDelivered", "True")}}
+	observed := []hub.Condition{condition("Progressing", "False"), condition("ReachedFleet", "True"), condition("Available", "True"), condition("Degraded", "False"), condition("LogsDelivered", "True"), condition("RequirementsValid", "True")}
+	all := map[string]any{"conditions": []any{shown("Progressing", "False"), shown("Available", "True"), shown("Degraded", "False"), shown("LogsDelivered", "True"), shown("RequirementsValid", "True")}}
 
 	cases := map[string]struct {
 		reason              string
