@@ -37,11 +37,16 @@ type computeWire struct {
 
 	mu     sync.Mutex
 	counts map[string]int
+	// hosts are those of all requests.
+	hosts  map[string]bool
 	answer func(r *http.Request) *http.Response
 }
 
 func (w *computeWire) Do(r *http.Request) (*http.Response, error) {
 	_, path, found := strings.Cut(r.URL.Path, "/providers/Microsoft.Compute/")
+	w.mu.Lock()
+	w.hosts[r.URL.Host] = true
+	w.mu.Unlock()
 	if !found {
 		return w.next.RoundTrip(r)
 	}
@@ -77,7 +82,7 @@ func newRequirements(t *testing.T, pools ...*csv1.NodePoolSpec) *requirements {
 	t.Helper()
 	c := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	w := newRegion(t, emulator.Options{Now: c.Now})
-	wire := &computeWire{next: w.azure.HTTP().Transport, counts: map[string]int{}}
+	wire := &computeWire{next: w.azure.HTTP().Transport, counts: map[string]int{}, hosts: map[string]bool{}}
 	clients := azure.NewSDK(w.steps.Config, w.azure.Tokens, wire)
 	w.steps.Clients, w.steps.Capacity, w.steps.Now, w.steps.Region.AzureKinds = clients, azure.NewCapacity(clients, c.Now), c.Now, []fleet.AzureKind{fleet.AzureRequirements}
 	r := &requirements{region: w, clock: c, wire: wire, cluster: w.cluster("192.0.2.1")}
@@ -291,6 +296,9 @@ func TestUnusableAnswersBlockNothing(t *testing.T) {
 			}
 			if name == "throttled" && r.step().RetryTime.Before(r.clock.Now().Add(30*time.Minute)) {
 				t.Errorf("Azure requested a pause of 30 minutes; the next check is at %v, now it is %v", r.step().RetryTime, r.clock.Now())
+			}
+			if len(r.wire.hosts) != 1 {
+				t.Errorf("requests were sent to %v", r.wire.hosts)
 			}
 			if r.step().Awaited == "" {
 				t.Error("the step does not contain the cause for engineers")
