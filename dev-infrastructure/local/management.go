@@ -75,17 +75,13 @@ func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 	return pki, nil
 }
 
-// garbageCollection returns the GOGC setting of the Kubernetes programs. With Go's default they use nearly twice the memory for 500 clusters,
-// which only a region without hosted API servers has. A throwaway region has few clusters, and frequent collection would take a quarter of
-// the API servers' time.
+// garbageCollection returns the GOGC setting of the Kubernetes programs. A throwaway region has few clusters, and collection with Go's default would
+// take a sixth of the API servers' time.
 func (r *Region) garbageCollection() []string {
-	switch {
-	case r.config.Throwaway:
+	if r.config.Throwaway {
 		return []string{"GOGC=300"}
-	case r.config.Fidelity == FidelityProcess:
-		return nil
 	}
-	return []string{"GOGC=50"}
+	return nil
 }
 
 // probeTLS returns the current configuration of the probes of the cluster's servers.
