@@ -78,6 +78,12 @@ func rehearse(t *testing.T, page, stateDir string, replace ...string) *rehearsal
 // follow runs the next command of the page, which must begin with the given words, and returns its output.
 func (r *rehearsal) follow(begins string) string {
 	r.t.Helper()
+	return r.run(r.next(begins))
+}
+
+// next returns the next command of the page, which must begin with the given words.
+func (r *rehearsal) next(begins string) string {
+	r.t.Helper()
 	if len(r.commands) == 0 {
 		r.t.Fatalf("%s has no more commands, want %q", r.page, begins)
 	}
@@ -86,6 +92,12 @@ func (r *rehearsal) follow(begins string) string {
 	if !strings.HasPrefix(next, begins) {
 		r.t.Fatalf("the next command of %s is %q, want %q", r.page, next, begins)
 	}
+	return next
+}
+
+// run runs a command of the page and returns its output.
+func (r *rehearsal) run(next string) string {
+	r.t.Helper()
 	shell := exec.CommandContext(r.t.Context(), "sh", "-e", "-c", next)
 	shell.Env = r.environ
 	output, err := shell.CombinedOutput()
@@ -105,6 +117,19 @@ func (r *rehearsal) expect(begins string, texts ...string) {
 			r.t.Errorf("the output of %q lacks %q", begins, text)
 		}
 	}
+}
+
+// awaitReady repeats the command of the page that shows the state of the region until the region is ready. A region can be ready before a probe
+// notices that a process does not recover as fast as the one that it needs.
+func (r *rehearsal) awaitReady() {
+	r.t.Helper()
+	command := r.next("hcpctl region status")
+	eventually.Soon(r.t, "the region is ready", func() error {
+		if output := r.run(command); !strings.Contains(output, "region Ready") {
+			return errors.New(output)
+		}
+		return nil
+	})
 }
 
 // complete checks that all commands of the page were followed.
@@ -194,8 +219,7 @@ func TestHungProcess(t *testing.T) {
 	r.expect("hcpctl region events etcd", "NotReady", "Hung", "SIGKILL", "liveness probes failed")
 	r.follow("hcpctl region logs etcd")
 	r.follow("hcpctl region restart etcd")
-	await(t, region, local.PhaseReady)
-	r.expect("hcpctl region status", "region Ready")
+	r.awaitReady()
 	r.complete()
 }
 
@@ -224,8 +248,7 @@ func TestPostgreSQLAway(t *testing.T) {
 	r.expect("grep postgresDir", folder)
 	r.follow("mv -T")
 	r.follow("hcpctl region restart postgres")
-	await(t, region, local.PhaseReady)
-	r.expect("hcpctl region status", "region Ready")
+	r.awaitReady()
 	r.complete()
 }
 
@@ -270,8 +293,7 @@ func TestEtcdAway(t *testing.T) {
 	r.follow("mv -T")
 	r.follow("hcpctl region restart etcd")
 	r.follow("hcpctl region restart $(")
-	await(t, region, local.PhaseReady)
-	r.expect("hcpctl region status", "region Ready")
+	r.awaitReady()
 	r.complete()
 
 	if _, err := cluster.CoreV1().Namespaces().Get(t.Context(), "before", metav1.GetOptions{}); err != nil {
@@ -305,8 +327,7 @@ func TestDiskFull(t *testing.T) {
 		r.expect("df -h", "100%")
 		r.expect("du -xh", filepath.Join(dir, "logs"))
 		r.follow("rm -f")
-		await(t, region, local.PhaseReady)
-		r.expect("hcpctl region status", "region Ready")
+		r.awaitReady()
 		r.complete()
 	})
 }
