@@ -59,8 +59,8 @@ func (c confirmingClient) confirmRemovals(ctx context.Context, name string, merg
 	}
 	for i := range applied.Status.AppliedResources {
 		removed := &applied.Status.AppliedResources[i]
-		resource := schema.GroupResource{Group: removed.Group, Resource: removed.Resource}
-		if _, failed := c.failed.Load(objectKey{resource, removed.Namespace, removed.Name}); !failed || slices.Contains(kept, *removed) {
+		key := objectKey{schema.GroupResource{Group: removed.Group, Resource: removed.Resource}, removed.Namespace, removed.Name}
+		if _, failed := c.failed.Load(key); !failed || slices.Contains(kept, *removed) {
 			continue
 		}
 		object, err := c.finalizer.get(ctx, removed)
@@ -68,9 +68,9 @@ func (c confirmingClient) confirmRemovals(ctx context.Context, name string, merg
 			return err
 		}
 		if object != nil && object.UID == removed.UID && owns(applied, object.owners) {
-			return fmt.Errorf("AppliedManifestWork %s: %s %s/%s still exists", name, resource, removed.Namespace, removed.Name)
+			return fmt.Errorf("AppliedManifestWork %s: %s %s/%s still exists", name, key.resource, removed.Namespace, removed.Name)
 		}
-		c.failed.Delete(objectKey{resource, removed.Namespace, removed.Name})
+		c.failed.Delete(key)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -124,8 +123,8 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		return false, nil
 	}
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: c.dynamic, mapper: c.mapper}
-	deleting := deletingClient{Interface: c.dynamic, applied: removals, failed: &sync.Map{}}
-	confirming := confirmingClient{AppliedManifestWorkInterface: appliedClient, finalizer: finalizer, failed: deleting.failed}
+	deleting := &deletingClient{applied: removals}
+	confirming := confirmingClient{AppliedManifestWorkInterface: appliedClient, finalizer: finalizer, failed: &deleting.failed}
 	releaser := &releaser{works: hub, finalizer: finalizer, objects: c.dynamic, discovery: c.kube.Discovery(), log: a.o.Log}
 	beforeFinalizing := func(ctx context.Context, work string) (bool, error) {
 		if deleting, err := lister.Get(work); err != nil || !deleting.DeletionTimestamp.IsZero() {
@@ -142,7 +141,7 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	}
 	validator := secretOpener{auth.NewFactory(config, c.kube, works, a.o.Consumer, c.mapper).NewExecutorValidator(ctx, false), a.o.Consumer, a.o.SecretKeys}
 	owners := &ownership{applied: removals, works: applied.Informer().GetIndexer()}
-	apply := manifestcontroller.NewManifestWorkController(observedClient{c.dynamic, owners}, c.kube, c.extensions, hub, works, lister,
+	apply := manifestcontroller.NewManifestWorkController(observedClient(c.dynamic, owners), c.kube, c.extensions, hub, works, lister,
 		ownerClient{appliedClient}, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
 	removals.apply = func(work string, after time.Duration) { apply.SyncContext().Queue().AddAfter(work, after) }
 	removals.status = func(work string) { status.SyncContext().Queue().Add(work) }
@@ -152,6 +151,6 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 		{controller: status, syncContext: lister.withDeletion, wrap: locks.guard(ifExists)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
 			wrap: locks.guard(beforeFinalizing)},
-		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(deleting, confirming, applied, keepRegistered{objects}, a.o.Consumer)},
+		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(deleting.over(c.dynamic), confirming, applied, keepRegistered{objects}, a.o.Consumer)},
 	}, nil
 }

@@ -22,36 +22,26 @@ type awaitedDeletion struct {
 	read   time.Time
 }
 
-// deletingClient is the client of the management cluster for the controller that deletes the objects of an AppliedManifestWork. The controller
+// deletingClient makes the client of the management cluster for the controller that deletes the objects of an AppliedManifestWork. The controller
 // polls each object with growing pauses until it is gone. The client answers from memory for an object that is being deleted, until the watch of
 // its kind reports the end of the deletion and triggers the controller.
 type deletingClient struct {
-	dynamic.Interface
 	applied *applied
 	// failed contains the objects whose last request failed, as keys of type objectKey.
-	failed *sync.Map
+	failed sync.Map
 }
 
-// Resource implements dynamic.Interface.
-func (c deletingClient) Resource(gvr schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
-	all := c.Interface.Resource(gvr)
-	return deletingResource{deletingObjects{all, c, gvr, ""}, all}
-}
-
-type deletingResource struct {
-	deletingObjects
-	all dynamic.NamespaceableResourceInterface
-}
-
-// Namespace implements dynamic.NamespaceableResourceInterface.
-func (r deletingResource) Namespace(namespace string) dynamic.ResourceInterface {
-	return deletingObjects{r.all.Namespace(namespace), r.client, r.gvr, namespace}
+// over returns the client, which sends its requests with another one.
+func (c *deletingClient) over(to dynamic.Interface) dynamic.Interface {
+	return wrappedClient{to, func(objects dynamic.ResourceInterface, gvr schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+		return deletingObjects{objects, c, gvr, namespace}
+	}}
 }
 
 // deletingObjects are the objects of a resource in a namespace.
 type deletingObjects struct {
 	dynamic.ResourceInterface
-	client    deletingClient
+	client    *deletingClient
 	gvr       schema.GroupVersionResource
 	namespace string
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func TestDeletionsAreAwaitedWithoutRequests(t *testing.T) {
 	a.recheck = func(names []string) { rechecked <- names[0] }
 	t.Cleanup(a.wait)
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	client := deletingClient{Interface: must.Get(dynamic.NewForConfig(counted))(t), applied: a, failed: &sync.Map{}}.Resource(gvr).Namespace("default")
+	client := (&deletingClient{applied: a}).over(must.Get(dynamic.NewForConfig(counted))(t)).Resource(gvr).Namespace("default")
 
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"key": "value"}}}
 	object.SetGenerateName("deleting-")

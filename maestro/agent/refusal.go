@@ -165,28 +165,13 @@ func (a *attempt) of(m workv1.ManifestResourceMeta) refusal {
 	return a.refused[objectKey{schema.GroupResource{Group: m.Group, Resource: m.Resource}, m.Namespace, m.Name}]
 }
 
-// observedClient is a client of the management cluster that records the outcome of each request with a whole manifest in the attempt of its
+// observedClient returns a client of the management cluster that records the outcome of each request with a whole manifest in the attempt of its
 // context. It removes the values of Secrets from errors. Patches of owner references do not contain the manifest: their outcome says nothing
 // about it.
-type observedClient struct {
-	dynamic.Interface
-	owners *ownership
-}
-
-// Resource implements dynamic.Interface.
-func (c observedClient) Resource(gvr schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
-	all := c.Interface.Resource(gvr)
-	return observedResource{observedObjects{all, gvr.GroupResource(), "", c.owners}, all}
-}
-
-type observedResource struct {
-	observedObjects
-	all dynamic.NamespaceableResourceInterface
-}
-
-// Namespace implements dynamic.NamespaceableResourceInterface.
-func (r observedResource) Namespace(namespace string) dynamic.ResourceInterface {
-	return observedObjects{r.all.Namespace(namespace), r.resource, namespace, r.owners}
+func observedClient(to dynamic.Interface, owners *ownership) dynamic.Interface {
+	return wrappedClient{to, func(objects dynamic.ResourceInterface, gvr schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+		return observedObjects{objects, gvr.GroupResource(), namespace, owners}
+	}}
 }
 
 // observedObjects are the objects of a resource in a namespace.
