@@ -37,25 +37,15 @@ type Capacity struct {
 
 // NewCapacity returns a Capacity. Now returns the time that decides how long an answer is used.
 func NewCapacity(clients Clients, now func() time.Time) *Capacity {
-	c := &Capacity{requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_azure_capacity_requests_total",
-		Help: "Reads of sizes and quotas of subscriptions from Azure Compute, by kind and HTTP status; the status is 0 without a usable response."}, []string{"kind", "status"})}
-	c.sizes = &answers[map[string]Size]{kind: "sizes", period: sizesPeriod, now: now, requests: c.requests, byPlace: map[place]answer[map[string]Size]{},
-		read: func(ctx context.Context, at place) (map[string]Size, error) {
-			client, err := clients.Compute(at.subscription)
-			if err != nil {
-				return nil, err
-			}
-			return client.Sizes(ctx, at.location)
-		}}
-	c.quotas = &answers[map[string]Quota]{kind: "quotas", period: quotasPeriod, now: now, requests: c.requests, byPlace: map[place]answer[map[string]Quota]{},
-		read: func(ctx context.Context, at place) (map[string]Quota, error) {
-			client, err := clients.Compute(at.subscription)
-			if err != nil {
-				return nil, err
-			}
-			return client.Quotas(ctx, at.location)
-		}}
-	return c
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_azure_capacity_requests_total",
+		Help: "Reads of sizes and quotas of subscriptions from Azure Compute, by kind and HTTP status; the status is 0 without a usable response."}, []string{"kind", "status"})
+	return &Capacity{
+		sizes: &answers[map[string]Size]{kind: "sizes", period: sizesPeriod, clients: clients, read: Compute.Sizes, now: now, requests: requests,
+			byPlace: map[place]answer[map[string]Size]{}},
+		quotas: &answers[map[string]Quota]{kind: "quotas", period: quotasPeriod, clients: clients, read: Compute.Quotas, now: now, requests: requests,
+			byPlace: map[place]answer[map[string]Quota]{}},
+		requests: requests,
+	}
 }
 
 // place is a region of Azure as a subscription sees it.
@@ -73,7 +63,8 @@ type answer[T any] struct {
 type answers[T any] struct {
 	kind     string
 	period   time.Duration
-	read     func(ctx context.Context, at place) (T, error)
+	clients  Clients
+	read     func(client Compute, ctx context.Context, location string) (T, error)
 	now      func() time.Time
 	requests *prometheus.CounterVec
 
@@ -95,7 +86,7 @@ func (a *answers[T]) get(ctx context.Context, subscription, location string) ans
 		// Other callers wait for the answer too.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), computeTimeout)
 		defer cancel()
-		value, err := a.read(ctx, at)
+		value, err := a.request(ctx, at)
 		result := answer[T]{value: value, err: err, until: a.now().Add(a.period)}
 		status := http.StatusOK
 		if err != nil {
@@ -110,6 +101,15 @@ func (a *answers[T]) get(ctx context.Context, subscription, location string) ans
 		return result, nil
 	})
 	return found.(answer[T])
+}
+
+func (a *answers[T]) request(ctx context.Context, at place) (T, error) {
+	client, err := a.clients.Compute(at.subscription)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return a.read(client, ctx, at.location)
 }
 
 func (a *answers[T]) last(at place) (answer[T], bool) {

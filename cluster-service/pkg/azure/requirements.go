@@ -32,7 +32,7 @@ const (
 func (a *attempt) checkRequirements(ctx context.Context) error {
 	before, found := a.azure.Requirements(), map[string]fleet.Requirement{}
 	reserved := map[string]int64{}
-	for _, need := range a.needs {
+	for _, need := range a.needs() {
 		known, again := before[need.UID], time.Duration(0)
 		isKnown := known.Input == need.Input()
 		switch {

@@ -201,8 +201,8 @@ func TestRequirementsAreExplainedAndHeal(t *testing.T) {
 	}
 }
 
-// TestOwnVirtualMachinesAreNotMissing: the virtual machines of a node pool use its quota before their nodes are ready. That is no reason for a
-// condition. When all nodes are ready, nothing is checked any more.
+// TestOwnVirtualMachinesAreNotMissing: Azure counts the virtual machines of a node pool as used before their nodes are ready. The check does not report
+// this as a missing quota. Cluster Service sends no request when all nodes are ready.
 func TestOwnVirtualMachinesAreNotMissing(t *testing.T) {
 	r := newRequirements(t, nodes(3, ""))
 	set := func(used int64) {

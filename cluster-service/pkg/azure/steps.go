@@ -42,7 +42,7 @@ const maxError = 512
 // deleted.
 func (s *Steps) Try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {
 	input, _ := s.Region.AzureInput(t, step.Kind)
-	a := &attempt{Steps: s, cluster: t.Cluster, azure: t.Azure, step: step, needs: t.PoolNeeds(), servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input, Requests: step.Requests}}
+	a := &attempt{Steps: s, cluster: t.Cluster, azure: t.Azure, step: step, needs: t.PoolNeeds, servers: nameServers(t.Azure), outcome: fleet.AzureOutcome{Kind: step.Kind, Undo: t.Azure.Deleting, Input: input, Requests: step.Requests}}
 	run := a.create
 	if t.Azure.Deleting {
 		run = a.remove
@@ -60,7 +60,7 @@ type attempt struct {
 	cluster *fleet.Cluster
 	azure   *fleet.Azure
 	step    *fleet.AzureStep
-	needs   []fleet.PoolNeed
+	needs   func() []fleet.PoolNeed
 	// servers are the name servers of the cluster's zone, separated by commas.
 	servers string
 	outcome fleet.AzureOutcome

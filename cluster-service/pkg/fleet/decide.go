@@ -129,8 +129,9 @@ func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, ch
 	t.endAppliedUpdates()
 	planRollout(now, t)
 	r.planAzure(now, t)
+	requirements := t.Azure.Requirements()
 	for _, p := range t.Pools {
-		decidePool(now, t, p)
+		decidePool(now, t, p, requirements)
 	}
 	if t.Cluster != nil {
 		r.decideCluster(now, t)
@@ -435,7 +436,7 @@ func deletionTrouble(works []*Work) string {
 	return ""
 }
 
-func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
+func decidePool(now time.Time, t *ClusterAggregate, p *NodePool, checked map[string]Requirement) {
 	if p.Status == nil {
 		p.Status = &csv1.NodePoolStatus{}
 	}
@@ -489,7 +490,7 @@ func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 	default:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING
 	}
-	requirements := t.requirementsCondition(p)
+	requirements := t.requirementsCondition(p, checked)
 	s.Conditions = setConditions(s.Conditions, now, work.Generation, p.appliedCondition(work, armproperty.NodePool),
 		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
 		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen), observedCondition(feedback.UpdatingConfig, seen),

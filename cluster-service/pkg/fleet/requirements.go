@@ -85,13 +85,13 @@ func (t *ClusterAggregate) requirementsInput() string {
 	return digest(inputs)
 }
 
-// requirementsCondition returns the condition RequirementsValid of a node pool. It keeps its status until the current need is checked. A pool whose
+// requirementsCondition returns the condition RequirementsValid of a node pool from the results of the last check. It keeps its status until the current need is checked. A pool whose
 // nodes are all ready needs nothing, whatever the last check found.
-func (t *ClusterAggregate) requirementsCondition(p *NodePool) condition {
+func (t *ClusterAggregate) requirementsCondition(p *NodePool, checked map[string]Requirement) condition {
 	need := t.poolNeed(p)
-	found, checked := t.Azure.Requirements()[p.UID]
+	found, known := checked[p.UID]
 	switch {
-	case !checked || found.Input != need.Input():
+	case !known || found.Input != need.Input():
 		return condition{name: clusterstatus.RequirementsValid}
 	case need.Missing == 0:
 		return condition{clusterstatus.RequirementsValid, "True", clusterstatus.RequirementsMet, ""}
