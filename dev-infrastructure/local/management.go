@@ -75,8 +75,8 @@ func (r *Region) issue(m *managementCluster) (*kubeapi.Authority, error) {
 	return pki, nil
 }
 
-// garbageCollection returns the GOGC setting of the Kubernetes programs. A throwaway region has few clusters, and collection with Go's default would
-// take a sixth of the API servers' time.
+// garbageCollection returns the GOGC setting of the Kubernetes programs. A throwaway region has few clusters, so that collecting less often than by
+// Go's default costs little memory.
 func (r *Region) garbageCollection() []string {
 	if r.config.Throwaway {
 		return []string{"GOGC=300"}
