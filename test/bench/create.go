@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// createProfileTime is the duration of CPU profiles of creations, and topFunctions the number of functions that are printed of each.
+// profileTime is the duration of CPU profiles of creations and of deletions, and topFunctions the number of functions that are printed of each.
 const (
-	createProfileTime = 15 * time.Second
-	topFunctions      = 8
+	profileTime  = 15 * time.Second
+	topFunctions = 8
 )
 
 // measureCreates creates clusters one after the other and deletes them at the end. All times begin when the request is sent,
@@ -80,7 +80,8 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 	reportCPU(report, "created one by one", cpu, used, o.runs)
 	reportRequests(report, "created", requests, answered, o.runs)
 	report.durations("DELETE sent to deleted, all at once", deleted, "")
-	reportCPU(report, "deleted at once", used, cpuTimes(region), o.runs)
+	usedAtEnd := cpuTimes(region)
+	reportCPU(report, "deleted at once", used, usedAtEnd, o.runs)
 	left, err := managementRequests(ctx, region.Endpoints())
 	if err != nil {
 		return err
@@ -89,29 +90,19 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 	if o.profiles == "" {
 		return nil
 	}
-	c.FastPolling = true
-	return profileCreates(ctx, region, c, busiest(cpu, used), o.profiles, report)
+	return profileClusters(ctx, region, c, busiest(cpu, used), busiest(used, usedAtEnd), o.profiles, report)
 }
 
-// profileCreates writes CPU profiles of the processes into a folder, while it creates clusters one after the other. It prints the functions
-// that use most CPU time, and deletes the clusters at the end.
-func profileCreates(ctx context.Context, region *local.Region, c *customer.Customer, processes []string, dir string, report *report) error {
+// profileClusters writes CPU profiles into a folder: of the processes creating while it creates clusters one after the other, and of the processes
+// deleting while it deletes these clusters at once.
+func profileClusters(ctx context.Context, region *local.Region, c *customer.Customer, creating, deleting []string, dir string, report *report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	servers := map[string]profileServer{}
-	for _, process := range processes {
-		server, err := profileServerOf(region, process)
-		if err != nil {
-			return err
-		}
-		if server.client != nil {
-			servers[filepath.Join(dir, process+".pprof")] = server
-		}
-	}
+	c.FastPolling = true
 	created := 0
-	err := profile(ctx, servers, createProfileTime, func() error {
-		for began := time.Now(); time.Since(began) < createProfileTime; created++ {
+	err := profileProcesses(ctx, region, creating, filepath.Join(dir, "create"), report, func() error {
+		for began := time.Now(); time.Since(began) < profileTime; created++ {
 			name := fmt.Sprintf("profiled-%04d", created)
 			if _, err := c.Put(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
 				return err
@@ -120,6 +111,28 @@ func profileCreates(ctx context.Context, region *local.Region, c *customer.Custo
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	c.FastPolling = false
+	return profileProcesses(ctx, region, deleting, filepath.Join(dir, "delete"), report, func() error {
+		return errors.Join(everyCluster(created, "profiled", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })...)
+	})
+}
+
+// profileProcesses writes a CPU profile of each process that serves one, to files with the given prefix, while during runs. It prints the functions
+// that use most CPU time.
+func profileProcesses(ctx context.Context, region *local.Region, processes []string, prefix string, report *report, during func() error) error {
+	servers := map[string]profileServer{}
+	for _, process := range processes {
+		server, err := profileServerOf(region, process)
+		if err != nil {
+			return err
+		}
+		if server.client != nil {
+			servers[prefix+"-"+process+".pprof"] = server
+		}
+	}
+	if err := profile(ctx, servers, profileTime, during); err != nil {
 		return err
 	}
 	for _, path := range slices.Sorted(maps.Keys(servers)) {
@@ -132,8 +145,7 @@ func profileCreates(ctx context.Context, region *local.Region, c *customer.Custo
 			report.line(fmt.Sprintf("    %.*s", nameWidth-4, function.Name), "", fmt.Sprintf("%.1f %%, %.1f %%", 100*function.Own, 100*function.Total))
 		}
 	}
-	c.FastPolling = false
-	return errors.Join(everyCluster(created, "profiled", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })...)
+	return nil
 }
 
 // hostedClusters observes when HostedClusters appear on the management clusters.

@@ -3,8 +3,8 @@
 // idle cost, upgrade by policy, deletion), and hosted control planes that are real processes. The table shows each figure
 // with its goal or with a baseline of the same run.
 //
-// With -profiles, it creates further clusters, writes CPU profiles of the processes that creations use most into a folder, and prints the functions
-// that use most of it. With -record, it adds the figures to a file. With -compare, it measures another commit and this checkout alternately and prints the ratios.
+// With -profiles, it creates and deletes further clusters, writes CPU profiles of the processes that use most CPU time meanwhile into a folder, and
+// prints the functions that use most of it. With -record, it adds the figures to a file. With -compare, it measures another commit and this checkout alternately and prints the ratios.
 //
 //	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process] [-profiles DIR] [-record FILE | -compare COMMIT [-rounds 3] [-limit 1.15]]
 package main
@@ -43,7 +43,7 @@ func main() {
 	only := flag.String("only", "create,scaling,read,frontend,store,fleet,process", "comma-separated `parts` to measure")
 	flag.IntVar(&o.runs, "runs", 200, "`number` of creations to measure one by one")
 	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters to create at once")
-	flag.StringVar(&o.profiles, "profiles", "", "the `folder` to write CPU profiles of creations to; empty records none")
+	flag.StringVar(&o.profiles, "profiles", "", "the `folder` to write CPU profiles of creations and deletions to; empty records none")
 	ref := flag.String("compare", "", "the `commit` to compare this checkout with")
 	file := flag.String("record", "", "the `file` to add the figures of this checkout to")
 	limit := flag.Float64("limit", 0, "with -compare, the `ratio` by which no figure may be worse in every round; 0 accepts all")

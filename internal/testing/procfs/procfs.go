@@ -33,21 +33,33 @@ func Resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// CPUTime returns the CPU time of a process in user and kernel mode, or 0 if it has exited.
+// CPUTime returns the CPU time of a process and its descendants in user and kernel mode, or 0 if it has exited. It does not include descendants
+// that have exited and that their parents have not waited for.
 func CPUTime(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The name in parentheses may contain spaces. utime is field 14, stime is field 15.
+	// The name in parentheses may contain spaces. The fields 14 to 17 are utime, stime, and those of children that were waited for.
 	_, rest, _ := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
-	if len(fields) < 13 {
+	if len(fields) < 15 {
 		return 0
 	}
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * clockTick
+	var used time.Duration
+	for _, field := range fields[11:15] {
+		ticks, _ := strconv.ParseInt(field, 10, 64)
+		used += time.Duration(ticks) * clockTick
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, path := range threads {
+		children, _ := os.ReadFile(path)
+		for child := range strings.FieldsSeq(string(children)) {
+			number, _ := strconv.Atoi(child)
+			used += CPUTime(number)
+		}
+	}
+	return used
 }
 
 // Process is a running process.

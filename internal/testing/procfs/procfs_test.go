@@ -1,9 +1,13 @@
 package procfs_test
 
 import (
+	"bufio"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -21,4 +25,18 @@ func TestListeners(t *testing.T) {
 			t.Errorf("found: %v, want %v, in %v", got, want, found)
 		}
 	}
+}
+
+// TestCPUTimeHasChildren checks that the CPU time of a process has that of its child.
+func TestCPUTimeHasChildren(t *testing.T) {
+	const child = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo $$; read end"
+	parent := exec.CommandContext(t.Context(), "sh", "-c", "sh -c '"+child+"'; exit")
+	in, out := must.Get(parent.StdinPipe())(t), must.Get(parent.StdoutPipe())(t)
+	must.Do(t, parent.Start())
+	pid := must.Get(strconv.Atoi(strings.TrimSpace(must.Get(bufio.NewReader(out).ReadString('\n'))(t))))(t)
+	if ofChild, ofParent := procfs.CPUTime(pid), procfs.CPUTime(parent.Process.Pid); ofChild == 0 || ofParent < ofChild {
+		t.Errorf("CPU time of the child: %v, of its parent with it: %v", ofChild, ofParent)
+	}
+	must.Do(t, in.Close())
+	_ = parent.Wait() // read fails at the end of the input
 }
