@@ -3,10 +3,10 @@
 // identities in Key Vault, and the OpenID documents of the cluster's issuer. It only reads the customer's identities, and the
 // sizes and quotas of virtual machines (Capacity).
 //
-// Steps attempts one step at a time and has no state. Every step reads first, does what is missing, and can be attempted
+// Steps.Try attempts one step, and is safe for concurrent use. Every step reads first, does what is missing, and can be attempted
 // again at any point. It deletes only resources that it can identify as the cluster's own. Worker attempts the steps that are
-// due according to the database and stores their outcomes. The state machine is in package fleet. OrphanSearcher finds resources of
-// clusters that do not exist any more.
+// due according to the database, several of a cluster at the same time, and stores their outcomes. The state machine is in
+// package fleet. OrphanSearcher finds resources of clusters that do not exist any more.
 package azure
 
 import (

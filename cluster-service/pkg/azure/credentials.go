@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/Azure/msi-dataplane/pkg/dataplane"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
@@ -75,16 +74,6 @@ func earliest(at *time.Time, other time.Time) {
 	if at.IsZero() || other.Before(*at) {
 		*at = other
 	}
-}
-
-// concurrently calls do for all operators at the same time, and returns the first error.
-func concurrently[T any](all []T, do func(T) error) error {
-	var group errgroup.Group
-	group.SetLimit(identityReads)
-	for _, one := range all {
-		group.Go(func() error { return do(one) })
-	}
-	return group.Wait()
 }
 
 // readStored reads the validity of the credential in the vault, and not the credential.
@@ -264,8 +253,5 @@ func (a *attempt) removeCredentials(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err == nil {
-		a.done()
-	}
-	return err
+	return a.finish(err)
 }

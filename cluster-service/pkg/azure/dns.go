@@ -109,21 +109,23 @@ func (a *attempt) createDelegation(ctx context.Context) error {
 	for s := range strings.SplitSeq(a.servers, ",") {
 		servers = append(servers, &armdns.NsRecord{Nsdname: to.Ptr(s)})
 	}
-	return a.putRecord(ctx, a.relative(a.zone()), armdns.RecordTypeNS, &armdns.RecordSetProperties{NsRecords: servers})
+	return a.finish(a.putRecord(ctx, a.relative(a.zone()), armdns.RecordTypeNS, &armdns.RecordSetProperties{NsRecords: servers}))
 }
 
 func (a *attempt) removeDelegation(ctx context.Context) error {
-	return a.removeRecords(ctx, a.relative(a.zone()), armdns.RecordTypeNS)
+	return a.finish(a.removeRecords(ctx, a.relative(a.zone()), armdns.RecordTypeNS))
 }
 
 func (a *attempt) apiName() string {
 	return a.relative(a.Region.APIHost(a.cluster.Status.GetBaseDomainPrefix()))
 }
 
-func (a *attempt) createAPIRecord(ctx context.Context) error { return a.putEndpoint(ctx, a.apiName()) }
+func (a *attempt) createAPIRecord(ctx context.Context) error {
+	return a.finish(a.putEndpoint(ctx, a.apiName()))
+}
 
 func (a *attempt) removeAPIRecord(ctx context.Context) error {
-	return a.removeRecords(ctx, a.apiName(), armdns.RecordTypeA, armdns.RecordTypeCNAME)
+	return a.finish(a.removeRecords(ctx, a.apiName(), armdns.RecordTypeA, armdns.RecordTypeCNAME))
 }
 
 func (a *attempt) serviceNames() (names []string) {
@@ -136,28 +138,19 @@ func (a *attempt) serviceNames() (names []string) {
 // createServiceRecords points the names of the control plane's services to the endpoint of the API, because one ingress serves
 // all of them.
 func (a *attempt) createServiceRecords(ctx context.Context) error {
-	for _, name := range a.serviceNames() {
-		attempt := a.putEndpoint
+	return a.finish(concurrently(a.serviceNames(), func(name string) error {
 		// A HostedCluster may report one of these names as its endpoint. Then the operator of the ingress owns its record.
 		if strings.EqualFold(name, a.relative(a.outcome.Input)) {
-			attempt = func(ctx context.Context, name string) error {
-				return a.removeRecords(ctx, name, armdns.RecordTypeA, armdns.RecordTypeCNAME)
-			}
+			return a.removeRecords(ctx, name, armdns.RecordTypeA, armdns.RecordTypeCNAME)
 		}
-		if err := attempt(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
+		return a.putEndpoint(ctx, name)
+	}))
 }
 
 func (a *attempt) removeServiceRecords(ctx context.Context) error {
-	for _, name := range a.serviceNames() {
-		if err := a.removeRecords(ctx, name, armdns.RecordTypeA, armdns.RecordTypeCNAME); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.finish(concurrently(a.serviceNames(), func(name string) error {
+		return a.removeRecords(ctx, name, armdns.RecordTypeA, armdns.RecordTypeCNAME)
+	}))
 }
 
 // putEndpoint points a name to the HostedCluster's endpoint, which is an IPv4 address or a name.
@@ -188,9 +181,6 @@ func (a *attempt) putRecord(ctx context.Context, name string, kind armdns.Record
 	}
 	properties.TTL, properties.Metadata = to.Ptr[int64](recordTTL), map[string]*string{ownerTag: to.Ptr(a.cluster.UID)}
 	_, err = records.CreateOrUpdate(ctx, a.Config.ResourceGroup, a.Region.BaseDomain, name, kind, armdns.RecordSet{Properties: properties}, nil)
-	if err == nil {
-		a.done()
-	}
 	return err
 }
 
@@ -215,7 +205,6 @@ func (a *attempt) removeRecords(ctx context.Context, name string, kinds ...armdn
 			return err
 		}
 	}
-	a.done()
 	return nil
 }
 

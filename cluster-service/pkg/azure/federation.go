@@ -30,9 +30,19 @@ var subjects = []struct{ operator, short, account string }{
 // federatedAudience is the audience of the service account tokens that are exchanged.
 const federatedAudience = "openshift"
 
-// eachCredential calls do for each federated credential of the cluster, one after the other, because Azure rejects concurrent
-// writes of one identity's credentials.
-func (a *attempt) eachCredential(do func(credentials FederatedCredentials, identity *arm.ResourceID, name, subject string) error) error {
+// federation is an identity of the data plane with the federated credentials that it needs.
+type federation struct {
+	identity    *arm.ResourceID
+	credentials FederatedCredentials
+	// accepts has the names of the credentials, and the subjects of the tokens that they accept.
+	accepts []struct{ name, subject string }
+	full    bool
+}
+
+// eachFederation calls do for the identities of the data plane at the same time. do writes the credentials of its identity one after the other,
+// because Azure rejects concurrent writes of one identity's credentials.
+func (a *attempt) eachFederation(do func(f *federation) error) ([]*federation, error) {
+	var all []*federation
 	for _, s := range subjects {
 		id := a.cluster.Spec.GetPlatform().GetDataPlaneOperators()[s.operator]
 		if id == "" {
@@ -40,18 +50,19 @@ func (a *attempt) eachCredential(do func(credentials FederatedCredentials, ident
 		}
 		parsed, err := arm.ParseResourceID(id)
 		if err != nil {
-			return fmt.Errorf("the resource ID %q of an identity is malformed", id)
+			return nil, fmt.Errorf("the resource ID %q of an identity is malformed", id)
 		}
-		credentials, err := a.Clients.FederatedCredentials(parsed.SubscriptionID)
-		if err != nil {
-			return err
+		at := slices.IndexFunc(all, func(f *federation) bool { return strings.EqualFold(f.identity.String(), parsed.String()) })
+		if at < 0 {
+			credentials, err := a.Clients.FederatedCredentials(parsed.SubscriptionID)
+			if err != nil {
+				return nil, err
+			}
+			all, at = append(all, &federation{identity: parsed, credentials: credentials}), len(all)
 		}
-		if err := do(credentials, parsed, a.cluster.ID()+"-"+s.short, "system:serviceaccount:"+s.account); err != nil {
-			return err
-		}
+		all[at].accepts = append(all[at].accepts, struct{ name, subject string }{a.cluster.ID() + "-" + s.short, "system:serviceaccount:" + s.account})
 	}
-	a.done()
-	return nil
+	return all, concurrently(all, do)
 }
 
 // createFederation creates the federated credentials of the cluster. If identities have no place for them, it creates those of
@@ -59,28 +70,34 @@ func (a *attempt) eachCredential(do func(credentials FederatedCredentials, ident
 func (a *attempt) createFederation(ctx context.Context) error {
 	issuer := a.Region.Issuer(a.cluster)
 	a.outcome.Facts = map[string]string{fleet.AzureIdentitiesFull: ""}
-	var full []string
-	err := a.eachCredential(func(credentials FederatedCredentials, identity *arm.ResourceID, name, subject string) error {
-		if slices.Contains(full, strings.ToLower(identity.String())) {
-			return nil
+	all, err := a.eachFederation(func(f *federation) error {
+		for _, accepted := range f.accepts {
+			_, err := f.credentials.CreateOrUpdate(ctx, f.identity.ResourceGroupName, f.identity.Name, accepted.name, armmsi.FederatedIdentityCredential{
+				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: to.Ptr(issuer), Subject: to.Ptr(accepted.subject), Audiences: []*string{to.Ptr(federatedAudience)}}}, nil)
+			if hasStatus(err, http.StatusConflict) {
+				full, listed := f.isFull(ctx, accepted.name)
+				if f.full = full; full || listed != nil {
+					return listed
+				}
+			}
+			if err != nil {
+				return err
+			}
 		}
-		_, err := credentials.CreateOrUpdate(ctx, identity.ResourceGroupName, identity.Name, name, armmsi.FederatedIdentityCredential{
-			Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: to.Ptr(issuer), Subject: to.Ptr(subject), Audiences: []*string{to.Ptr(federatedAudience)}}}, nil)
-		if !hasStatus(err, http.StatusConflict) {
-			return err
-		}
-		noPlace, listed := isFull(ctx, credentials, identity, name)
-		if listed != nil {
-			return listed
-		}
-		if !noPlace {
-			return err
-		}
-		full = append(full, strings.ToLower(identity.String()))
 		return nil
 	})
-	if err != nil || len(full) == 0 {
+	if err != nil {
 		return err
+	}
+	var full []string
+	for _, f := range all {
+		if f.full {
+			full = append(full, strings.ToLower(f.identity.String()))
+		}
+	}
+	if len(full) == 0 {
+		a.done()
+		return nil
 	}
 	properties := a.cluster.DataPlaneProperties(full)
 	a.outcome.Facts[fleet.AzureIdentitiesFull] = strings.Join(properties, ", ")
@@ -88,11 +105,11 @@ func (a *attempt) createFederation(ctx context.Context) error {
 		strings.Join(properties, ", "), clusterstatus.MaxFederatedCredentials)
 }
 
-// isFull reports whether an identity has as many federated credentials as Azure allows and none with the given name. Azure
+// isFull reports whether the identity has as many federated credentials as Azure allows and none with the given name. Azure
 // returns 409 in this case, and also for concurrent writes, with the same code.
-func isFull(ctx context.Context, credentials FederatedCredentials, identity *arm.ResourceID, name string) (bool, error) {
+func (f *federation) isFull(ctx context.Context, name string) (bool, error) {
 	n := 0
-	for pager := credentials.NewListPager(identity.ResourceGroupName, identity.Name, nil); pager.More(); {
+	for pager := f.credentials.NewListPager(f.identity.ResourceGroupName, f.identity.Name, nil); pager.More(); {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
 			return false, err
@@ -108,10 +125,13 @@ func isFull(ctx context.Context, credentials FederatedCredentials, identity *arm
 }
 
 func (a *attempt) removeFederation(ctx context.Context) error {
-	return a.eachCredential(func(credentials FederatedCredentials, identity *arm.ResourceID, name, _ string) error {
-		if _, err := credentials.Delete(ctx, identity.ResourceGroupName, identity.Name, name, nil); err != nil && !isNotFound(err) {
-			return err
+	_, err := a.eachFederation(func(f *federation) error {
+		for _, accepted := range f.accepts {
+			if _, err := f.credentials.Delete(ctx, f.identity.ResourceGroupName, f.identity.Name, accepted.name, nil); err != nil && !isNotFound(err) {
+				return err
+			}
 		}
 		return nil
 	})
+	return a.finish(err)
 }

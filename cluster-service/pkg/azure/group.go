@@ -65,10 +65,7 @@ func (a *attempt) createGroup(ctx context.Context) error {
 	}
 	_, err = groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: to.Ptr(a.cluster.Spec.GetLocation()), ManagedBy: to.Ptr(a.cluster.ResourceID),
 		Tags: map[string]*string{ownerTag: to.Ptr(a.cluster.UID)}}, nil)
-	if err == nil {
-		a.done()
-	}
-	return err
+	return a.finish(err)
 }
 
 func provisioning(p *armresources.ResourceGroupProperties) string {

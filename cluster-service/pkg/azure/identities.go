@@ -7,12 +7,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
@@ -37,41 +37,39 @@ func (a *attempt) identity(ctx context.Context, id string) (*armmsi.Identity, er
 	return &found.Identity, nil
 }
 
-// identityReads is the maximum number of identities of a cluster that are read at the same time. The HostedCluster waits for
-// all of them.
-const identityReads = 8
-
 // readIdentities reads the client and principal IDs of the identities of the cluster. Until the step is done for the first
 // time, it reads only those that earlier attempts did not read. The customer must create missing identities, so the error
 // lists all of them.
 func (a *attempt) readIdentities(ctx context.Context) error {
-	unread := slices.DeleteFunc(a.cluster.Identities(), func(i fleet.OperatorIdentity) bool {
-		return a.step.Input == "" && a.azure.ClientID(i.ID) != ""
-	})
-	found, errs := make([]*armmsi.Identity, len(unread)), make([]error, len(unread))
-	var group errgroup.Group
-	group.SetLimit(identityReads)
-	for i, identity := range unread {
-		group.Go(func() error {
-			found[i], errs[i] = a.identity(ctx, identity.ID)
-			return nil // the others are read nevertheless
-		})
+	type read struct {
+		fleet.OperatorIdentity
+		found *armmsi.Identity
+		err   error
 	}
-	_ = group.Wait()
+	var unread []*read
+	for _, i := range a.cluster.Identities() {
+		if a.step.Input != "" || a.azure.ClientID(i.ID) == "" {
+			unread = append(unread, &read{OperatorIdentity: i})
+		}
+	}
+	_ = concurrently(unread, func(r *read) error {
+		r.found, r.err = a.identity(ctx, r.ID)
+		return nil // the others are read nevertheless
+	})
 
 	facts := map[string]string{fleet.AzureIdentitiesMissing: ""}
 	a.outcome.Facts = facts
 	var properties, missing []string
 	var failed error
-	for i, identity := range unread {
-		switch err := errs[i]; {
-		case isNotFound(err):
-			properties = append(properties, identity.Property)
-			missing = append(missing, fmt.Sprintf("the identity %s of %s does not exist", identity.ID, identity.Property))
-		case err != nil:
-			failed = fmt.Errorf("read the identity of %s: %w", identity.Property, err)
+	for _, r := range unread {
+		switch {
+		case isNotFound(r.err):
+			properties = append(properties, r.Property)
+			missing = append(missing, fmt.Sprintf("the identity %s of %s does not exist", r.ID, r.Property))
+		case r.err != nil:
+			failed = fmt.Errorf("read the identity of %s: %w", r.Property, r.err)
 		default:
-			maps.Copy(facts, fleet.IdentityFacts(identity.ID, *found[i].Properties.ClientID, *found[i].Properties.PrincipalID))
+			maps.Copy(facts, fleet.IdentityFacts(r.ID, *r.found.Properties.ClientID, *r.found.Properties.PrincipalID))
 		}
 	}
 	if len(missing) > 0 {
@@ -117,32 +115,32 @@ func (a *attempt) checkRoles(ctx context.Context) error {
 	if i := strings.LastIndex(strings.ToLower(subnet), "/subnets/"); i >= 0 {
 		network = subnet[:i]
 	}
-	check := &roleCheck{attempt: a, known: map[string][]*armauthorization.Permission{}}
-	var missing []string
-	checkRole := func(who, id, role, on string) error {
-		if id == "" {
-			return nil
-		}
+	type grant struct{ who, id, role, scope, missing string }
+	var grants []*grant
+	for _, r := range operatorRoles {
 		scope := subnet
-		if on == onNetwork {
+		if r.on == onNetwork {
 			scope = network
 		}
-		missingAction, err := check.missing(ctx, id, role, scope)
-		if err != nil {
-			return fmt.Errorf("check the roles of %s: %w", who, err)
-		}
-		if missingAction != "" {
-			missing = append(missing, fmt.Sprintf("the identity of %s lacks the action %s, which role %s on %s would grant", who, missingAction, role, scope))
+		grants = append(grants, &grant{who: "operator " + r.operator, id: platform.GetControlPlaneOperators()[r.operator], role: r.role, scope: scope})
+	}
+	grants = append(grants, &grant{who: "the service", id: platform.GetServiceManagedIdentity(), role: serviceRole, scope: subnet})
+	grants = slices.DeleteFunc(grants, func(g *grant) bool { return g.id == "" })
+	check := &roleCheck{attempt: a, known: map[string][]*armauthorization.Permission{}}
+	err := concurrently(grants, func(g *grant) (err error) {
+		if g.missing, err = check.missing(ctx, g.id, g.role, g.scope); err != nil {
+			return fmt.Errorf("check the roles of %s: %w", g.who, err)
 		}
 		return nil
-	}
-	for _, r := range operatorRoles {
-		if err := checkRole("operator "+r.operator, platform.GetControlPlaneOperators()[r.operator], r.role, r.on); err != nil {
-			return err
-		}
-	}
-	if err := checkRole("the service", platform.GetServiceManagedIdentity(), serviceRole, onSubnet); err != nil {
+	})
+	if err != nil {
 		return err
+	}
+	var missing []string
+	for _, g := range grants {
+		if g.missing != "" {
+			missing = append(missing, fmt.Sprintf("the identity of %s lacks the action %s, which role %s on %s would grant", g.who, g.missing, g.role, g.scope))
+		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the customer must act: %s", strings.Join(missing, "; "))
@@ -151,15 +149,19 @@ func (a *attempt) checkRoles(ctx context.Context) error {
 	return nil
 }
 
-// roleCheck reads each role definition once.
+// roleCheck keeps the role definitions that it has read. Its methods are safe for concurrent use.
 type roleCheck struct {
 	*attempt
+	mu    sync.Mutex
 	known map[string][]*armauthorization.Permission
 }
 
 func (c *roleCheck) permissions(ctx context.Context, role string) ([]*armauthorization.Permission, error) {
 	role = strings.ToLower(role)
-	if p, ok := c.known[role]; ok {
+	c.mu.Lock()
+	p, ok := c.known[role]
+	c.mu.Unlock()
+	if ok {
 		return p, nil
 	}
 	client, err := c.Clients.RoleDefinitions()
@@ -170,10 +172,11 @@ func (c *roleCheck) permissions(ctx context.Context, role string) ([]*armauthori
 	if err != nil {
 		return nil, fmt.Errorf("read the role definition %s: %w", role, err)
 	}
-	var p []*armauthorization.Permission
 	if found.Properties != nil {
 		p = found.Properties.Permissions
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.known[role] = p
 	return p, nil
 }

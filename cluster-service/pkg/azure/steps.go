@@ -11,6 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
@@ -128,6 +129,27 @@ func (a *attempt) remove(ctx context.Context) error {
 }
 
 func (a *attempt) done() { a.outcome.Done = true }
+
+// finish ends the step if err is nil, and returns err.
+func (a *attempt) finish(err error) error {
+	if err == nil {
+		a.done()
+	}
+	return err
+}
+
+// requestsAtOnce is the maximum number of requests that a step sends at the same time.
+const requestsAtOnce = 8
+
+// concurrently calls do for all values, for at most requestsAtOnce at the same time, and returns the first error.
+func concurrently[T any](all []T, do func(T) error) error {
+	var group errgroup.Group
+	group.SetLimit(requestsAtOnce)
+	for _, one := range all {
+		group.Go(func() error { return do(one) })
+	}
+	return group.Wait()
+}
 
 // await makes the worker attempt the step again, after Azure's Retry-After or soon.
 func (a *attempt) await(what string, response *http.Response) {

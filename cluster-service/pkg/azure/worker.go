@@ -20,6 +20,8 @@ const (
 	stepTimeout = 25 * time.Second
 	// maxVisit is the time after which a visit attempts no further step and stores the outcomes.
 	maxVisit = 2 * time.Second
+	// stepsAtOnce is the maximum number of steps of a cluster that are attempted at the same time.
+	stepsAtOnce = 4
 	// countInterval is the interval at which the metrics of certificates are computed.
 	countInterval = 15 * time.Second
 )
@@ -97,27 +99,13 @@ func (w *Worker) count(ctx context.Context) {
 	}
 }
 
-// visit attempts the due steps of a cluster, one after the other, and stores their outcomes.
+// visit attempts the due steps of a cluster and stores their outcomes.
 func (w *Worker) visit(ctx context.Context, uid string) error {
 	t, err := w.Store.Read(ctx, uid)
 	if err != nil || t.Azure == nil || t.Cluster == nil {
 		return err
 	}
-	var outcomes []fleet.AzureOutcome
-	tried := map[fleet.AzureKind]bool{}
-	begun := time.Now()
-	w.Steps.Region.RefreshAzure(w.Store.Now(), t)
-	for ctx.Err() == nil && time.Since(begun) < maxVisit {
-		step := t.Azure.Next(w.Store.Now(), tried)
-		if step == nil {
-			break
-		}
-		tried[step.Kind] = true
-		o := w.try(ctx, t, step)
-		outcomes = append(outcomes, o)
-		t.Azure.Record(w.Store.Now(), o)
-		w.Steps.Region.RefreshAzure(w.Store.Now(), t)
-	}
+	outcomes := w.attemptDue(ctx, t)
 	if len(outcomes) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -150,6 +138,33 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 		w.Log.InfoContext(ctx, "identities of a cluster have other IDs than before", logkey.ClusterUID, uid)
 	}
 	return err
+}
+
+// attemptDue attempts each due step of a cluster once and returns the outcomes. It attempts steps at the same time unless one needs the other.
+func (w *Worker) attemptDue(ctx context.Context, t *fleet.ClusterAggregate) (outcomes []fleet.AzureOutcome) {
+	tried, finished, running := map[fleet.AzureKind]bool{}, make(chan fleet.AzureOutcome), 0
+	for begun := time.Now(); ; {
+		w.Steps.Region.RefreshAzure(w.Store.Now(), t)
+		for running < stepsAtOnce && ctx.Err() == nil && time.Since(begun) < maxVisit {
+			step := t.Azure.Next(w.Store.Now(), tried)
+			if step == nil {
+				break
+			}
+			tried[step.Kind] = true
+			running++
+			// An attempt reads the state from before it, because the outcomes of others change the state meanwhile.
+			before := *t
+			before.Azure = t.Azure.Clone()
+			go func() { finished <- w.try(ctx, &before, before.Azure.Step(step.Kind)) }()
+		}
+		if running == 0 {
+			return outcomes
+		}
+		o := <-finished
+		running--
+		outcomes = append(outcomes, o)
+		t.Azure.Record(w.Store.Now(), o)
+	}
 }
 
 func (w *Worker) try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {

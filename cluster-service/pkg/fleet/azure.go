@@ -58,9 +58,9 @@ const (
 	azureLastRetry  = 30 * time.Second
 	// azurePatience is the first polling interval of an operation for which Azure names none, and azureLongPatience the
 	// longest. It doubles after every azureLooks polls.
-	azurePatience     = 200 * time.Millisecond
+	azurePatience     = 50 * time.Millisecond
 	azureLongPatience = 15 * time.Second
-	azureLooks        = 4
+	azureLooks        = 2
 	// azureLongest bounds the interval that Azure may request.
 	azureLongest = 10 * time.Minute
 	// azureLastRenewal is the longest interval between attempts to renew what has not expired; a renewal has weeks.
