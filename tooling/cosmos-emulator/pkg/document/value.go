@@ -157,8 +157,8 @@ func Equal(a, b Value) bool {
 	return true
 }
 
-// Compare is the total order of ORDER BY: by kind, then by value. Arrays are compared by element and objects
-// by their sorted properties. The service defines no order for arrays and objects; this one is stable.
+// Compare is the order of ORDER BY: by kind, then by value. Arrays are equal to each other, and so are objects, because the service defines
+// no order for them.
 func Compare(a, b Value) int {
 	if a.Kind != b.Kind {
 		return cmp.Compare(a.Kind, b.Kind)
@@ -176,15 +176,6 @@ func Compare(a, b Value) int {
 		return cmp.Compare(a.Num, b.Num)
 	case String:
 		return strings.Compare(a.Str, b.Str)
-	case Array:
-		for i := 0; i < len(a.Arr) && i < len(b.Arr); i++ {
-			if c := Compare(a.Arr[i], b.Arr[i]); c != 0 {
-				return c
-			}
-		}
-		return cmp.Compare(len(a.Arr), len(b.Arr))
-	case Object:
-		return strings.Compare(Canonical(a), Canonical(b))
 	}
 	return 0
 }

@@ -2,10 +2,9 @@ package document
 
 import (
 	"math"
-	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Append appends v as JSON. It omits undefined properties and elements.
@@ -67,80 +66,8 @@ func appendNumber(dst []byte, n float64) []byte {
 	return strconv.AppendFloat(dst, n, 'g', -1, 64)
 }
 
-const hexDigits = "0123456789abcdef"
-
-// AppendString appends s as a JSON string.
+// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
-		}
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(append(dst, s[start:i]...), "\ufffd"...)
-				start = i + 1
-			}
-			i += size
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-		i++
-		start = i
-	}
-	return append(append(dst, s[start:]...), '"')
-}
-
-// Canonical returns a text that is equal for equal values and different for different ones: properties are sorted and
-// numbers have one form. Continuation tokens depend on it.
-func Canonical(v Value) string {
-	var b strings.Builder
-	appendCanonical(&b, v)
-	return b.String()
-}
-
-// appendCanonical writes the canonical text of v.
-func appendCanonical(b *strings.Builder, v Value) {
-	switch v.Kind {
-	case Undefined:
-		b.WriteByte('u')
-	case Number:
-		b.Write(strconv.AppendFloat(nil, v.Num, 'g', -1, 64))
-	case Array:
-		b.WriteByte('[')
-		for _, e := range v.Arr {
-			appendCanonical(b, e)
-			b.WriteByte(',')
-		}
-		b.WriteByte(']')
-	case Object:
-		members := slices.Clone(v.Obj)
-		slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
-		b.WriteByte('{')
-		for _, m := range members {
-			b.Write(AppendString(nil, m.Name))
-			b.WriteByte(':')
-			appendCanonical(b, m.Value)
-			b.WriteByte(',')
-		}
-		b.WriteByte('}')
-	default:
-		b.Write(Append(nil, v))
-	}
+	dst, _ = jsontext.AppendQuote(dst, s) // an error reports invalid UTF-8
+	return dst
 }

@@ -127,7 +127,7 @@ func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%s\n%s\n%s\n%s\n", rid, text, req.r.Header.Get(headerPartitionKey), req.r.Header.Get(headerRangeID))
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		fmt.Fprintf(sum, "%s=%s\n", name, document.Canonical(params[name]))
+		fmt.Fprintf(sum, "%s=%s\n", name, params[name].JSON())
 	}
 	prefix := fmt.Sprintf("hcp2.%016x.", sum.Sum64())
 	var token *sql.Token
