@@ -1,9 +1,10 @@
 package store
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
+
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
@@ -26,7 +27,8 @@ func TestExpiry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var now clock
 			now.seconds.Store(1_000_000)
-			s := open(t, filepath.Join(t.TempDir(), "db"), now.now)
+			path := filepath.Join(t.TempDir(), "db")
+			s := open(t, path, now.now)
 			c := container(t, s, `{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash"}`+tc.props+`}`)
 			body := parse(t, `{"id":"a","pk":"p",`+tc.item+`}`)
 			must.Get(do(s, c, "p", Operation{Verb: Create, Body: body}))(t)
@@ -49,10 +51,17 @@ func TestExpiry(t *testing.T) {
 			if tc.expiresIn == 0 {
 				return
 			}
-			must.Do(t, s.removeAllExpired(context.Background(), c))
-			if due, err := s.hasExpired(c); err != nil || due {
-				t.Errorf("after the removal, hasExpired is %v, %v", due, err)
-			}
+			must.Do(t, s.Close())
+			s = open(t, path, now.now)
+			c = must.Get(s.Container(c.Database.Name, c.Name))(t)
+			must.Do(t, s.db.View(func(tx *bolt.Tx) error {
+				for _, bucket := range c.buckets() {
+					if n := tx.Bucket(bucket).Stats().KeyN; n > 0 {
+						t.Errorf("the bucket %c has %d entries of expired items", bucket[0], n)
+					}
+				}
+				return nil
+			}))
 			if _, err := do(s, c, "p", Operation{Verb: Create, Body: body}); err != nil {
 				t.Error(err)
 			}
@@ -61,7 +70,6 @@ func TestExpiry(t *testing.T) {
 			if _, err := do(s, c, "p", Operation{Verb: Create, Body: parse(t, `{"id":"a","pk":"p","ttl":-1}`)}); err != nil {
 				t.Errorf("the ID of the expired item is not available: %v", err)
 			}
-			must.Do(t, s.removeAllExpired(context.Background(), c))
 			checkVisible(true) // its expiry was that of its predecessor
 		})
 	}

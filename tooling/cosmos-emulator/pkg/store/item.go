@@ -28,13 +28,12 @@ var systemProperties = []string{"_rid", "_self", "_etag", "_attachments", "_ts",
 //	o  document number                   -> reference   (the order of a scan over all partitions)
 //	p  partition key + document number   -> reference   (the order of a scan over one partition)
 //	c  LSN + index in its transaction    -> reference   (the change feed; one entry per item, for its last change)
-//	t  expiry time + document number     -> record key
 //
 // A reference is the item's EPK and its record key. Bucket d's sequence is the container's LSN, bucket o's the
 // last document number.
 func (c *Container) buckets() [][]byte {
-	out := make([][]byte, 0, 5)
-	for _, b := range []byte("dopct") {
+	out := make([][]byte, 0, 4)
+	for _, b := range []byte("dopc") {
 		out = append(out, c.bucket(b))
 	}
 	return out

@@ -35,11 +35,8 @@ type Options struct {
 	// Path is the path of the file. It is created if it does not exist, and locked while it is open.
 	Path string
 	// Now is the clock for timestamps and expiry; nil means time.Now.
-	Now func() time.Time
-	// ExpiryInterval is the interval at which expired items are removed; 0 means one second. Expired items are never
-	// returned, so the interval affects only disk usage.
-	ExpiryInterval time.Duration
-	Logger         *slog.Logger
+	Now    func() time.Time
+	Logger *slog.Logger
 	// LaggingReplica keeps the state before the last commit, for Lagging.
 	LaggingReplica bool
 }
@@ -100,7 +97,7 @@ type writeRequest struct {
 	finished  chan struct{}
 }
 
-// Open opens or creates a store.
+// Open opens or creates a store, and removes expired items from it.
 func Open(o Options) (*Store, error) {
 	db, err := bolt.Open(o.Path, 0o600, &bolt.Options{
 		Timeout:         time.Second,
@@ -121,13 +118,8 @@ func Open(o Options) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("loading %s: %w", o.Path, err), db.Close())
 	}
-	interval := o.ExpiryInterval
-	if interval == 0 {
-		interval = time.Second
-	}
-	s.done.Add(2)
+	s.done.Add(1)
 	go s.runWriter()
-	go s.removeExpiredPeriodically(interval)
 	return s, nil
 }
 
@@ -184,7 +176,7 @@ func (s *Store) load() error {
 	}
 	cat := catalog{}
 	byRID := map[string]*Database{}
-	err = s.db.View(func(tx *bolt.Tx) error {
+	err = s.db.Update(func(tx *bolt.Tx) error {
 		err := tx.Bucket(bucketDatabases).ForEach(func(k, v []byte) error {
 			d := &Database{containers: map[string]*Container{}}
 			if err := json.Unmarshal(v, d); err != nil {
@@ -211,7 +203,7 @@ func (s *Store) load() error {
 				return fmt.Errorf("container %x has no database", k)
 			}
 			c.Database.containers[c.Name] = c
-			if err := s.folders.load(tx, c); err != nil {
+			if err := errors.Join(s.removeExpired(tx, c), s.folders.load(tx, c)); err != nil {
 				return fmt.Errorf("container %x: %w", k, err)
 			}
 			s.lastTS = max(s.lastTS, c.TS, lastItemTS(tx, c))

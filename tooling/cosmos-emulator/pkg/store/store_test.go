@@ -28,10 +28,10 @@ type clock struct{ seconds atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(c.seconds.Load(), 0) }
 
-// open opens a store. Expired items are removed only if the test does so.
+// open opens a store.
 func open(t testing.TB, path string, now func() time.Time) *Store {
 	t.Helper()
-	s := must.Get(Open(Options{Path: path, Now: now, ExpiryInterval: time.Hour}))(t)
+	s := must.Get(Open(Options{Path: path, Now: now}))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -256,7 +256,7 @@ func (t *transaction) flush() (wrote bool, err error) {
 		}
 		wrote = true
 		if s.before != nil {
-			if err := removeIndexes(t.tx, t.c, t.pk, s.key, s.before, s.after != nil && s.after.number == s.before.number); err != nil {
+			if err := removeIndexes(t.tx, t.c, t.pk, s.before, s.after != nil && s.after.number == s.before.number); err != nil {
 				return false, err
 			}
 		}
@@ -297,24 +297,13 @@ func (t *transaction) insert(s *stagedItem) error {
 	}
 	changes := t.tx.Bucket(t.c.bucket('c'))
 	changes.FillPercent = 0.9 // keys are appended in order
-	if err := changes.Put(changeKey(s.after.lsn, s.after.index), ref); err != nil {
-		return err
-	}
-	if at, ok := s.after.expires(t.c); ok {
-		return t.tx.Bucket(t.c.bucket('t')).Put(append(u64(uint64(at)), u64(s.after.number)...), s.key)
-	}
-	return nil
+	return changes.Put(changeKey(s.after.lsn, s.after.index), ref)
 }
 
 // removeIndexes deletes the index entries of a record. keepOrder keeps those that the next version shares.
-func removeIndexes(tx *bolt.Tx, c *Container, pk partition.Key, key []byte, r *record, keepOrder bool) error {
+func removeIndexes(tx *bolt.Tx, c *Container, pk partition.Key, r *record, keepOrder bool) error {
 	if err := tx.Bucket(c.bucket('c')).Delete(changeKey(r.lsn, r.index)); err != nil {
 		return err
-	}
-	if at, ok := r.expires(c); ok {
-		if err := tx.Bucket(c.bucket('t')).Delete(append(u64(uint64(at)), u64(r.number)...)); err != nil {
-			return err
-		}
 	}
 	if keepOrder {
 		return nil
