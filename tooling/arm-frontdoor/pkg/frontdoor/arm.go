@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 )
 
@@ -40,7 +41,7 @@ func (r *response) write(w http.ResponseWriter) {
 	for name, value := range r.header {
 		w.Header().Set(name, value)
 	}
-	w.Header().Set("x-ms-request-id", newUUID())
+	w.Header().Set("x-ms-request-id", uuid.NewString())
 	body := r.body
 	if r.code != "" {
 		w.Header().Set("x-ms-error-code", r.code)

@@ -2,7 +2,6 @@ package frontdoor
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
@@ -181,15 +181,7 @@ func correlationID(r *http.Request) string {
 	if id := r.Header.Get(armheader.CorrelationID); uuidPattern.MatchString(id) {
 		return id
 	}
-	return newUUID()
-}
-
-// newUUID returns a random UUID (RFC 9562, version 4).
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return uuid.NewString()
 }
 
 // maxProviderResponse bounds the response of a call to the resource provider.

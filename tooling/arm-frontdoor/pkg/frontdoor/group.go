@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hcpmesh/hcpmesh/internal/asciifold"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
@@ -197,7 +198,7 @@ func (d *FrontDoor) deleteGroupStep(ctx context.Context, subscription, group str
 	if !ok {
 		return true, nil
 	}
-	arm := &request{correlation: newUUID()}
+	arm := &request{correlation: uuid.NewString()}
 	arm.caller.TenantID, arm.caller.Name = s.TenantID, "Azure Resource Manager"
 	// The provider rejects requests in a Deleted subscription and deletes all of its resources.
 	if s.Provider == Registered && s.State != "Deleted" {

@@ -1,13 +1,13 @@
 package emulator
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
@@ -38,7 +38,7 @@ type request struct {
 
 // parse parses the path and reads the body. The request can be used for an error response even if parse fails.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error) {
-	req := &request{w: w, r: r, activityID: newUUID()}
+	req := &request{w: w, r: r, activityID: uuid.NewString()}
 	var err error
 	if req.segments, err = splitPath(r.URL.EscapedPath()); err != nil {
 		return req, err
@@ -102,15 +102,6 @@ func splitPath(escaped string) ([]string, error) {
 		out = append(out, decoded)
 	}
 	return out, nil
-}
-
-// newUUID returns a random UUID (RFC 9562, version 4).
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
 // operationOf returns the name of a request's operation for faults and metrics.
