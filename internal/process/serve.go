@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // ServeHTTP serves on a listener until ctx ends, with TLS if the server has a TLS configuration. Then it accepts no new requests,
@@ -51,25 +51,8 @@ func Listen(address, addressFile string) (net.Listener, error) {
 	if addressFile == "" {
 		return listener, nil
 	}
-	if err := writeAddress(addressFile, listener); err != nil {
+	if err := disk.Replace(addressFile, []byte(listener.Addr().String()+"\n"), 0o644); err != nil {
 		return nil, errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
 	}
 	return listener, nil
-}
-
-// writeAddress creates the file atomically.
-func writeAddress(file string, listener net.Listener) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(listener.Addr().String() + "\n")
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

@@ -8,8 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
+
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Position is a place in a log: the next byte to read of a file. A file is identified by its inode and by its first bytes, because another
@@ -55,16 +56,7 @@ func (p Position) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".position-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(text)
-	if err := errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return disk.Replace(path, text, 0o600)
 }
 
 func inodeOf(info fs.FileInfo) uint64 {

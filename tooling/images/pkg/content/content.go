@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // Store is a folder with the image layout and the list of compressed layers. One process writes it at a time.
@@ -33,7 +33,7 @@ func Open(dir string) (*Store, error) {
 			return nil, err
 		}
 	}
-	return s, Replace(filepath.Join(s.layout, "oci-layout"), []byte(`{"imageLayoutVersion":"1.0.0"}`+"\n"))
+	return s, disk.Replace(filepath.Join(s.layout, "oci-layout"), []byte(`{"imageLayoutVersion":"1.0.0"}`+"\n"), 0o644)
 }
 
 // Layout returns the folder of the image layout.
@@ -60,7 +60,7 @@ func (s *Store) Put(mediaType types.MediaType, text []byte) (v1.Descriptor, erro
 	if s.has(d.Digest, d.Size) {
 		return d, nil
 	}
-	return d, Replace(s.Path(d.Digest), text)
+	return d, disk.Replace(s.Path(d.Digest), text, 0o644)
 }
 
 // PutJSON stores a document as JSON and returns its descriptor.
@@ -78,7 +78,7 @@ func (s *Store) WriteIndex(manifests []v1.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	if err := Replace(filepath.Join(s.layout, "index.json"), append(text, '\n')); err != nil {
+	if err := disk.Replace(filepath.Join(s.layout, "index.json"), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
 	return s.collect(manifests)
@@ -137,25 +137,4 @@ func removeOthers(folder string, keep func(name string) bool) error {
 		}
 	}
 	return nil
-}
-
-// Replace replaces a file as a whole.
-func Replace(path string, text []byte) error {
-	return replace(path, func(out io.Writer) error {
-		_, err := out.Write(text)
-		return err
-	})
-}
-
-// replace writes a file with another name and gives it its name when it is complete.
-func replace(path string, write func(io.Writer) error) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	if err := errors.Join(write(file), file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
 }

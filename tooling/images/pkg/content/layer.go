@@ -20,6 +20,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 )
 
 // File is a file of a layer.
@@ -65,7 +66,7 @@ func (s *Store) Layer(files []File) (Layer, error) {
 	if err != nil {
 		return Layer{}, err
 	}
-	return layer, Replace(s.cacheFile(key), text)
+	return layer, disk.Replace(s.cacheFile(key), text, 0o644)
 }
 
 func (s *Store) cacheFile(key string) string { return filepath.Join(s.layers, key+".json") }

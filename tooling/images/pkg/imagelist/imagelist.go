@@ -11,9 +11,8 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/hcpmesh/hcpmesh/internal/disk"
 	strictjson "sigs.k8s.io/json"
-
-	"github.com/hcpmesh/hcpmesh/tooling/images/pkg/content"
 )
 
 // List is the content of the file.
@@ -80,5 +79,5 @@ func (l *List) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	return content.Replace(file, append(text, '\n'))
+	return disk.Replace(file, append(text, '\n'), 0o644)
 }
