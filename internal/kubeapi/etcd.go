@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // EtcdTLS names the files with which a client connects to etcd.
@@ -33,19 +34,15 @@ func (t EtcdTLS) Arguments() []string {
 
 // Config returns the TLS configuration of a client of etcd.
 func (t EtcdTLS) Config() (*tls.Config, error) {
-	text, err := os.ReadFile(t.CAFile)
+	authorities, err := certfile.LoadRoots(t.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the authority of etcd: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("reading the authority of etcd: %s contains no certificate", t.CAFile)
 	}
 	certificate, err := tls.LoadX509KeyPair(t.CertificateFile, t.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the client certificate for etcd: %w", err)
 	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}, nil
+	return &tls.Config{RootCAs: authorities.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}, nil
 }
 
 // EtcdAuthority issues the certificates of an etcd and of its users, which etcd identifies by the common name. Who has its key can

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // Authority issues the certificates of one cluster into a folder: its own certificate authority, the API server's
@@ -72,19 +73,15 @@ func (a *Authority) Client(name, cluster, server, user string, groups ...string)
 
 // TLS returns the TLS configuration of an issued client for requests to the cluster's servers.
 func (a *Authority) TLS(client string) (*tls.Config, error) {
-	pem, err := os.ReadFile(a.Path("ca.crt"))
+	authorities, err := certfile.LoadRoots(a.Path("ca.crt"))
 	if err != nil {
 		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New("ca.crt of the cluster's authority contains no PEM certificate")
 	}
 	certificate, err := tls.LoadX509KeyPair(a.Path(client+".crt"), a.Path(client+".key"))
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{RootCAs: authorities.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
 }
 
 const kubeconfigTemplate = `apiVersion: v1

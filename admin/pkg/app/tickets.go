@@ -2,14 +2,13 @@ package app
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/elevation"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/ticket"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // tickets returns the ticket validator of the flags; nil if there is none and the policy needs none.
@@ -23,14 +22,11 @@ func (o *Options) tickets(policy *elevation.Policy) (ticket.Validator, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.TicketValidatorCAFile != "" {
-		text, err := os.ReadFile(o.TicketValidatorCAFile)
+		authorities, err := certfile.LoadRoots(o.TicketValidatorCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("--ticket-validator-ca-file: %w", err)
 		}
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--ticket-validator-ca-file: %s contains no certificate", o.TicketValidatorCAFile)
-		}
+		transport.TLSClientConfig.RootCAs = authorities.Pool()
 	}
 	validator, err := ticket.NewHTTP(o.TicketValidatorURL, o.TicketValidatorTokenFile, transport)
 	if err != nil {

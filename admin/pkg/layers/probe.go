@@ -3,13 +3,11 @@ package layers
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
@@ -57,14 +56,11 @@ func (t *Target) question() (Question, error) {
 func (t *Target) client() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
+		authorities, err := certfile.LoadRoots(t.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("component %s: caFile: %w", t.Name, err)
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("component %s: caFile: %s holds no certificate", t.Name, t.CAFile)
-		}
+		config.RootCAs = authorities.Pool()
 	}
 	return newClient(config), nil
 }

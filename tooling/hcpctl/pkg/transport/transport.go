@@ -5,10 +5,10 @@ package transport
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
-	"os"
+
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // System returns a transport that trusts the certificate authorities of the system.
@@ -25,13 +25,10 @@ func New(caFile string) (*http.Transport, error) {
 	if caFile == "" {
 		return transport, nil
 	}
-	authority, err := os.ReadFile(caFile)
+	authorities, err := certfile.LoadRoots(caFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate authority: %w", err)
 	}
-	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-	if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s has no certificate", caFile)
-	}
+	transport.TLSClientConfig.RootCAs = authorities.Pool()
 	return transport, nil
 }

@@ -62,7 +62,7 @@ func TestProxyOfEnvironment(t *testing.T) {
 func TestNewTrustsOnlyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	must.Do(t, os.WriteFile(file, []byte("no certificate"), 0o600))
-	for path, want := range map[string]string{file: "has no certificate", file + "x": "reading the certificate authority"} {
+	for path, want := range map[string]string{file: "contains no certificate", file + "x": "reading the certificate authority"} {
 		if _, err := transport.New(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}

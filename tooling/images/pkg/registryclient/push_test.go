@@ -79,7 +79,7 @@ func TestPush(t *testing.T) {
 		"no authority":           {registryclient.Options{Credentials: credentials("pipeline:0123456789abcdef")}, "certificate"},
 		"no credentials":         {registryclient.Options{Authorities: authority}, "UNAUTHORIZED"},
 		"wrong credentials":      {registryclient.Options{Authorities: authority, Credentials: credentials("pipeline:another-password")}, "401 Unauthorized"},
-		"an authority of nobody": {registryclient.Options{Authorities: write(t, "text")}, "has no certificate"},
+		"an authority of nobody": {registryclient.Options{Authorities: write(t, "text")}, "contains no certificate"},
 		"no file of credentials": {registryclient.Options{Credentials: "missing"}, "credentials"},
 		"wrong file":             {registryclient.Options{Credentials: write(t, "secret")}, "is not in the format"},
 		"no credentials in it":   {registryclient.Options{Credentials: write(t, `{"credsStore": "x"}`)}, "auths: there is none"},

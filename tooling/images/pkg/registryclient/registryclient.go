@@ -5,7 +5,6 @@ package registryclient
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 )
 
 // Options are the settings for one registry.
@@ -61,14 +61,11 @@ func (o *Options) Remote() ([]remote.Option, error) {
 		transport.Proxy, transport.DialContext = nil, o.Dial
 	}
 	if o.Authorities != "" {
-		text, err := os.ReadFile(o.Authorities)
+		authorities, err := certfile.LoadRoots(o.Authorities)
 		if err != nil {
 			return nil, fmt.Errorf("-%sca-file: %w", o.Prefix, err)
 		}
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("-%sca-file: %s has no certificate", o.Prefix, o.Authorities)
-		}
+		transport.TLSClientConfig.RootCAs = authorities.Pool()
 	}
 	options := []remote.Option{remote.WithTransport(schemes{plain: o.PlainHTTP, next: transport})}
 	if o.Credentials == "" {

@@ -2,16 +2,15 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hcpmesh/hcpmesh/internal/certfile"
 	"github.com/hcpmesh/hcpmesh/tooling/configure/pkg/deployment"
 	"github.com/hcpmesh/hcpmesh/tooling/rollout/pkg/definition"
 )
@@ -121,15 +120,11 @@ const requestTimeout = 30 * time.Second
 func (e *environment) client() (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	if e.caFile != "" {
-		text, err := os.ReadFile(e.caFile)
+		authorities, err := certfile.LoadRoots(e.caFile)
 		if err != nil {
 			return nil, fmt.Errorf("--ca-file: %w", err)
 		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, errors.New("--ca-file: the file has no certificate in PEM")
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+		transport.TLSClientConfig = &tls.Config{RootCAs: authorities.Pool()}
 	}
 	return &http.Client{Transport: transport, Timeout: requestTimeout}, nil
 }

@@ -108,7 +108,7 @@ func TestExitCodes(t *testing.T) {
 		"a wrong pipeline":     {map[string]string{rollouttest.StampPipeline: "group: cell\nsteps: []\n"}, []string{"run", rollouttest.Region}, exitRefused, "stamp/pipeline.yaml:2: steps: minItems"},
 		"a missing value":      {map[string]string{rollouttest.RegionLayer: "frontend: {release: null}\n"}, []string{"run", rollouttest.Region}, exitRefused, "1 of 5 steps cannot run:\n  region/deploy: the input release needs the key frontend.release"},
 		"wrong credentials":    {nil, []string{"plan", rollouttest.Region, "--registry-credentials", "/dev/null"}, exitRefused, "--registry-credentials: /dev/null is not in the format of Docker's config.json"},
-		"a file without certs": {nil, []string{"plan", rollouttest.Region, "--ca-file", "/dev/null"}, exitRefused, "--ca-file: the file has no certificate"},
+		"a file without certs": {nil, []string{"plan", rollouttest.Region, "--ca-file", "/dev/null"}, exitRefused, "--ca-file: /dev/null contains no certificate"},
 	} {
 		dir := rollouttest.Write(t, c.changed)
 		_, err := run(t, append(c.args, "--config-dir", filepath.Join(dir, "config"), "--state-dir", filepath.Join(dir, "state"))...)
