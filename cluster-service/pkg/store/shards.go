@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -176,9 +175,6 @@ func (s *Store) Shards(ctx context.Context) ([]Shard, error) {
 	}
 	return pgx.CollectRows(rows, scanShard)
 }
-
-// ErrUnknownShard is returned for a shard that does not exist.
-var ErrUnknownShard = errors.New("unknown provision shard")
 
 // ShardChange is an entry of a shard's history.
 type ShardChange struct {

@@ -77,10 +77,8 @@ var (
 
 // Durations of single steps, as observed.
 const (
-	// NodeGeneratedPayload: a node pool's payload is generated. NodeIgnition: its first machine has fetched its
-	// ignition configuration.
-	NodeGeneratedPayload = 33 * time.Second
-	NodeIgnition         = 40 * time.Second
+	// NodeIgnition: the first machine of a node pool has fetched its ignition configuration.
+	NodeIgnition = 40 * time.Second
 	// MachineReady: a machine is provisioned; NodeReady: its node is Ready and healthy.
 	MachineReady = 54 * time.Second
 	NodeReady    = 340 * time.Second

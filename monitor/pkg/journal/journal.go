@@ -139,14 +139,6 @@ func (j *Journal) GroupLost(number partition.Group) {
 	delete(j.groups, number)
 }
 
-// Loaded reports whether the records of a group have been read.
-func (j *Journal) Loaded(number partition.Group) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	g := j.groups[number]
-	return g != nil && g.loaded
-}
-
 // SetBlind states why monitor cannot see the clusters; empty if it can.
 func (j *Journal) SetBlind(reason string) {
 	j.mu.Lock()
