@@ -390,7 +390,6 @@ func (g *gateway) awaitAt(key database.Key, want database.AccessSessionState) *d
 		}
 		return nil
 	})
-
 	return found
 }
 

@@ -347,7 +347,6 @@ func TestAuditSurvivesKill(t *testing.T) {
 		}
 		return nil
 	})
-
 	verbs := map[string]int{}
 	for id, e := range events {
 		verbs[e.Verb]++

@@ -291,7 +291,6 @@ func (g *gateway) sendUntilKnown(path string) (response *http.Response, body str
 		}
 		return nil
 	})
-
 	return response, body
 }
 

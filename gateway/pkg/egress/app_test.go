@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/publicaddress"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/databasetest"
 )
 
@@ -73,10 +74,7 @@ func TestValidate(t *testing.T) {
 // of its cluster. Its removal closes the connection.
 func TestLinkInCosmosServesItsCluster(t *testing.T) {
 	db, _ := databasetest.New(t)
-	upstream, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	upstream := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -88,23 +86,12 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 		_ = connection.Close()
 	}()
 	t.Cleanup(func() { _ = upstream.Close(); <-served })
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	private, public := filepath.Join(t.TempDir(), "private.json"), filepath.Join(t.TempDir(), "public.json")
-	if err := errors.Join(intent.CreateKeys(private), keyfile.WritePublic(private, public)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(intent.CreateKeys(private), keyfile.WritePublic(private, public)))
 	issuer, audience := intent.RegionIssuer(intenttest.TrustDomain)
-	signer, err := intent.LoadSigner(private, issuer, audience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options, err := parse("--cosmos-endpoint=https://localhost:8081", "--listen-connect=127.0.0.1:0", "--allow-host=quay.io", "--intent-keys-file="+public, "--trust-domain="+intenttest.TrustDomain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must.Get(intent.LoadSigner(private, issuer, audience))(t)
+	options := must.Get(parse("--cosmos-endpoint=https://localhost:8081", "--listen-connect=127.0.0.1:0", "--allow-host=quay.io", "--intent-keys-file="+public, "--trust-domain="+intenttest.TrustDomain))(t)
 	p := process.New("gateway-egress", slog.New(slog.NewTextHandler(io.Discard, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -120,18 +107,10 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 	}()
 	connect := func(link uint32, target string) (net.Conn, int) {
 		t.Helper()
-		connection, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		connection := must.Get(net.Dial("tcp", listener.Addr().String()))(t)
 		t.Cleanup(func() { _ = connection.Close() })
-		if _, err := fmt.Fprintf(connection, "%sCONNECT %s HTTP/1.1\r\n\r\n", proxyheadertest.Link(t, link), target); err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: http.MethodConnect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Fprintf(connection, "%sCONNECT %s HTTP/1.1\r\n\r\n", proxyheadertest.Link(t, link), target))(t)
+		response := must.Get(http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: http.MethodConnect}))(t)
 		return connection, response.StatusCode
 	}
 	eventually.Soon(t, "the gateway has read the links", func() error {
@@ -140,15 +119,12 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 		}
 		return nil
 	})
-
 	if readiness := p.CheckReadiness(t.Context()); !readiness.Ready {
 		t.Errorf("it is not ready: %+v", readiness)
 	}
 	now := time.Now().UTC()
 	assigned := (&intenttest.Admin{Signer: signer}).EgressLink(t, database.EgressLinkDocument{LinkID: "7", ClusterUID: "a", ResourceID: "/a", Hosts: []string{"registry.example"}, OperationID: "one", RequestTime: now})
-	if _, err := db.AssignEgressLink(t.Context(), 7, assigned, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.AssignEgressLink(t.Context(), 7, assigned, now))(t)
 	var connection net.Conn
 	eventually.Soon(t, "the link is served", func() error {
 		var status int
@@ -157,16 +133,9 @@ func TestLinkInCosmosServesItsCluster(t *testing.T) {
 		}
 		return nil
 	})
-
-	if _, err := connection.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.RemoveEgressLink(t.Context(), 7, "a", "two", now.Add(time.Second), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connection.Write([]byte("x")))(t)
+	must.Get(io.ReadFull(connection, make([]byte, 1)))(t)
+	must.Get(db.RemoveEgressLink(t.Context(), 7, "a", "two", now.Add(time.Second), time.Now()))(t)
 	if _, err := connection.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection of a removed link is open")
 	}

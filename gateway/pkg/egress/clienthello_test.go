@@ -10,6 +10,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // sendHello returns what a TLS client sends first.
@@ -19,13 +21,9 @@ func sendHello(t testing.TB, config *tls.Config) []byte {
 	ended := make(chan error, 1)
 	go func() { ended <- tls.Client(client, config).Handshake() }()
 	header := make([]byte, 5)
-	if _, err := io.ReadFull(server, header); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(server, header))(t)
 	body := make([]byte, binary.BigEndian.Uint16(header[3:]))
-	if _, err := io.ReadFull(server, body); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(server, body))(t)
 	_ = server.Close()
 	<-ended
 	_ = client.Close()

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func TestReadConnectRequest(t *testing.T) {
@@ -56,13 +58,8 @@ func TestReadConnectRequest(t *testing.T) {
 
 func TestConnectErrorIsAResponse(t *testing.T) {
 	var text bytes.Buffer
-	if err := writeConnectError(&text, http.StatusForbidden, "the host is not permitted"); err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.ReadResponse(bufio.NewReader(&text), &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeConnectError(&text, http.StatusForbidden, "the host is not permitted"))
+	response := must.Get(http.ReadResponse(bufio.NewReader(&text), &http.Request{Method: http.MethodConnect}))(t)
 	defer func() { _ = response.Body.Close() }()
 	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "the host is not permitted\n" || response.StatusCode != http.StatusForbidden || !response.Close {
 		t.Errorf("%s, %q, %v", response.Status, body, err)

@@ -5,16 +5,15 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // ECHConfigList returns the ECHConfigList (RFC 9849) of a server with a public name, whose private key nobody has. Clients use
 // Encrypted Client Hello with it.
 func ECHConfigList(t testing.TB, publicName string) []byte {
 	t.Helper()
-	key, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdh.X25519().GenerateKey(rand.Reader))(t)
 	public := key.PublicKey().Bytes()
 	content := []byte{1, 0, 0x20, 0, byte(len(public))} // ID, X25519 with HKDF-SHA256
 	content = append(content, public...)

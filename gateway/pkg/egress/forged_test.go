@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/documentfields"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // scene is a registry with the links 7 of cluster a and 8 of cluster b, as their engineer requested them.
@@ -33,10 +34,7 @@ type scene struct {
 func newScene(t testing.TB) *scene {
 	t.Helper()
 	admin, log, now := intenttest.New(t), &logtest.Log{}, time.Now().UTC()
-	p, err := NewPolicy([]string{"quay.io"}, []uint16{443})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPolicy([]string{"quay.io"}, []uint16{443}))(t)
 	s := &scene{log: log,
 		earlier:  admin.EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "z", ResourceID: "/z", Hosts: []string{"z.example"}, RequestTime: now.Add(-48 * time.Hour)}),
 		original: admin.EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 2, ClusterUID: "a", ResourceID: "/a", Hosts: []string{"a.example"}, RequestTime: now.Add(-24 * time.Hour)}),
@@ -164,18 +162,13 @@ func TestDocumentsAreVerifiedAgainWithNewKeys(t *testing.T) {
 	dir := t.TempDir()
 	private, public := filepath.Join(dir, "private.json"), filepath.Join(dir, "public.json")
 	issuer, audience := intent.RegionIssuer(intenttest.TrustDomain)
-	if err := errors.Join(intent.CreateKeys(private), keyfile.WritePublic(private, public)); err != nil {
-		t.Fatal(err)
-	}
-	signer, err := intent.LoadSigner(private, issuer, audience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(intent.CreateKeys(private), keyfile.WritePublic(private, public)))
+	signer := must.Get(intent.LoadSigner(private, issuer, audience))(t)
 	admin := &intenttest.Admin{Signer: signer, Verifier: signer.Verifier()}
 	s := newScene(t)
-	if s.options.Intents, s.options.Keys, err = intent.LoadVerifier(public, intenttest.TrustDomain); err != nil {
-		t.Fatal(err)
-	}
+	var err error
+	s.options.Intents, s.options.Keys, err = intent.LoadVerifier(public, intenttest.TrustDomain)
+	must.Do(t, err)
 	former := signer.Ring().Primary
 	document := admin.EgressLink(t, database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "a", ResourceID: "/a"})
 	expect := func(when, want string) {
@@ -187,31 +180,18 @@ func TestDocumentsAreVerifiedAgainWithNewKeys(t *testing.T) {
 	}
 	s.set(t.Context(), &document)
 	expect("with its key", "a/a")
-	next, err := keyfile.Add(private)
-	if err == nil {
-		err = keyfile.Promote(private, next)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, err := admin.Verifier.Verify(t.Context(), document.Intent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.Promote(private, must.Get(keyfile.Add(private))(t)))
+	asked := must.Get(admin.Verifier.Verify(t.Context(), document.Intent))(t)
 	again := document
 	if again.Intent, err = signer.Sign(asked); err != nil || signer.Primary(document.Intent) || !signer.Primary(again.Intent) {
 		t.Fatal("the intent is not signed with the new key", err)
 	}
 	s.set(t.Context(), &again)
 	expect("before the new key has arrived", "")
-	if err := keyfile.WritePublic(private, public); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.WritePublic(private, public))
 	expect("with the new key", "a/a")
 	s.set(t.Context(), &document)
-	if err := errors.Join(keyfile.Remove(private, former), keyfile.WritePublic(private, public)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(keyfile.Remove(private, former), keyfile.WritePublic(private, public)))
 	expect("after its key was withdrawn", "")
 	s.set(t.Context(), &again)
 	expect("with the signature of the new key", "a/a")
@@ -237,10 +217,7 @@ func BenchmarkOpen(b *testing.B) {
 	s.options.NewPerSecond = 1_000_000_000
 	s.set(b.Context(), &s.original)
 	for b.Loop() {
-		c, err := s.Open(b.Context(), 7)
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := must.Get(s.Open(b.Context(), 7))(b)
 		c.Close()
 	}
 }

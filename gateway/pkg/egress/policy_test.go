@@ -5,14 +5,12 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func newPolicy(t testing.TB) *Policy {
 	t.Helper()
-	p, err := NewPolicy([]string{"Management.Azure.com.", "quay.io", "bücher.example"}, []uint16{443, 8443})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPolicy([]string{"Management.Azure.com.", "quay.io", "bücher.example"}, []uint16{443, 8443}))(t)
 	return p
 }
 

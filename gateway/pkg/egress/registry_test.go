@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/databasetest"
 )
 
@@ -28,19 +29,13 @@ var sharedAdmin = sync.OnceValues(intenttest.Open)
 // admin returns who signs the intents of the tests.
 func admin(t testing.TB) *intenttest.Admin {
 	t.Helper()
-	a, err := sharedAdmin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(sharedAdmin())(t)
 	return a
 }
 
 func options(t *testing.T, source egress.Source) egress.RegistryOptions {
 	t.Helper()
-	p, err := egress.NewPolicy([]string{"quay.io"}, []uint16{443})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(egress.NewPolicy([]string{"quay.io"}, []uint16{443}))(t)
 	return egress.RegistryOptions{Source: source, Policy: p, Intents: admin(t).Verifier, Keys: admin(t).Signer.Ring, ConnectionsPerLink: 2, NewPerSecond: 100, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry()}
 }
 
@@ -70,9 +65,7 @@ func open(t *testing.T, r *egress.Registry, id uint32) *egress.Connection {
 func assign(t *testing.T, db *database.DB, id uint32, cluster, operation string, hosts ...string) {
 	t.Helper()
 	signed := admin(t).EgressLink(t, database.EgressLinkDocument{LinkID: strconv.FormatUint(uint64(id), 10), ClusterUID: cluster, ResourceID: "/" + cluster, Hosts: hosts, OperationID: operation})
-	if _, err := db.AssignEgressLink(t.Context(), id, signed, signed.RequestTime); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.AssignEgressLink(t.Context(), id, signed, signed.RequestTime))(t)
 }
 
 // TestChangesOfLinksEndConnections changes the hosts of a link and removes it. Both take effect on open connections, and those of another link
@@ -111,9 +104,7 @@ func TestChangesOfLinksEndConnections(t *testing.T) {
 		c.cluster.Close()
 	}
 	now := time.Now().UTC()
-	if _, err := db.RemoveEgressLink(t.Context(), 7, "a", "four", now, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.RemoveEgressLink(t.Context(), 7, "a", "four", now, now))(t)
 	for i, c := range all {
 		<-c.region.Context().Done()
 		if cause := context.Cause(c.region.Context()); !errors.Is(cause, egress.ErrRemoved) || c.other.Context().Err() != nil {
@@ -223,7 +214,6 @@ func TestListingIsRetried(t *testing.T) {
 		}
 		return nil
 	})
-
 	if _, err := r.Open(t.Context(), 7); !errors.Is(err, egress.ErrStale) || r.Ready(t.Context()) == nil {
 		t.Errorf("without the links: %v", err)
 	}

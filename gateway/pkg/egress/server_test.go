@@ -40,6 +40,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // upstreamVariable makes the test's program an upstream server.
@@ -120,29 +122,13 @@ func (l *links) TailEgressLinks(ctx context.Context, _ time.Time, options databa
 	}
 }
 
-// log collects records.
-type log struct {
-	mu    sync.Mutex
-	lines bytes.Buffer
-}
-
-func (l *log) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.Write(line)
-}
-
 // records returns the access records with a message.
-func (l *log) records(t testing.TB, message string) []map[string]any {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (g *gateway) records(message string) []map[string]any {
+	g.t.Helper()
 	var all []map[string]any
-	for line := range bytes.Lines(l.lines.Bytes()) {
+	for line := range strings.Lines(g.log.String()) {
 		var record map[string]any
-		if err := json.Unmarshal(line, &record); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(g.t, json.Unmarshal([]byte(line), &record))
 		if record["msg"] == message {
 			all = append(all, record)
 		}
@@ -154,7 +140,7 @@ func (l *log) records(t testing.TB, message string) []map[string]any {
 type gateway struct {
 	t         testing.TB
 	links     *links
-	log       *log
+	log       *logtest.Log
 	metrics   *prometheus.Registry
 	addresses map[egress.Protocol]string
 	// clock stands unless the test advances it.
@@ -186,10 +172,7 @@ func startGateway(t testing.TB, limits egress.Limits, change func(*egress.Regist
 	t.Helper()
 	listeners := map[egress.Protocol]net.Listener{}
 	for _, protocol := range egress.Protocols() {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		listeners[protocol] = listener
 	}
 	return startAt(t, listeners, limits, change)
@@ -198,13 +181,10 @@ func startGateway(t testing.TB, limits egress.Limits, change func(*egress.Regist
 // startAt is start with existing listeners.
 func startAt(t testing.TB, listeners map[egress.Protocol]net.Listener, limits egress.Limits, change func(*egress.RegistryOptions)) *gateway {
 	t.Helper()
-	g := &gateway{t: t, clock: clocktest.New(), closed: make(chan struct{}), log: &log{}, metrics: prometheus.NewRegistry(), addresses: map[egress.Protocol]string{}, names: map[string][]string{}, network: map[string]string{},
+	g := &gateway{t: t, clock: clocktest.New(), closed: make(chan struct{}), log: &logtest.Log{}, metrics: prometheus.NewRegistry(), addresses: map[egress.Protocol]string{}, names: map[string][]string{}, network: map[string]string{},
 		links: &links{t: t, admin: intenttest.New(t), documents: map[string]database.EgressLinkDocument{}, changed: make(chan struct{})}}
 	logger := slog.New(slog.NewJSONHandler(g.log, nil))
-	p, err := egress.NewPolicy([]string{"quay.example", "private.example", "unknown.example", "closed.example"}, []uint16{443, 8443})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(egress.NewPolicy([]string{"quay.example", "private.example", "unknown.example", "closed.example"}, []uint16{443, 8443}))(t)
 	g.links.set(database.EgressLinkDocument{LinkID: "7", Generation: 1, ClusterUID: "uid-a", ResourceID: "/subscriptions/s/clusters/a", Hosts: []string{"registry-a.example"}})
 	g.links.set(database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "uid-b", ResourceID: "/subscriptions/s/clusters/b"})
 	options := egress.RegistryOptions{Source: g.links, Intents: g.links.admin.Verifier, Keys: g.links.admin.Signer.Ring, Policy: p, ConnectionsPerLink: 5000, NewPerSecond: 1_000_000, Log: logger, Metrics: g.metrics}
@@ -298,18 +278,10 @@ func (g *gateway) connect(protocol egress.Protocol, id uint32) (net.Conn, error)
 // tunnel opens a tunnel with CONNECT.
 func (g *gateway) tunnel(id uint32, target string) (net.Conn, *http.Response) {
 	g.t.Helper()
-	connection, err := g.connect(egress.Connect, id)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(connection, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
-		g.t.Fatal(err)
-	}
+	connection := must.Get(g.connect(egress.Connect, id))(g.t)
+	must.Get(fmt.Fprintf(connection, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target))(g.t)
 	reader := bufio.NewReader(connection)
-	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	response := must.Get(http.ReadResponse(reader, &http.Request{Method: http.MethodConnect}))(g.t)
 	if response.StatusCode == http.StatusOK && reader.Buffered() > 0 {
 		g.t.Fatal("bytes follow the response")
 	}
@@ -321,21 +293,17 @@ func (g *gateway) awaitRecords(message string, n int) []map[string]any {
 	g.t.Helper()
 	var found []map[string]any
 	eventually.Soon(g.t, fmt.Sprintf("%d records %q", n, message), func() error {
-		if found = g.log.records(g.t, message); len(found) != n {
+		if found = g.records(message); len(found) != n {
 			return fmt.Errorf("there are %d", len(found))
 		}
 		return nil
 	})
-
 	return found
 }
 
 func (g *gateway) counted(protocol egress.Protocol, outcome egress.Outcome) float64 {
 	g.t.Helper()
-	families, err := g.metrics.Gather()
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	families := must.Get(g.metrics.Gather())(g.t)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			labels := map[string]string{}
@@ -364,10 +332,7 @@ func website(t testing.TB) (target string, client *tls.Config) {
 // echo returns the address of a server that returns what it receives, until the client has ended its direction.
 func echo(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -444,10 +409,7 @@ func TestRefusals(t *testing.T) {
 	g := startGateway(t, egress.Limits{}, nil)
 	target, config := website(t)
 	reached := 0
-	counting, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	counting := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	accepted := make(chan struct{})
 	go func() {
 		defer close(accepted)
@@ -485,17 +447,13 @@ func TestRefusals(t *testing.T) {
 		"unreachable":             {7, "closed.example", egress.Unreachable, "internal error", false},
 	} {
 		before := g.counted(egress.SNI, tc.outcome)
-		connection, err := g.connect(egress.SNI, tc.link)
-		if err != nil {
-			t.Fatal(err)
-		}
+		connection := must.Get(g.connect(egress.SNI, tc.link))(t)
 		client := config.Clone()
 		client.ServerName, client.InsecureSkipVerify = tc.host, true
 		if tc.ech {
 			client.MinVersion, client.EncryptedClientHelloConfigList = tls.VersionTLS13, egress.ECHConfigList(t, "quay.example")
 		}
-		err = tls.Client(connection, client).Handshake()
-		if err == nil || !strings.Contains(err.Error(), tc.alert) {
+		if err := tls.Client(connection, client).Handshake(); err == nil || !strings.Contains(err.Error(), tc.alert) {
 			t.Errorf("SNI, %s: %v, want the alert %q", name, err, tc.alert)
 		}
 		if got := g.counted(egress.SNI, tc.outcome); got != before+1 {
@@ -546,13 +504,8 @@ func TestRefusals(t *testing.T) {
 		"large hello":             {append(proxyheadertest.Link(t, 7), bytes.Repeat([]byte("\x16\x03\x01\x00\x01\x01"), 4000)...), egress.Malformed},
 	} {
 		before := g.counted(egress.SNI, tc.outcome)
-		connection, err := net.Dial("tcp", g.addresses[egress.SNI])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := connection.Write(tc.text); err != nil {
-			t.Fatal(err)
-		}
+		connection := must.Get(net.Dial("tcp", g.addresses[egress.SNI]))(t)
+		must.Get(connection.Write(tc.text))(t)
 		_, _ = io.Copy(io.Discard, connection) // until the gateway closes it
 		_ = connection.Close()
 		eventually.Soon(t, name+" is counted", func() error {
@@ -562,9 +515,7 @@ func TestRefusals(t *testing.T) {
 			return nil
 		})
 	}
-	if err := counting.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, counting.Close())
 	<-accepted
 	if reached > 0 {
 		t.Errorf("%d connections reached a host", reached)
@@ -654,10 +605,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 // TestEndOfOneDirectionIsForwarded ends the client's direction. The host reads everything and responds after that.
 func TestEndOfOneDirectionIsForwarded(t *testing.T) {
 	g := startGateway(t, egress.Limits{}, nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() {
 		connection, err := listener.Accept()
@@ -678,12 +626,8 @@ func TestEndOfOneDirectionIsForwarded(t *testing.T) {
 	if response.StatusCode != http.StatusOK {
 		t.Fatal(response.Status)
 	}
-	if _, err := connection.Write(make([]byte, 100_000)); err != nil {
-		t.Fatal(err)
-	}
-	if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connection.Write(make([]byte, 100_000)))(t)
+	must.Do(t, connection.(*net.TCPConn).CloseWrite())
 	if got, err := io.ReadAll(connection); err != nil || string(got) != "received 100000" {
 		t.Errorf("the client read %q, %v", got, err)
 	}
@@ -721,9 +665,7 @@ func TestChangesCloseConnections(t *testing.T) {
 	if diff := cmp.Diff(map[any]any{"7": string(egress.EndHost), "8": string(egress.EndRemoved)}, reasons); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := stays.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(stays.Write([]byte("x")))(t)
 	if _, err := io.ReadFull(stays, make([]byte, 1)); err != nil {
 		t.Errorf("the connection to a permitted host: %v", err)
 	}
@@ -732,18 +674,12 @@ func TestChangesCloseConnections(t *testing.T) {
 // TestConnectionsFollowDescriptors starts a gateway whose process may open 512 files, three quarters of which suffice for 192 connections.
 func TestConnectionsFollowDescriptors(t *testing.T) {
 	var before syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
 	few := before
 	few.Cur = 512
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
 	g := startGateway(t, egress.Limits{Connections: 20_000}, nil)
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil { // the clients and the host are in this process
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)) // the clients and the host are in this process
 	g.serve("quay.example", "20.50.2.1", 443, echo(t))
 	for range 192 {
 		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusOK {
@@ -813,9 +749,7 @@ func TestRateOfNewConnections(t *testing.T) {
 	if counted := g.counted(egress.Connect, egress.RateLink); refused != 1 || counted != 1 {
 		t.Errorf("of 11 connections, %d were refused, and %v are counted", refused, counted)
 	}
-	if _, err := first.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Write([]byte("x")))(t)
 	if _, err := io.ReadFull(first, make([]byte, 1)); err != nil {
 		t.Errorf("an open connection: %v", err)
 	}
@@ -828,30 +762,22 @@ func TestRateOfNewConnections(t *testing.T) {
 func TestStoppedUpstream(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^$")
 	child.Env = append(os.Environ(), upstreamVariable+"=1")
-	output, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(child.StdoutPipe())(t)
+	must.Do(t, child.Start())
 	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
-	address, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(bufio.NewReader(output).ReadString('\n'))(t)
 	g := startGateway(t, egress.Limits{Idle: 300 * time.Millisecond}, nil)
 	g.serve("quay.example", "20.50.2.1", 443, strings.TrimSpace(address))
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, child.Process.Signal(syscall.SIGSTOP))
 	// The kernel accepts the connection for the process. The idle time may begin and end whenever: it ends the connection in any case.
 	connection, response := g.tunnel(7, "quay.example:443")
 	if response.StatusCode != http.StatusOK {
 		t.Fatal(response.Status)
 	}
-	for err == nil {
-		_, err = connection.Write(make([]byte, 1<<20)) // until the gateway closes the connection
+	for {
+		if _, err := connection.Write(make([]byte, 1<<20)); err != nil {
+			break // the gateway has closed the connection
+		}
 	}
 	if record := g.awaitRecords("egress connection closed", 1)[0]; record[logkey.Reason] != string(egress.EndIdle) {
 		t.Errorf("the connection ended with %v", record)
@@ -869,15 +795,10 @@ func TestDrain(t *testing.T) {
 			g := startGateway(t, egress.Limits{Drain: drain}, nil)
 			g.serve("quay.example", "20.50.2.1", 443, echo(t))
 			connection, _ := g.tunnel(7, "quay.example:443")
-			waiting, err := g.connect(egress.SNI, 7) // has not named a host
-			if err != nil {
-				t.Fatal(err)
-			}
+			waiting := must.Get(g.connect(egress.SNI, 7))(t) // has not named a host
 			g.stop()
 			<-g.closed
-			if _, err := connection.Write([]byte("x")); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(connection.Write([]byte("x")))(t)
 			if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
 				t.Errorf("in the drain: %v", err)
 			}
@@ -910,7 +831,7 @@ func TestRefusalRecordsAreBounded(t *testing.T) {
 		}
 	}
 	g.tunnel(8, "evil.example:443")
-	records := g.log.records(t, "egress connection refused")
+	records := g.records("egress connection refused")
 	links := map[any]int{}
 	for _, record := range records {
 		links[record[logkey.Link]]++
@@ -929,10 +850,7 @@ func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
 		t.Skipf("%d descriptors are too few", limit.Cur)
 	}
 	g := startGateway(t, egress.Limits{}, nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	accepted := make(chan net.Conn, many)
 	go func() {
 		defer close(accepted)
@@ -961,12 +879,8 @@ func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
 		}
 		host := <-accepted
 		// Each tunnel has carried bytes in both directions before it is idle.
-		if _, err := connection.Write(make([]byte, 8<<10)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(host, make([]byte, 8<<10)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(connection.Write(make([]byte, 8<<10)))(t)
+		must.Get(io.ReadFull(host, make([]byte, 8<<10)))(t)
 		clients, hosts = append(clients, connection), append(hosts, host)
 	}
 	perConnection := (memory() - before) / many
@@ -994,18 +908,11 @@ func BenchmarkThroughput(b *testing.B) {
 		start := time.Now()
 		sent := make(chan error, 1)
 		go func() { _, err := connection.Write(make([]byte, size)); sent <- err }()
-		if _, err := io.ReadFull(connection, make([]byte, size)); err != nil {
-			b.Fatal(err)
-		}
-		if err := <-sent; err != nil {
-			b.Fatal(err)
-		}
+		must.Get(io.ReadFull(connection, make([]byte, size)))(b)
+		must.Do(b, <-sent)
 		return time.Since(start)
 	}
-	direct, err := net.Dial("tcp", target)
-	if err != nil {
-		b.Fatal(err)
-	}
+	direct := must.Get(net.Dial("tcp", target))(b)
 	defer func() { _ = direct.Close() }()
 	through, _ := g.tunnel(7, "quay.example:443")
 	var directTime, throughTime time.Duration
@@ -1023,12 +930,8 @@ func BenchmarkConnect(b *testing.B) {
 	target := echo(b)
 	g.serve("quay.example", "20.50.2.1", 443, target)
 	exchange := func(connection net.Conn) {
-		if _, err := connection.Write([]byte("x")); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(connection.Write([]byte("x")))(b)
+		must.Get(io.ReadFull(connection, make([]byte, 1)))(b)
 		_ = connection.Close()
 	}
 	var directTime, throughTime time.Duration
@@ -1038,10 +941,7 @@ func BenchmarkConnect(b *testing.B) {
 		exchange(through)
 		throughTime += time.Since(start)
 		start = time.Now()
-		direct, err := net.Dial("tcp", target)
-		if err != nil {
-			b.Fatal(err)
-		}
+		direct := must.Get(net.Dial("tcp", target))(b)
 		exchange(direct)
 		directTime += time.Since(start)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -82,9 +83,8 @@ func newHarness(t *testing.T) *harness {
 	t.Helper()
 	h := &harness{t: t, dir: t.TempDir(), sink: t.TempDir(), index: &memoryIndex{known: map[string]Description{}}, log: &logtest.Log{}}
 	var err error
-	if h.public, h.private, err = seal.NewPair(); err != nil {
-		t.Fatal(err)
-	}
+	h.public, h.private, err = seal.NewPair()
+	must.Do(t, err)
 	h.signing, h.signers = newSigning(t)
 	return h
 }
@@ -92,10 +92,7 @@ func newHarness(t *testing.T) *harness {
 // newSigning returns a key that signs recordings, and the keys that verify it.
 func newSigning(t testing.TB) (*audit.SigningKey, audit.Keys) {
 	t.Helper()
-	key, err := audit.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(audit.GenerateKey())(t)
 	keys := audit.Keys{}
 	keys.Trust("gateway-access", key)
 	return key, keys
@@ -108,10 +105,7 @@ func (h *harness) open() *Store {
 	if h.change != nil {
 		h.change(&options)
 	}
-	s, err := Open(options)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	s := must.Get(Open(options))(h.t)
 	return s
 }
 
@@ -135,37 +129,24 @@ func newFacts() recording.Facts {
 // start begins a recording of a command.
 func (h *harness) start(s *Store) *Recording {
 	h.t.Helper()
-	r, err := s.Start(newFacts(), []string{"sh"})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	r := must.Get(s.Start(newFacts(), []string{"sh"}))(h.t)
 	r.Begin()
 	return r
 }
 
 func (h *harness) take(r *Recording, client bool, message string) {
 	h.t.Helper()
-	if _, err := r.Take(v5, client, []byte(message)); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Get(r.Take(v5, client, []byte(message)))(h.t)
 }
 
 // read returns the input, the output and the end of a log.
 func (h *harness) read(content []byte) (input, output string, end *recording.End) {
 	h.t.Helper()
-	r, err := recording.NewReader(bytes.NewReader(content), h.private, h.signers)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	r := must.Get(recording.NewReader(bytes.NewReader(content), h.private, h.signers))(h.t)
 	var text bytes.Buffer
-	if err := r.WriteAsciicast(&text); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, r.WriteAsciicast(&text))
 	for _, line := range slices.Collect(bytes.Lines(text.Bytes()))[1:] {
-		e, err := recording.ParseEvent(line)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		e := must.Get(recording.ParseEvent(line))(h.t)
 		switch e.Code {
 		case recording.Input:
 			input += e.Data
@@ -187,10 +168,7 @@ func (h *harness) exported(id string) (input, output string, d Description) {
 		return errors.New("it has not ended")
 	})
 
-	content, err := os.ReadFile(filepath.Join(h.sink, recording.LogName(id)+".jsonl"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(h.sink, recording.LogName(id)+".jsonl")))(h.t)
 	input, output, end := h.read(content)
 	if (end != nil) != d.Complete || int64(len(content)) != d.Bytes || end != nil && *end != *d.End {
 		h.t.Errorf("the log of %d bytes has the end %v, the index %+v", len(content), end, d)
@@ -229,10 +207,7 @@ func TestRecordingIsExportedAndDeleted(t *testing.T) {
 		}
 		return nil
 	})
-
-	if err := r.End(t.Context(), "The client has closed the connection."); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), "The client has closed the connection."))
 	input, output, d := h.exported(r.facts.ID)
 	if input != "id\r" || output != "uid=0 on stderr" || !d.Complete || d.End.Reason != "The client has closed the connection." {
 		t.Errorf("input %q, output %q, %+v", input, output, d)
@@ -268,9 +243,7 @@ func TestMessagesThatCannotBeRecorded(t *testing.T) {
 	if forwarded, err := r.Take("", true, []byte("\x00x")); err == nil || apierror.KindOf(err) != apierror.Invalid {
 		t.Errorf("no protocol: %q, %v", forwarded, err)
 	}
-	if err := r.End(t.Context(), "."); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), "."))
 	if input, output, _ := h.exported(r.facts.ID); input+output != "" {
 		t.Errorf("input %q, output %q", input, output)
 	}
@@ -302,9 +275,7 @@ func TestOnlyMeaningIsForwarded(t *testing.T) {
 			}
 		}
 	}
-	if err := r.End(t.Context(), "."); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), "."))
 	if input, output, _ := h.exported(r.facts.ID); input != "typed\ntyped\n" || output != "shown\nshown\nerror\nerror\n" {
 		t.Errorf("input %q, output %q", input, output)
 	}
@@ -314,10 +285,7 @@ func TestOnlyMeaningIsForwarded(t *testing.T) {
 func TestDiscardedRecordingLeavesNothing(t *testing.T) {
 	h := newHarness(t)
 	s, stop := h.run()
-	r, err := s.Start(newFacts(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(s.Start(newFacts(), nil))(t)
 	s.signal()
 	r.Discard()
 	h.empty(s)
@@ -335,14 +303,9 @@ func TestStoreContinuesAfterKill(t *testing.T) {
 	id := r.facts.ID
 	h.take(r, true, "\x00typed")
 	h.take(r, false, "\x01printed")
-	if err := r.End(t.Context(), "."); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), "."))
 	_ = s.lock.Close()
-	whole, err := os.ReadFile(r.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(r.path))(t)
 	lines := slices.Collect(bytes.Lines(whole))
 	header := len(lines[0]) + len(lines[1])
 	for size := 0; size <= len(whole); size += 1 + len(whole)/40 {
@@ -350,9 +313,7 @@ func TestStoreContinuesAfterKill(t *testing.T) {
 			size = len(whole)
 		}
 		h.index.known = map[string]Description{}
-		if err := errors.Join(os.RemoveAll(h.sink), os.Mkdir(h.sink, 0o700), os.WriteFile(r.path, whole[:size], 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.RemoveAll(h.sink), os.Mkdir(h.sink, 0o700), os.WriteFile(r.path, whole[:size], 0o600)))
 		s, stop := h.run()
 		if size < header {
 			h.empty(s)
@@ -387,20 +348,13 @@ func TestStoreContinuesAfterCrash(t *testing.T) {
 	h.take(torn, false, "\x01printed")
 	h.take(torn, false, "\x01more")
 	for _, r := range []*Recording{torn, foreign} {
-		if err := r.End(t.Context(), "."); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.End(t.Context(), "."))
 	}
 	_ = s.lock.Close()
-	content, err := os.ReadFile(torn.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(torn.path))(t)
 	clear(content[size+10 : size+20])
 	other := filepath.Join(h.dir, uuid.NewString())
-	if err := errors.Join(os.WriteFile(torn.path, content, 0o600), os.Rename(foreign.path, other+suffix)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(torn.path, content, 0o600), os.Rename(foreign.path, other+suffix)))
 	s, _ = h.run()
 	if input, output, d := h.exported(torn.facts.ID); input != "typed" || output != "" || d.Complete {
 		t.Errorf("input %q, output %q, %+v", input, output, d)
@@ -454,9 +408,7 @@ func TestBoundsEndRecordings(t *testing.T) {
 		h := newHarness(t)
 		h.change = func(o *Options) { o.MaxTotal = MinTotal }
 		away := h.sink + ".away"
-		if err := os.Rename(h.sink, away); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(h.sink, away))
 		s, _ := h.run()
 		r := h.start(s)
 		if _, err := fill(t, r); apierror.KindOf(err) != apierror.Unavailable || !strings.Contains(err.Error(), "not exported") {
@@ -468,9 +420,7 @@ func TestBoundsEndRecordings(t *testing.T) {
 		if _, err := s.Start(newFacts(), nil); apierror.KindOf(err) != apierror.Unavailable || apierror.As(err).Reason != ReasonUnavailable {
 			t.Errorf("another recording: %v", err)
 		}
-		if err := os.Rename(away, h.sink); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(away, h.sink))
 		if _, _, d := h.exported(r.facts.ID); !d.Complete {
 			t.Errorf("%+v", d)
 		}
@@ -506,13 +456,9 @@ func TestIndexAway(t *testing.T) {
 	s, stop := h.run()
 	r := h.start(s)
 	h.take(r, true, "\x00x")
-	if err := r.End(t.Context(), "."); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.End(t.Context(), "."))
 	stop()
-	if _, err := os.Stat(r.path); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(os.Stat(r.path))(t)
 	h.index.away.Store(false)
 	s, _ = h.run()
 	if input, _, d := h.exported(r.facts.ID); input != "x" || !d.Complete {
@@ -526,21 +472,14 @@ func TestConflictDoesNotDelayOthers(t *testing.T) {
 	h := newHarness(t)
 	s := h.open()
 	ids := []string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
-	if err := sink.FileAt(h.sink).Append(t.Context(), recording.LogName(ids[0]), 0, make([]byte, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sink.FileAt(h.sink).Append(t.Context(), recording.LogName(ids[0]), 0, make([]byte, 1<<20)))
 	var recordings []*Recording
 	for _, id := range ids {
 		facts := newFacts()
 		facts.ID = id
-		r, err := s.Start(facts, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(s.Start(facts, nil))(t)
 		r.Begin()
-		if err := r.End(t.Context(), "."); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.End(t.Context(), "."))
 		recordings = append(recordings, r)
 	}
 	if err := s.export(t.Context()); !errors.Is(err, errConflict) {
@@ -614,9 +553,7 @@ func TestFullDiskEndsRecording(t *testing.T) {
 			t.Errorf("input %q, %d bytes of output after %d messages, %+v", input, len(output), taken, d)
 		}
 		h.empty(s)
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		if err := s.Available(); err != nil {
 			t.Error(err)
 		}
@@ -644,10 +581,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Cleanup(func() { _ = s.lock.Close() })
 	f.Fuzz(func(t *testing.T, protocol string, client bool, first, second []byte) {
-		r, err := s.Start(newFacts(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(s.Start(newFacts(), nil))(t)
 		var input, output []byte
 		for _, message := range [][]byte{first, second} {
 			forwarded, err := r.Take(protocol, client, message)
@@ -665,13 +599,9 @@ func FuzzMessages(f *testing.F) {
 				t.Fatalf("a message on channel %d was accepted", message[0])
 			}
 		}
-		if err := r.End(t.Context(), "."); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.End(t.Context(), "."))
 		content, err := os.ReadFile(r.path)
-		if err := errors.Join(err, os.Remove(r.path)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.Remove(r.path)))
 		s.forget(r, r.size, false)
 		h := &harness{t: t, private: private, signers: signers}
 		gotInput, gotOutput, _ := h.read(content)

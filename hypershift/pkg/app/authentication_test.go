@@ -215,7 +215,6 @@ func (s *sample) testAuthentication(t *testing.T) {
 		}
 		return nil
 	})
-
 	if after := s.servers(t); !slices.Equal(before, after) {
 		t.Errorf("the API server restarted: %v, then %v", before, after)
 	}

@@ -67,7 +67,6 @@ func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) p
 		}
 		return nil
 	})
-
 	der := must.Get(x509.MarshalECPrivateKey(key))(t)
 	return pki.Pair{Cert: request.Status.Certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}
 }

@@ -66,7 +66,6 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		}
 		return nil
 	})
-
 	if now := s.servers(t); !slices.Equal(now, pids) {
 		t.Errorf("the API server restarted: %v, before: %v", now, pids)
 	}
@@ -81,7 +80,6 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		}
 		return nil
 	})
-
 	s.delete(t)
 	s.expectNothingRuns(t)
 }

@@ -361,7 +361,6 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 		}
 		return nil
 	})
-
 	if err := available(s.hostedCluster(t)); err != nil {
 		t.Errorf("the deletion of the node pool affected the cluster: %v", err)
 	}
@@ -448,7 +447,6 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 		}
 		return nil
 	})
-
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, contract.FaultAnnotation)
 	must.Do(t, s.client.Patch(t.Context(), s.hostedCluster(t), client.RawPatch("application/merge-patch+json", patch)))
 	s.awaitGone(t)

@@ -418,7 +418,6 @@ func (s *sample) awaitGone(t testing.TB) {
 			}
 			return fmt.Errorf("%T %s still exists: finalizers %v, deleted %v%s", object, key, object.GetFinalizers(), object.GetDeletionTimestamp(), s.remainingObjects(t))
 		})
-
 	}
 	gone(s.key(), &hyperv1.HostedCluster{})
 	gone(client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{})

@@ -58,7 +58,6 @@ func runPod(t testing.TB, hosted kubernetes.Interface, name, node, image string)
 		}
 		return err
 	})
-
 }
 
 // follow follows the log of a pod. The channel gets an element when the log ends.
@@ -142,7 +141,6 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 			}
 			return nil
 		})
-
 	}
 	if _, _, code := kubectl("exec", pod, "--", "test", "-e", "/tmp/file"); code != 1 {
 		t.Errorf("a file has survived the runtime: %d", code)

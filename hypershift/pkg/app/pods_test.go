@@ -81,7 +81,6 @@ func TestControlPlanesArePods(t *testing.T) {
 		}
 		return nil
 	})
-
 	eventually.Soon(t, "the pod has an annotation, so that its kubelet copies the file", func() error {
 		err := m.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
 		if err == nil && pod.Annotations["runtime.hcpmesh.io/files"] == "" {
@@ -108,7 +107,6 @@ func TestControlPlanesArePods(t *testing.T) {
 		}
 		return nil
 	})
-
 	if etcd.Generation != etcdBefore {
 		t.Errorf("the restart changed etcd: generation %d, before %d", etcd.Generation, etcdBefore)
 	}

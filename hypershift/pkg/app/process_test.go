@@ -86,7 +86,6 @@ func (s *sample) expectNothingRuns(t testing.TB) {
 		}
 		return nil
 	})
-
 }
 
 func withProcessFidelity(o *Options) { o.Fidelity = "process" }

@@ -71,7 +71,6 @@ func (s *sample) awaitRebuilt(t *testing.T, before types.UID) {
 		_, err := s.nodesReady(t, 1)
 		return err
 	})
-
 }
 
 // hasCustomersObject reports whether the object of the cluster's owner exists.

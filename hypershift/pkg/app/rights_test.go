@@ -54,7 +54,6 @@ func (m *managementCluster) asServiceAccount(t *testing.T) *managementCluster {
 		}
 		return nil
 	})
-
 	return &limited
 }
 

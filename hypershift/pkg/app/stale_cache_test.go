@@ -99,5 +99,4 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 		}
 		return errors.New("the HostedCluster still exists")
 	})
-
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 func parse(t *testing.T, arguments string) (*Flags, error) {
@@ -63,15 +64,9 @@ func TestRun(t *testing.T) {
 	defer issuer.Close()
 	other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the server that is no exception got a request") }))
 	defer other.Close()
-	authority, err := kubeapi.CreateEgressAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := parse(t, "--listen=127.0.0.1:0 --listen-cleartext=127.0.0.1:0 --tls-cert="+authority.CertificateFile()+" --tls-key="+authority.KeyFile()+
-		" --client-ca-file="+authority.CAFile()+" --allow="+issuer.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(kubeapi.CreateEgressAuthority(t.TempDir()))(t)
+	f := must.Get(parse(t, "--listen=127.0.0.1:0 --listen-cleartext=127.0.0.1:0 --tls-cert="+authority.CertificateFile()+" --tls-key="+authority.KeyFile()+
+		" --client-ca-file="+authority.CAFile()+" --allow="+issuer.Listener.Addr().String()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan []net.Addr, 1), make(chan error, 1)
 	go func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // cluster is a management cluster with one hosted cluster, whose requests are counted and can fail.
@@ -30,10 +31,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	scheme, err := contract.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := must.Get(contract.NewScheme())(t)
 	c := &cluster{}
 	count := func() error {
 		c.mu.Lock()
@@ -70,9 +68,7 @@ func (c *cluster) count() int {
 func (c *cluster) report(t *testing.T) hostedreport.EgressReport {
 	t.Helper()
 	var hc hyperv1.HostedCluster
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "clusters", Name: "a"}, &hc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Get(t.Context(), client.ObjectKey{Namespace: "clusters", Name: "a"}, &hc))
 	return hostedreport.DecodeEgress(hc.Annotations[hostedreport.EgressAnnotation])
 }
 
@@ -100,7 +96,6 @@ func awaitReport(t *testing.T, c *cluster, want map[string]hostedreport.EgressOu
 		}
 		return nil
 	})
-
 }
 
 func TestReports(t *testing.T) {
@@ -129,9 +124,7 @@ func TestReports(t *testing.T) {
 	r.record(attempt("keys.example.com:443", OutcomeAllowed), now)
 	awaitReport(t, c, map[string]hostedreport.EgressOutcome{})
 	var hc hyperv1.HostedCluster
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "clusters", Name: "a"}, &hc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Get(t.Context(), client.ObjectKey{Namespace: "clusters", Name: "a"}, &hc))
 	if _, found := hc.Annotations[hostedreport.EgressAnnotation]; found {
 		t.Error("an empty report is left")
 	}
@@ -152,7 +145,6 @@ func TestReportsAreRetried(t *testing.T) {
 		}
 		return nil
 	})
-
 	c.set(nil)
 	awaitReport(t, c, map[string]hostedreport.EgressOutcome{"keys.example.com:443": hostedreport.EgressAddress})
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // proxy is a proxy with certificates whose name service and network are tables of the test.
@@ -45,10 +46,7 @@ type proxy struct {
 
 func newProxy(t *testing.T, change func(*Options)) *proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return serveProxy(t, listener, dialTCP(listener.Addr().String()), change)
 }
 
@@ -60,10 +58,7 @@ func dialTCP(address string) func() (net.Conn, error) {
 func serveProxy(t *testing.T, listener net.Listener, dial func() (net.Conn, error), change func(*Options)) *proxy {
 	t.Helper()
 	p := &proxy{dir: t.TempDir(), dial: dial, names: names{}, network: map[string]string{}}
-	var err error
-	if p.authority, err = kubeapi.CreateEgressAuthority(p.dir); err != nil {
-		t.Fatal(err)
-	}
+	p.authority = must.Get(kubeapi.CreateEgressAuthority(p.dir))(t)
 	options := Options{
 		Policy: Policy{Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			p.mu.Lock()
@@ -91,10 +86,7 @@ func serveProxy(t *testing.T, listener net.Listener, dial func() (net.Conn, erro
 		change(&options)
 	}
 	p.Server = NewServer(options)
-	config, err := kubeapi.EgressServerTLS(p.authority.CertificateFile(), p.authority.KeyFile(), p.authority.CAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(kubeapi.EgressServerTLS(p.authority.CertificateFile(), p.authority.KeyFile(), p.authority.CAFile()))(t)
 	server := p.HTTPServer(config)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()
@@ -116,18 +108,9 @@ func (p *proxy) set(host string, addresses ...string) {
 // credentials returns the TLS configuration of a control plane.
 func (p *proxy) credentials(t *testing.T, controlPlane string) *tls.Config {
 	t.Helper()
-	files, err := p.authority.Issue(t.TempDir(), controlPlane)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(files.CertificateFile, files.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(files.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(p.authority.Issue(t.TempDir(), controlPlane))(t)
+	pair := must.Get(tls.LoadX509KeyPair(files.CertificateFile, files.KeyFile))(t)
+	text := must.Get(os.ReadFile(files.CAFile))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS13}
@@ -136,22 +119,14 @@ func (p *proxy) credentials(t *testing.T, controlPlane string) *tls.Config {
 // connect asks for a tunnel, as an API server does.
 func (p *proxy) connect(t *testing.T, config *tls.Config, target string) (*tls.Conn, *http.Response) {
 	t.Helper()
-	plain, err := p.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(p.dial())(t)
 	config = config.Clone()
 	config.ServerName = "127.0.0.1"
 	connection := tls.Client(plain, config)
 	t.Cleanup(func() { _ = connection.Close() })
-	if _, err := fmt.Fprintf(connection, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", target); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(connection, "CONNECT %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", target))(t)
 	reader := bufio.NewReader(connection)
-	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.ReadResponse(reader, &http.Request{Method: http.MethodConnect}))(t)
 	if reader.Buffered() > 0 && response.StatusCode == http.StatusOK {
 		t.Errorf("%d bytes after the response", reader.Buffered())
 	}
@@ -310,22 +285,10 @@ func TestStatuses(t *testing.T) {
 func TestInvalidClients(t *testing.T) {
 	p := newProxy(t, nil)
 	valid := p.credentials(t, "plane-a")
-	other, err := kubeapi.CreateEgressAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := other.Issue(t.TempDir(), "plane-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	foreign, err := tls.LoadX509KeyPair(files.CertificateFile, files.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := tls.LoadX509KeyPair(p.authority.CertificateFile(), p.authority.KeyFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(kubeapi.CreateEgressAuthority(t.TempDir()))(t)
+	files := must.Get(other.Issue(t.TempDir(), "plane-a"))(t)
+	foreign := must.Get(tls.LoadX509KeyPair(files.CertificateFile, files.KeyFile))(t)
+	server := must.Get(tls.LoadX509KeyPair(p.authority.CertificateFile(), p.authority.KeyFile()))(t)
 	for reason, certificates := range map[string][]tls.Certificate{"no certificate": nil, "another authority": {foreign}, "the certificate of the proxy": {server}} {
 		config := valid.Clone()
 		config.Certificates = certificates
@@ -347,10 +310,7 @@ func TestInvalidClients(t *testing.T) {
 // echo is a server that returns what it reads.
 func echo(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var open sync.WaitGroup
 	t.Cleanup(func() { _ = listener.Close(); open.Wait() })
 	open.Go(func() {
@@ -390,9 +350,7 @@ func TestTunnelsPerClient(t *testing.T) {
 	if _, code := status(b); code != http.StatusTooManyRequests {
 		t.Errorf("more tunnels than the limit of all: %d", code)
 	}
-	if err := first.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.CloseWrite())
 	if text, err := io.ReadAll(first); err != nil || len(text) > 0 {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -475,9 +433,7 @@ func TestTunnelLimits(t *testing.T) {
 				if response.StatusCode != http.StatusOK {
 					t.Fatal(response.Status)
 				}
-				if _, err := connection.Write(make([]byte, c.send)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(connection.Write(make([]byte, c.send)))(t)
 				got, _ := io.Copy(io.Discard, connection) // until the proxy closes the tunnel
 				if c.end != endBytes && got != int64(c.send) || c.end == endBytes && got > c.limits.Bytes {
 					t.Errorf("%d bytes returned", got)

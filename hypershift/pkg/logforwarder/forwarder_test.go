@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/smalldisk"
 )
 
@@ -40,7 +41,6 @@ func TestCategoriesAreDeliveredToTheirContainers(t *testing.T) {
 		}
 		return nil
 	})
-
 	records, err := w.delivered("one", customerlog.KubeAudit, "a")
 	if err != nil || records[0].Time != "2026-03-01T08:30:00.1234560Z" {
 		t.Errorf("%+v, %v", records[0], err)
@@ -122,7 +122,6 @@ func TestStorageFailuresLoseNothing(t *testing.T) {
 				}
 				return nil
 			})
-
 			if got := f.metric(t, "customer_logs_poisoned_total", reasonRefused); got != 0 {
 				t.Errorf("%v lines were poisoned", got)
 			}
@@ -163,7 +162,6 @@ func TestOneCustomerDoesNotDelayAnother(t *testing.T) {
 		}
 		return nil
 	})
-
 	f.awaitMetric(t, "customer_logs_appends_total", "customer", 1)
 	for i := range 20 {
 		w.write("good", auditFile, event(fmt.Sprint(i), "create"))
@@ -202,9 +200,7 @@ func TestFullQueueIsTheLog(t *testing.T) {
 	w.write("a", auditFile, event("second", "get"))
 	w.rotate("a", 2)
 	w.write("a", auditFile, event("third", "get"))
-	if err := os.Remove(w.backup("a", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(w.backup("a", 1)))
 	end()
 	// The file that the forwarder has open is delivered, although it was removed.
 	w.awaitAll("one", customerlog.KubeAudit, "a", append(ids(0, 4000), "second", "third")...)
@@ -257,16 +253,11 @@ func TestPoisonedLinesDoNotStopTheOthers(t *testing.T) {
 		t.Errorf("%v lines were poisoned, want %d", total, len(hostile))
 	}
 	f.stop()
-	text, err := os.ReadFile(filepath.Join(w.state, "a", PoisonFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(w.state, "a", PoisonFile)))(t)
 	var entries []Poisoned
 	for line := range bytes.Lines(text) {
 		var entry Poisoned
-		if err := json.Unmarshal(line, &entry); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &entry))
 		entries = append(entries, entry)
 	}
 	if len(entries) != len(hostile) || string(entries[0].Content) != "not JSON" || entries[0].Account != "one" || entries[0].Category != "kube-audit" || entries[0].Setting != "audit" ||
@@ -291,10 +282,7 @@ func TestPoisonBoxIsBounded(t *testing.T) {
 	for range 30 {
 		entry := Poisoned{Reason: reasonNotJSON}
 		entry.keep(bytes.Repeat([]byte("x"), maxLine))
-		discarded, err := addPoison(dir, entry, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		discarded := must.Get(addPoison(dir, entry, limit))(t)
 		if discarded {
 			discards++
 		}
@@ -330,9 +318,7 @@ func TestFullDiskOfPositions(t *testing.T) {
 		f.awaitMetric(t, "customer_logs_waiting_seconds", "service", 0.001)
 		w.await("one", customerlog.KubeAudit, "a", ids(0, 6)...)
 		f.stop()
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filler))
 		f = w.start("a")
 		w.await("one", customerlog.KubeAudit, "a", slices.Concat(ids(0, 6), ids(3, 9))...)
 		if got := f.metric(t, "customer_logs_poisoned_total", reasonNotJSON); got != 1 {
@@ -378,7 +364,6 @@ func TestChangedSettings(t *testing.T) {
 		}
 		return nil
 	})
-
 	w.remove("a", "audit")
 	eventually.Soon(t, "nothing is delivered", func() error {
 		w.write("a", auditFile, event("later", "get"))
@@ -395,7 +380,6 @@ func TestChangedSettings(t *testing.T) {
 		}
 		return nil
 	})
-
 }
 
 // TestDeletedControlPlane: the control plane and its logs are removed while the account is away. The rest is delivered afterwards, and no state
@@ -412,9 +396,7 @@ func TestDeletedControlPlane(t *testing.T) {
 	w.write("a", auditFile, event("2", "delete"))
 	f.awaitMetric(t, "customer_logs_appends_total", "azure", 1)
 	w.write("a", auditFile, event("3", "delete"))
-	if err := os.RemoveAll(filepath.Join(w.hosted, "a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(w.hosted, "a")))
 	f.Remove("a")
 	w.write("a", auditFile, event("4", "create"))
 	f.Set(ControlPlane{Name: "a", UID: "another", ResourceID: clusterID("a")})
@@ -428,7 +410,6 @@ func TestDeletedControlPlane(t *testing.T) {
 		}
 		return nil
 	})
-
 	for _, reason := range []string{gapRotated, gapDeleted} {
 		if got := f.metric(t, "customer_logs_gaps_total", reason); got != 0 {
 			t.Errorf("%v gaps: %s", got, reason)
@@ -477,7 +458,6 @@ func TestSettingsCannotBeRead(t *testing.T) {
 		}
 		return nil
 	})
-
 }
 
 // awaitSettingsFailure writes lines until the settings are read again, which fails.
@@ -490,7 +470,6 @@ func (f *forwarder) awaitSettingsFailure(t *testing.T, w *world) {
 		}
 		return nil
 	})
-
 }
 
 // TestIdleClustersCostNothing: the forwarder sends no requests about a cluster without new lines, also when its settings are old.
@@ -523,7 +502,6 @@ func TestIdleClustersCostNothing(t *testing.T) {
 		}
 		return nil
 	})
-
 	if got := idle.Load(); got != before {
 		t.Errorf("%d requests about the idle cluster", got-before)
 	}

@@ -1,7 +1,6 @@
 package logforwarder
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +24,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/rotatedlog"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
@@ -77,18 +78,13 @@ func newWorldAt(t *testing.T, dir string) *world {
 		{PrincipalID: customerID, Role: arm.OwnerRole, Scope: "/subscriptions/" + subscription},
 		{PrincipalID: customerID, Role: arm.BlobDataContributorRole, Scope: "/subscriptions/" + subscription},
 	}
-	var err error
-	if w.azure, err = emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}); err != nil {
-		t.Fatal(err)
-	}
+	w.azure = must.Get(emulatortest.Start(emulator.Options{DataDir: t.TempDir(), Seed: seed}))(t)
 	t.Cleanup(func() {
 		if err := w.azure.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := os.Mkdir(w.hosted, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(w.hosted, 0o700))
 	w.request("PUT", armAudience, group+"?api-version=2021-04-01", `{"location":"westus3"}`, http.StatusCreated)
 	return w
 }
@@ -128,10 +124,7 @@ func (w *world) deleteAccount(name string) {
 // set writes a diagnostic setting of a cluster.
 func (w *world) set(cluster, setting string, properties customerlog.SettingProperties) {
 	w.t.Helper()
-	body, err := json.Marshal(customerlog.Setting{Properties: properties})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(customerlog.Setting{Properties: properties}))(w.t)
 	w.request("PUT", armAudience, clusterID(cluster)+"/providers/Microsoft.Insights/diagnosticSettings/"+setting+"?api-version=2021-05-01-preview", string(body), http.StatusCreated, http.StatusOK)
 }
 
@@ -154,34 +147,23 @@ func to(account string, categories ...customerlog.Category) customerlog.SettingP
 func (w *world) write(controlPlane, file string, lines ...string) {
 	w.t.Helper()
 	dir := filepath.Join(w.hosted, controlPlane)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	log, err := os.OpenFile(filepath.Join(dir, file), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = log.WriteString(strings.Join(lines, "\n") + "\n")
-	}
-	if err := errors.Join(err, log.Close()); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.MkdirAll(dir, 0o700))
+	log := must.Get(os.OpenFile(filepath.Join(dir, file), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(w.t)
+	_, err := log.WriteString(strings.Join(lines, "\n") + "\n")
+	must.Do(w.t, errors.Join(err, log.Close()))
 }
 
 // size returns the size of a log of a control plane.
 func (w *world) size(controlPlane, file string) int64 {
 	w.t.Helper()
-	info, err := os.Stat(filepath.Join(w.hosted, controlPlane, file))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	info := must.Get(os.Stat(filepath.Join(w.hosted, controlPlane, file)))(w.t)
 	return info.Size()
 }
 
 // rotate renames the audit log of a control plane, as an API server does.
 func (w *world) rotate(controlPlane string, n int) {
 	w.t.Helper()
-	if err := os.Rename(filepath.Join(w.hosted, controlPlane, auditFile), w.backup(controlPlane, n)); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.Rename(filepath.Join(w.hosted, controlPlane, auditFile), w.backup(controlPlane, n)))
 }
 
 func (w *world) backup(controlPlane string, n int) string {
@@ -213,43 +195,20 @@ func ids(from, to int) []string {
 type forwarder struct {
 	*Forwarder
 	registry *prometheus.Registry
-	logs     *safeBuffer
+	logs     *logtest.Log
 	stop     func()
-}
-
-// safeBuffer is a buffer for the log of goroutines.
-type safeBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
 
 // start starts a forwarder of the control planes with names, which are also those of their clusters.
 func (w *world) start(names ...string) *forwarder {
 	w.t.Helper()
-	registry, logs := prometheus.NewRegistry(), &safeBuffer{}
+	registry, logs := prometheus.NewRegistry(), &logtest.Log{}
 	options := w.options(registry, slog.New(slog.NewTextHandler(logs, nil)))
-	f, err := New(options)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	f := must.Get(New(options))(w.t)
 	for _, name := range names {
 		f.Set(ControlPlane{Name: name, UID: "uid-" + name, ResourceID: clusterID(name), HostedCluster: "clusters/" + name})
 	}
-	if err := f.Prune(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, f.Prune())
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -280,10 +239,7 @@ func (w *world) options(registry prometheus.Registerer, log *slog.Logger) Option
 // metric returns the sum of a metric's series that have a value of a label, or of its only series without labels.
 func (f *forwarder) metric(t *testing.T, name, label string) float64 {
 	t.Helper()
-	families, err := f.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(f.registry.Gather())(t)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -372,7 +328,6 @@ func (w *world) await(account string, category customerlog.Category, cluster str
 		}
 		return nil
 	})
-
 }
 
 // awaitAll waits until these events are delivered, in their order if repetitions are ignored.
@@ -388,7 +343,6 @@ func (w *world) awaitAll(account string, category customerlog.Category, cluster 
 		}
 		return nil
 	})
-
 }
 
 // distinct returns all without the repetitions of earlier elements.
@@ -400,10 +354,7 @@ func distinct(all []string) []string {
 // fail injects a fault and returns a function that ends it.
 func (w *world) fail(rule faults.Rule) (end func()) {
 	w.t.Helper()
-	id, err := w.azure.Faults().Add(rule)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	id := must.Get(w.azure.Faults().Add(rule))(w.t)
 	return func() { w.azure.Faults().Remove(id) }
 }
 
@@ -416,7 +367,6 @@ func (f *forwarder) awaitMetric(t *testing.T, name, label string, atLeast float6
 		}
 		return nil
 	})
-
 }
 
 // awaitPosition waits until the position of a stream is stored. The storage has the lines earlier.
@@ -429,7 +379,6 @@ func (f *forwarder) awaitPosition(t *testing.T, key streamKey, offset int64) {
 		}
 		return err
 	})
-
 }
 
 // transport is a policy.Transporter that a test controls.

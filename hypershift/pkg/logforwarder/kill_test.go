@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // childVariable is the environment variable with the child of a process that runs a forwarder until it is killed.
@@ -66,10 +67,7 @@ func TestKilledBetweenAppendAndCheckpoint(t *testing.T) {
 	w.set("a", "audit", to("one", customerlog.KubeAudit))
 	var mu sync.Mutex
 	var victim *exec.Cmd // nil if no process shall be killed, or if it was killed
-	target, err := url.Parse(w.azure.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(w.azure.URL))(t)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = w.azure.HTTP().Transport
 	// The storage has stored the append, and the response is not sent yet.
@@ -87,16 +85,10 @@ func TestKilledBetweenAppendAndCheckpoint(t *testing.T) {
 	c := child{URL: server.URL, Hosted: w.hosted, State: w.state, Name: "a", Tokens: map[string]string{},
 		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
 	for _, audience := range []string{armAudience, blobAudience} {
-		token, err := w.azure.Tokens.Principal(forwarderID).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(w.azure.Tokens.Principal(forwarderID).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}}))(t)
 		c.Tokens[audience+"/.default"] = token.Token
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(c))(t)
 
 	const processes, lines = 4, 50
 	for n := range processes {

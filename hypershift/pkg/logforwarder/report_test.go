@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // reports is a ReportWriter in memory. Its writes fail while failing is set.
@@ -84,7 +85,6 @@ func (w *world) awaitReport(name string, settings int, failures map[string]strin
 		}
 		return nil
 	})
-
 	return report
 }
 
@@ -98,7 +98,6 @@ func (w *world) awaitSettings(name string, settings int) {
 		}
 		return nil
 	})
-
 }
 
 // TestFailuresAreReported: the report has the settings whose logs do not arrive, until the logs arrive.
@@ -226,14 +225,8 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 
 func dynamicOf(t *testing.T, kubeconfig string) dynamic.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
+	client := must.Get(dynamic.NewForConfig(config))(t)
 	return client
 }
 
@@ -241,9 +234,7 @@ func dynamicOf(t *testing.T, kubeconfig string) dynamic.Interface {
 func createObject(t *testing.T, client dynamic.Interface, resource schema.GroupVersionResource, namespace, text string) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &object.Object))
 	eventually.Soon(t, "the object is created", func() error {
 		_, err := client.Resource(resource).Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{})
 		return err
@@ -257,21 +248,13 @@ func TestReportsAreAnnotations(t *testing.T) {
 	admin := dynamicOf(t, cluster.Kubeconfig())
 	createObject(t, admin, definitions, "", kubeapitest.HostedClusters)
 	createObject(t, admin, hostedClusters, "default", `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"name":"hc","annotations":{"kept":"yes"}},"spec":{"x":"y"}}`)
-	limited, err := clientcmd.BuildConfigFromFlags("", cluster.ForwarderKubeconfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	management, err := metadata.NewForConfig(limited)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limited := must.Get(clientcmd.BuildConfigFromFlags("", cluster.ForwarderKubeconfig(t)))(t)
+	management := must.Get(metadata.NewForConfig(limited))(t)
 	writer := annotations{management}
 	var seen, next *hostedreport.LogReport
 	update := func(name string) {
 		t.Helper()
-		if err := writer.Update(t.Context(), "default/"+name, func(current *hostedreport.LogReport) *hostedreport.LogReport { seen = current; return next }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, writer.Update(t.Context(), "default/"+name, func(current *hostedreport.LogReport) *hostedreport.LogReport { seen = current; return next }))
 	}
 	for _, report := range []*hostedreport.LogReport{
 		nil,
@@ -285,17 +268,14 @@ func TestReportsAreAnnotations(t *testing.T) {
 		if diff := cmp.Diff(before, seen); diff != "" {
 			t.Errorf("the report before (-want +got):\n%s", diff)
 		}
-		hc, err := admin.Resource(hostedClusters).Namespace("default").Get(t.Context(), "hc", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		hc := must.Get(admin.Resource(hostedClusters).Namespace("default").Get(t.Context(), "hc", metav1.GetOptions{}))(t)
 		version := hc.GetResourceVersion()
 		if diff := cmp.Diff(report, hostedreport.DecodeLogs(hc.GetAnnotations()[hostedreport.LogAnnotation])); diff != "" || hc.GetAnnotations()["kept"] != "yes" {
 			t.Errorf("the annotations are %v: %s", hc.GetAnnotations(), diff)
 		}
 		update("hc")
-		if hc, err = admin.Resource(hostedClusters).Namespace("default").Get(t.Context(), "hc", metav1.GetOptions{}); err != nil || hc.GetResourceVersion() != version {
-			t.Errorf("the same report was written again: %v", err)
+		if hc = must.Get(admin.Resource(hostedClusters).Namespace("default").Get(t.Context(), "hc", metav1.GetOptions{}))(t); hc.GetResourceVersion() != version {
+			t.Error("the same report was written again")
 		}
 	}
 	update("missing")

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/customerlog"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestNamespacesOfControlPlanes: the forwarder delivers the logs of the control planes whose HostedClusters have a resource ID, with the rights that it
@@ -35,9 +36,7 @@ func TestNamespacesOfControlPlanes(t *testing.T) {
 	create := func(name string, labels map[string]string) {
 		t.Helper()
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-		if _, err := admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 	}
 	dynamicAdmin := dynamicOf(t, cluster.Kubeconfig())
 	createObject(t, dynamicAdmin, definitions, "", kubeapitest.HostedClusters)
@@ -66,22 +65,10 @@ func TestNamespacesOfControlPlanes(t *testing.T) {
 	for _, name := range []string{"default-first", "default-second", "default-unlabelled", "default-without-id", "default-without-cluster"} {
 		w.write(name, auditFile, event(name, "create"))
 	}
-	f, err := New(w.options(prometheus.NewRegistry(), slog.Default()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	management, err := metadata.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := newRoster(management, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(New(w.options(prometheus.NewRegistry(), slog.Default())))(t)
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
+	management := must.Get(metadata.NewForConfig(config))(t)
+	r := must.Get(newRoster(management, f))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -112,35 +99,21 @@ func TestNamespacesOfControlPlanes(t *testing.T) {
 		t.Errorf("control planes %v", got)
 	}
 	// Nothing finalizes a namespace here, so that it ends with its finalizer.
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), "default-first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	namespace, err := admin.CoreV1().Namespaces().Get(t.Context(), "default-first", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, admin.CoreV1().Namespaces().Delete(t.Context(), "default-first", metav1.DeleteOptions{}))
+	namespace := must.Get(admin.CoreV1().Namespaces().Get(t.Context(), "default-first", metav1.GetOptions{}))(t)
 	namespace.Spec.Finalizers = nil
-	if _, err := admin.CoreV1().Namespaces().Finalize(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.CoreV1().Namespaces().Finalize(t.Context(), namespace, metav1.UpdateOptions{}))(t)
 	eventually.Soon(t, "the control plane is forgotten", func() error {
 		if got := names(); len(got) != 1 {
 			return fmt.Errorf("control planes %v", got)
 		}
 		return nil
 	})
-
 }
 
 func clientOf(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
+	client := must.Get(kubernetes.NewForConfig(config))(t)
 	return client
 }
