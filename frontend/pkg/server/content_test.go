@@ -3,17 +3,13 @@ package server_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
@@ -187,49 +183,4 @@ func TestLargePages(t *testing.T) {
 			t.Errorf("%s occurs %d times", name, times)
 		}
 	}
-}
-
-// TestReadAndWriteBack: a PUT of a response, including read-only values, does not change the resource. `az resource
-// update`, Terraform and operators send such requests.
-func TestReadAndWriteBack(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t)
-	for _, api := range version.All() {
-		t.Run(api.Name, func(t *testing.T) {
-			y := h.newSubscription(t)
-			at := func(target string) string { return target + "?api-version=" + api.Name }
-			y.createCluster("cluster")
-			children := map[string]string{y.cluster("cluster") + "/nodePools/pool": "nodepool.json", y.cluster("cluster") + "/externalAuths/auth": "external-auth.json"}
-			for target, body := range children {
-				y.mustDo(http.StatusCreated, http.MethodPut, target, y.body(body, "{}"))
-			}
-			must.Do(t, y.finishOperations(context.Background()))
-			for _, target := range []string{y.cluster("cluster"), y.cluster("cluster") + "/nodePools/pool", y.cluster("cluster") + "/externalAuths/auth"} {
-				status, _, before := y.do(http.MethodGet, at(target), "")
-				if status == http.StatusBadRequest {
-					continue // the version does not have the type
-				}
-				y.mustDo(http.StatusOK, http.MethodPut, at(target), before)
-				must.Do(t, y.finishOperations(context.Background()))
-				_, _, after := y.do(http.MethodGet, at(target), "")
-				if diff := cmp.Diff(withoutStamps(t, before), withoutStamps(t, after)); diff != "" {
-					t.Errorf("%s changed (-before +after):\n%s", target, diff)
-				}
-				if state := decode[struct {
-					Properties struct{ ProvisioningState hub.ProvisioningState }
-				}](t, after).Properties.ProvisioningState; state != hub.Succeeded {
-					t.Errorf("%s is %s", target, state)
-				}
-			}
-		})
-	}
-}
-
-// withoutStamps returns a resource without the name of the last caller and the time.
-func withoutStamps(t *testing.T, text string) map[string]any {
-	t.Helper()
-	var resource map[string]any
-	must.Do(t, json.Unmarshal([]byte(text), &resource))
-	delete(resource, "systemData")
-	return resource
 }

@@ -1,12 +1,10 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -40,12 +38,8 @@ func resultOf(header http.Header) string {
 // once. Neither the store nor the log ever contains its key or certificate.
 func TestCredentialOfServiceKey(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	var mu sync.Mutex
-	logged := writer(func(line []byte) { mu.Lock(); defer mu.Unlock(); log.Write(line) })
-	h := newHarness(t, func(config *server.Config) {
-		config.Log = slog.New(slog.NewJSONHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	})
+	var log journal
+	h := newHarness(t, func(config *server.Config) { config.Log = log.logger() })
 	y := h.newSubscription(t)
 	y.createCluster("cluster")
 	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")
@@ -56,6 +50,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 	must.Do(t, y.finishOperations(context.Background()))
 
 	// Of many concurrent requests, one receives the key.
+	var mu sync.Mutex
 	var answers []string
 	counts := concurrently(8, func(int) int {
 		status, _, body := y.do(http.MethodGet, resultOf(header), "")
@@ -90,8 +85,6 @@ func TestCredentialOfServiceKey(t *testing.T) {
 		t.Errorf("the key is still stored")
 	}
 	document := must.Get(json.Marshal(stored[0].Value))(t)
-	mu.Lock()
-	defer mu.Unlock()
 	for name, secret := range map[string]string{"the key": config.Users[0].User.Key[60:120], "the key's PEM": "PRIVATE KEY", "the certificate": "BEGIN CERTIFICATE-"} {
 		if strings.Contains(string(document), secret) {
 			t.Errorf("%s is in the store", name)
@@ -100,7 +93,7 @@ func TestCredentialOfServiceKey(t *testing.T) {
 			t.Errorf("%s is in the log", name)
 		}
 	}
-	if log.Len() == 0 {
+	if log.String() == "" {
 		t.Error("the log is empty")
 	}
 }
@@ -230,12 +223,4 @@ func FuzzCredentialRequest(f *testing.F) {
 			y.finishAndRemoveOperations()
 		}
 	})
-}
-
-// writer adapts a function to io.Writer.
-type writer func(line []byte)
-
-func (w writer) Write(line []byte) (int, error) {
-	w(line)
-	return len(line), nil
 }

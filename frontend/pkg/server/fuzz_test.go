@@ -44,6 +44,42 @@ func seed(f *testing.F, bodies ...string) {
 	}
 }
 
+// putAny sends a PUT of any bytes for a new resource and removes the resource. It is created, so that every version can
+// encode it, or is rejected, so that nothing is stored.
+func (y *testSubscription) putAny(t *testing.T, target string, body []byte, number uint8) {
+	t.Helper()
+	status, header, answer := y.do(http.MethodPut, at(target, number), string(body))
+	answerable(t, status, header, answer)
+	for other := range version.All() {
+		got, _, _ := y.do(http.MethodGet, at(target, uint8(other)), "")
+		if got == http.StatusBadRequest && strings.Contains(target, "/externalAuths/") {
+			continue // the version does not have the type
+		}
+		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
+			t.Fatalf("status %d, then GET %d", status, got)
+		}
+	}
+	if status == http.StatusCreated {
+		y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
+		y.finishAndRemoveOperations()
+	}
+}
+
+// patchAny sends a PATCH of any bytes, which changes the resource, or is rejected and changes nothing.
+func (y *testSubscription) patchAny(t *testing.T, target string, body []byte, number uint8) {
+	t.Helper()
+	before := y.mustDo(http.StatusOK, http.MethodGet, target, "").Get("ETag")
+	status, header, answer := y.do(http.MethodPatch, at(target, number), string(body))
+	answerable(t, status, header, answer)
+	after := y.mustDo(http.StatusOK, http.MethodGet, target, "").Get("ETag")
+	if changed := before != after; changed != (status == http.StatusAccepted) {
+		t.Fatalf("status %d, and the resource changed: %v", status, changed)
+	}
+	if status == http.StatusAccepted {
+		y.finishAndRemoveOperations()
+	}
+}
+
 // FuzzClusterBody: a PUT of any bytes at any version creates a cluster that every version can encode, or is rejected
 // and stores nothing.
 func FuzzClusterBody(f *testing.F) {
@@ -55,20 +91,7 @@ func FuzzClusterBody(f *testing.F) {
 		`{"properties":{"network":{"hostPrefix":1e400}}}`, `[]`, "\xff\x00")
 	var count atomic.Int64
 	f.Fuzz(func(t *testing.T, body []byte, number uint8) {
-		y := y.in(t)
-		name := fmt.Sprintf("cluster-%d", count.Add(1))
-		status, header, answer := y.do(http.MethodPut, at(y.cluster(name), number), string(body))
-		answerable(t, status, header, answer)
-		for other := range version.All() {
-			got, _, _ := y.do(http.MethodGet, at(y.cluster(name), uint8(other)), "")
-			if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
-				t.Fatalf("status %d, then GET %d", status, got)
-			}
-		}
-		if status == http.StatusCreated {
-			y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster(name), "")
-			y.finishAndRemoveOperations()
-		}
+		y.in(t).putAny(t, y.cluster(fmt.Sprintf("cluster-%d", count.Add(1))), body, number)
 	})
 }
 
@@ -82,18 +105,7 @@ func FuzzNodePoolBody(f *testing.F) {
 		y.body("nodepool.json", `{"properties":{"labels":[{"key":"a/b"}],"taints":[{"key":"a","effect":"NoSchedule"}],"replicas":null,"autoScaling":{"min":1,"max":2}}}`))
 	var count atomic.Int64
 	f.Fuzz(func(t *testing.T, body []byte, number uint8) {
-		y := y.in(t)
-		target := fmt.Sprintf("%s/nodePools/p-%d", y.cluster("cluster"), count.Add(1))
-		status, header, answer := y.do(http.MethodPut, at(target, number), string(body))
-		answerable(t, status, header, answer)
-		got, _, _ := y.do(http.MethodGet, target, "")
-		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
-			t.Fatalf("status %d, then GET %d", status, got)
-		}
-		if status == http.StatusCreated {
-			y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
-			y.finishAndRemoveOperations()
-		}
+		y.in(t).putAny(t, fmt.Sprintf("%s/nodePools/p-%d", y.cluster("cluster"), count.Add(1)), body, number)
 	})
 }
 
@@ -104,17 +116,7 @@ func FuzzPatch(f *testing.F) {
 	seed(f, `{"tags":{"a":null}}`, `{"properties":{"autoscaling":{"maxNodesTotal":3},"imageDigestMirrors":[{"source":"a","mirrors":["b"]}]}}`,
 		`{"properties":null,"identity":null,"location":null}`)
 	f.Fuzz(func(t *testing.T, body []byte, number uint8) {
-		y := y.in(t)
-		before := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
-		status, header, answer := y.do(http.MethodPatch, at(y.cluster("cluster"), number), string(body))
-		answerable(t, status, header, answer)
-		after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
-		if changed := before != after; changed != (status == http.StatusAccepted) {
-			t.Fatalf("status %d, and the resource changed: %v", status, changed)
-		}
-		if status == http.StatusAccepted {
-			y.finishAndRemoveOperations()
-		}
+		y.in(t).patchAny(t, y.cluster("cluster"), body, number)
 	})
 }
 

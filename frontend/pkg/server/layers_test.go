@@ -1,14 +1,12 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,27 +18,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // journal records log lines for tests.
-type journal struct {
-	mu      sync.Mutex
-	content bytes.Buffer
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.content.Write(line)
-}
-
-func (j *journal) text() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.content.String()
-}
+type journal struct{ logtest.Log }
 
 func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -50,7 +34,7 @@ func (j *journal) logger() *slog.Logger {
 func (j *journal) lines(t testing.TB, message string) []map[string]any {
 	t.Helper()
 	var found []map[string]any
-	for line := range strings.Lines(j.text()) {
+	for line := range strings.Lines(j.String()) {
 		var decoded map[string]any
 		if err := json.Unmarshal([]byte(line), &decoded); err != nil {
 			t.Fatalf("a line of the log is not JSON: %s", line)
@@ -170,7 +154,7 @@ func TestAudit(t *testing.T) {
 	if created["operation_id"] == "" || created["correlation_id"] != "correlation" || created["request_id"] == "" {
 		t.Errorf("the record has no IDs: %v", created)
 	}
-	if strings.Contains(log.text(), `"msg":"audit"`) || strings.Contains(audit.text(), "Standard_") {
+	if strings.Contains(log.String(), `"msg":"audit"`) || strings.Contains(audit.String(), "Standard_") {
 		t.Error("unexpected records, or records with parts of a request")
 	}
 }
@@ -222,7 +206,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	if len(log.lines(t, "request")) < 50 {
 		t.Fatalf("too few log lines: %d", len(log.lines(t, "request")))
 	}
-	for line := range strings.Lines(log.text()) {
+	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, secret) {
 			t.Errorf("a secret is logged: %s", line)
 		}

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -59,34 +58,6 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 	if _, _, body := y.do(http.MethodGet, target, ""); !strings.Contains(body, `"provisioningState":"Deleting"`) {
 		t.Errorf("the deleted cluster: %s", body)
 	}
-}
-
-// TestOneSubnetOneCluster: of concurrent creations of clusters with the same subnet, one succeeds.
-func TestOneSubnetOneCluster(t *testing.T) {
-	t.Parallel()
-	y := newHarness(t).newSubscription(t)
-	counts := concurrently(8, func(i int) int {
-		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", "{}"))
-		return status
-	})
-	if counts[http.StatusCreated] != 1 || counts[http.StatusBadRequest] != 7 {
-		t.Errorf("responses: %v", counts)
-	}
-	y.documents().check(t)
-}
-
-// TestOneNameOneCluster: of concurrent PUTs of one new name, one creates the cluster, and the others are conflicts.
-func TestOneNameOneCluster(t *testing.T) {
-	t.Parallel()
-	y := newHarness(t).newSubscription(t)
-	counts := concurrently(8, func(int) int {
-		status, _, _ := y.do(http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
-		return status
-	})
-	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
-		t.Errorf("responses: %v", counts)
-	}
-	y.documents().check(t)
 }
 
 // TestOneUpdateAtATime: of concurrent PATCHes, one is accepted. With If-Match the others fail the precondition or are
@@ -150,13 +121,7 @@ func TestManyClustersAtOnce(t *testing.T) {
 	t.Parallel()
 	y := newHarness(t).newSubscription(t)
 	const clusters = 48
-	counts := concurrently(clusters, func(i int) int {
-		network := fmt.Sprintf("/subscriptions/%s/resourceGroups/network/providers/Microsoft.Network", y.subscription)
-		patch := fmt.Sprintf(`{"properties":{"platform":{"subnetId":"%s/virtualNetworks/vnet/subnets/nodes-%d","networkSecurityGroupId":"%s/networkSecurityGroups/nsg-%d"}}}`, network, i, network, i)
-		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", patch))
-		return status
-	})
-	if counts[http.StatusCreated] != clusters {
+	if counts := y.createMany("cluster", clusters); counts[http.StatusCreated] != clusters {
 		t.Errorf("responses: %v", counts)
 	}
 	y.documents().check(t)
@@ -268,7 +233,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFastPath: committed changes reach Cluster Service without the backend, and a new incarnation has a new UID.
+// TestFastPath: committed changes of a cluster and of an external authentication reach Cluster Service without the
+// backend, and a new incarnation has a new UID.
 func TestFastPath(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -276,6 +242,13 @@ func TestFastPath(t *testing.T) {
 	y.createCluster("cluster")
 	first := y.documents().clusters[0].Value.UID
 	h.awaitGeneration(t, first, 1)
+	auth := y.cluster("cluster") + "/externalAuths/auth"
+	y.mustDo(http.StatusCreated, http.MethodPut, auth, y.body("external-auth.json", "{}"))
+	uid := y.documents().externals[0].Value.UID
+	h.awaitGeneration(t, uid, 1)
+	y.mustDo(http.StatusAccepted, http.MethodDelete, auth, "")
+	h.awaitDeleted(t, uid)
+	must.Do(t, y.finishOperations(context.Background()))
 	y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":"b"}}`)
 	h.awaitGeneration(t, first, 2)
 	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
@@ -305,10 +278,6 @@ func TestReservationsRace(t *testing.T) {
 		"network security group": func(network string, i int) string {
 			return fmt.Sprintf(`"subnetId":"%s/virtualNetworks/vnet/subnets/own-%d","networkSecurityGroupId":%q`,
 				network, i, network+casing("/networkSecurityGroups/shared", i))
-		},
-		"managed resource group": func(network string, i int) string {
-			return fmt.Sprintf(`"subnetId":"%s/virtualNetworks/vnet/subnets/own-%d","networkSecurityGroupId":"%s/networkSecurityGroups/own-%d","managedResourceGroup":%q`,
-				network, i, network, i, casing("shared", i))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -363,13 +332,7 @@ func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
 			t.Errorf("pair %d got status %d and %d", i/2, statuses[i], statuses[i+1])
 			continue
 		}
-		var got struct {
-			Error struct{ Code, Message, Target string }
-		}
-		if err := json.Unmarshal([]byte(answers[lost]), &got); err != nil {
-			t.Errorf("pair %d: %v in %s", i/2, err, answers[lost])
-			continue
-		}
+		got := decode[errorAnswer](t, answers[lost])
 		if want := fmt.Sprintf("Invalid value: %q: is in use by another cluster of the subscription", group(lost)); got.Error.Code != "InvalidRequestContent" ||
 			got.Error.Target != "properties.platform.managedResourceGroup" || got.Error.Message != want {
 			t.Errorf("the loser of pair %d got %+v, want %q", i/2, got.Error, want)
@@ -391,7 +354,8 @@ func TestConcurrentPairsForOneManagedGroup(t *testing.T) {
 	}
 }
 
-// TestOneNameInAnyCasing: names of clusters are compared without case, also in concurrent creations.
+// TestOneNameInAnyCasing: of concurrent PUTs of one new name, in any casing, one creates the cluster, and the others
+// are conflicts.
 func TestOneNameInAnyCasing(t *testing.T) {
 	t.Parallel()
 	y := newHarness(t).newSubscription(t)
