@@ -46,7 +46,7 @@ func TestEveryRuleHasACase(t *testing.T) {
 	book := must.Get(rulebook.Read("../../docs/validation.md"))(t)
 	cases := must.Get(httpcase.Suite{Dir: "../../testdata"}.Load())(t)
 	var tests strings.Builder
-	for _, file := range []string{"../validation/nodepool_test.go", "../validation/cluster_test.go", "../validation/issuer_test.go"} {
+	for _, file := range []string{"../validation/boundary_child_test.go", "../validation/cluster_test.go", "../validation/issuer_test.go"} {
 		source := must.Get(os.ReadFile(file))(t)
 		tests.Write(source)
 	}

@@ -18,6 +18,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
+func validNodePool() *hub.NodePool {
+	return &hub.NodePool{
+		Resource: hub.Resource{ID: clusterID + "/nodePools/pool", Name: "pool", Type: hub.NodePoolResourceType, Location: "westus3"},
+		Properties: hub.NodePoolProperties{
+			Version: hub.Version{ID: "4.21.1", ChannelGroup: "stable"},
+			Platform: hub.NodePoolPlatform{
+				SubnetID: vnet + "/subnets/nodes", VMSize: "Standard_D8s_v3",
+				OSDisk: hub.OSDisk{SizeGiB: 64, DiskStorageAccountType: "Premium_LRS", DiskType: "Managed"},
+			},
+			Replicas: 2, AutoRepair: true,
+		},
+	}
+}
+
 func TestNodePoolEdges(t *testing.T) {
 	size := func(replicas int32, scaling *hub.NodePoolAutoScaling, zone string) func(*hub.NodePool) {
 		return func(p *hub.NodePool) {
@@ -106,12 +120,13 @@ func TestNodePoolEdges(t *testing.T) {
 }
 
 // TestNodePoolVersionSteps: the versions that a node pool may have, depending on its control plane and its current
-// version.
+// version. Until a control plane runs, the cluster's minor version counts.
 func TestNodePoolVersionSteps(t *testing.T) {
 	for _, tc := range []struct {
 		runs, from, to string
 		ok             bool
 	}{
+		{"", "", "4.22.9", true}, {"", "", "4.23.0", false},
 		{"4.20.8", "", "4.20.8", true}, {"4.20.9", "", "4.20.7", false}, {"4.20.8", "", "4.20.9", false}, {"4.21.0", "", "4.20.99", true},
 		{"4.22.0", "", "4.20.8", true}, {"4.23.0", "", "4.20.8", false}, {"4.23.0", "", "4.21.0", true},
 		{"5.0.0", "", "4.21.0", true}, {"5.0.0", "", "4.20.9", false}, {"5.0.0", "", "4.22.0", true}, {"5.1.0", "", "4.22.0", true}, {"5.1.0", "", "4.21.0", false},
@@ -128,7 +143,10 @@ func TestNodePoolVersionSteps(t *testing.T) {
 	} {
 		cluster, now := validCluster(), validNodePool()
 		cluster.Properties.Version.ID, now.Properties.Version.ID = "4.22", tc.to
-		change := validation.NodePoolChange{New: now, Cluster: cluster, ActiveVersions: []string{tc.runs}, Subscription: &hub.Subscription{}}
+		change := validation.NodePoolChange{New: now, Cluster: cluster, Subscription: &hub.Subscription{}}
+		if tc.runs != "" {
+			change.ActiveVersions = []string{tc.runs}
+		}
 		if tc.from != "" {
 			change.Old = validNodePool()
 			change.Old.Properties.Version.ID = tc.from
@@ -157,6 +175,7 @@ func TestNodePoolVersionsDuringUpgrades(t *testing.T) {
 		{[]string{"4.23.0"}, "4.22.0", "4.21.0", "4.23.0", true},
 		{[]string{"4.23.0"}, "4.22.0", "", "4.23.0", true},
 		{[]string{"4.23.0"}, "4.23.0", "4.20.9", "4.23.0", true},
+		{[]string{"5.0.0"}, "4.21.1", "4.20.8", "4.20.8", true}, // back to the version that the nodes run
 	} {
 		old, now := validNodePool(), validNodePool()
 		old.Properties.Version.ID, now.Properties.Version.ID = tc.from, tc.to

@@ -111,7 +111,9 @@ func TestClusterEdges(t *testing.T) {
 	}
 	const network, subnetField, integrationField = "properties.network.", "properties.platform.subnetId", "properties.platform.vnetIntegrationSubnetId"
 	elsewhere := strings.Replace(vnet, "11111111-1111", "22222222-1111", 1)
+	location := func(name string) func(*hub.Cluster) { return func(c *hub.Cluster) { c.Location = name } }
 	all := map[string]edge[hub.Cluster]{
+		"location":                 {"a region may be written as it is displayed", location("West US 3"), location("West US"), "location"},
 		"pod beside service":       {"ranges may touch", pod("172.29.0.0/16"), pod("172.30.254.0/23"), "properties.network"},
 		"pod within machine":       {"a part is an overlap", pod("10.1.0.0/16"), pod("10.0.254.0/23"), "properties.network"},
 		"pod around machine":       {"so is the other way round", pod("11.0.0.0/8"), pod("10.0.0.0/8"), "properties.network"},
