@@ -1,18 +1,13 @@
 package versions_test
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/api/examples"
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
-	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestConditions: each version encodes the observed conditions in its own form.
@@ -57,58 +52,4 @@ func TestConditions(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestExamples: all values in the requests of the contract's examples are decoded, stored and encoded.
-func TestExamples(t *testing.T) {
-	replayed := 0
-	for name, v := range versions.All() {
-		all := must.Get(examples.Of(name))(t)
-		for _, example := range all {
-			fields, err := wire.ParseObject(example.Body())
-			if err != nil || example.Method != "PUT" {
-				continue
-			}
-			body := wire.NewBody(fields)
-			var shown any
-			switch kind, _, _ := strings.Cut(example.OperationID, "_"); kind {
-			case "HcpOpenShiftClusters":
-				shown = v.EncodeCluster(v.DecodeCluster(body, &hub.Cluster{}, true), hub.Accepted, &hub.ClusterStatus{})
-			case "NodePools":
-				shown = v.EncodeNodePool(v.DecodeNodePool(body, &hub.NodePool{}, true), hub.Accepted, &hub.NodePoolStatus{})
-			case "ExternalAuths":
-				shown = v.EncodeExternalAuth(v.DecodeExternalAuth(body, &hub.ExternalAuth{}, true), hub.Accepted, &hub.ExternalAuthStatus{})
-			default:
-				t.Fatalf("%s: unknown operation", example.OperationID)
-			}
-			replayed++
-			if problems := body.Problems(); len(problems) > 0 {
-				t.Errorf("%s of %s: %v", example.Name, name, problems)
-			}
-			var sent, got any
-			must.Do(t, json.Unmarshal(example.Body(), &sent))
-			must.Do(t, json.Unmarshal(text(t, shown), &got))
-			for _, path := range missing(sent, got, "") {
-				t.Errorf("%s of %s: %s is not in the response", example.Name, name, path)
-			}
-		}
-	}
-	if replayed < 4*6 {
-		t.Errorf("only %d examples were replayed", replayed)
-	}
-}
-
-// missing returns the paths of sent whose values differ in got. Empty objects are not encoded.
-func missing(sent, got any, path string) (paths []string) {
-	if object, ok := sent.(map[string]any); ok {
-		is, _ := got.(map[string]any)
-		for name, value := range object {
-			paths = append(paths, missing(value, is[name], path+"."+name)...)
-		}
-		return paths
-	}
-	if !cmp.Equal(sent, got) {
-		return []string{path}
-	}
-	return nil
 }

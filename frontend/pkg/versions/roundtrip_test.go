@@ -24,8 +24,6 @@ type resource[R any] struct {
 	unsaid func(v *versions.Version, was, now *R) (before, after any)
 	// allow removes changes from wanted that the version forbids.
 	allow func(v *versions.Version, was, wanted *R)
-	// settle sets values of a new resource that only resources of earlier releases of the service have. It may be nil.
-	settle func(*R)
 }
 
 var clusters = resource[hub.Cluster]{
@@ -66,11 +64,6 @@ var clusters = resource[hub.Cluster]{
 		}
 		if kms(wanted) == nil {
 			wanted.Properties.Etcd = was.Properties.Etcd
-		}
-	},
-	settle: func(c *hub.Cluster) {
-		if c.Properties.Etcd.DataEncryption.KeyManagementMode == "" {
-			c.Properties.Etcd.DataEncryption.KeyManagementMode = "PlatformManaged"
 		}
 	},
 }
@@ -186,47 +179,4 @@ func shownProperties(t rapid.TB, shown any) any {
 	var fields map[string]any
 	must.Do(t, json.Unmarshal(text(t, shown), &fields))
 	return fields["properties"]
-}
-
-// TestAcrossVersions: a resource that is created at one version does not change when its wire form at any other version
-// is sent back.
-func TestAcrossVersions(t *testing.T) {
-	all := versions.All()
-	across(t, "cluster", all, clusters)
-	across(t, "nodePool", all, nodePools)
-	across(t, "externalAuth", all, externalAuths)
-}
-
-func across[R any](t *testing.T, name string, all map[string]*versions.Version, r resource[R]) {
-	for _, maker := range all {
-		t.Run(name+"/"+maker.Name, rapid.MakeCheck(func(t *rapid.T) {
-			var nothing R
-			made := r.decode(maker, body(t, r.encode(maker, r.draw(t))), &nothing, true)
-			if r.settle != nil {
-				r.settle(made)
-			}
-			for _, other := range all {
-				content := body(t, r.encode(other, made))
-				back := r.decode(other, content, made, true)
-				if len(content.Problems()) > 0 {
-					t.Fatalf("%s rejects its response for a resource created at %s: %v", other.Name, maker.Name, content.Problems())
-				}
-				if diff := cmp.Diff(made, back, cmpopts.EquateEmpty()); diff != "" {
-					t.Fatalf("a PUT at %s changed a resource created at %s (-created +sent back):\n%s", other.Name, maker.Name, diff)
-				}
-			}
-		}))
-	}
-}
-
-// TestPatchDefaults: defaults apply to new resources and never to a PATCH.
-func TestPatchDefaults(t *testing.T) {
-	for _, v := range versions.All() {
-		empty := wire.NewBody(map[string]any{})
-		stored := &hub.Cluster{Resource: hub.Resource{Name: "c"}, Properties: hub.ClusterProperties{NodeDrainTimeoutMinutes: 1}}
-		patched := v.DecodeCluster(empty, stored, false)
-		if patched.Properties.Network != (hub.Network{}) || patched.Properties.Autoscaling != (hub.Autoscaling{}) {
-			t.Errorf("%s: a PATCH resulted in %+v", v.Name, patched.Properties)
-		}
-	}
 }
