@@ -402,6 +402,17 @@ func (g *gateway) send(method, token, path, body string, headers ...string) (*ht
 	return response, string(content)
 }
 
+// awaitRead waits until a read in the session of alice succeeds.
+func (g *gateway) awaitRead() {
+	g.r.t.Helper()
+	eventually.Soon(g.r.t, "a read succeeds", func() error {
+		if response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%d: %s", response.StatusCode, body)
+		}
+		return nil
+	})
+}
+
 // open sends a request and returns the response.
 func (g *gateway) open(ctx context.Context, method, token, path, body string, headers ...string) (*http.Response, error) {
 	var content io.Reader
@@ -567,27 +578,36 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
+// revoke makes Cluster Service report that a credential was revoked.
+func (r *region) revoke(c *clusterservicev1.BreakGlassCredential) {
+	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+	r.report(c)
+}
+
+// endings are the ways in which a session ends, with the reasons.
+var endings = map[string]struct {
+	end  func(r *region, c *clusterservicev1.BreakGlassCredential)
+	want string
+}{
+	"admin ends it": {func(r *region, _ *clusterservicev1.BreakGlassCredential) { r.closeSession(aliceSession) }, "ended by bob"},
+	"its credential is revoked": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
+		c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
+		r.report(c)
+	}, "its credential was revoked"},
+	"its elevation expires": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
+		c.Spec.NotAfter = timestamppb.New(r.clock.Now())
+		r.report(c)
+	}, "its certificate or its elevation has expired"},
+	"the cluster is deleted": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
+		r.cluster(func(c *clusterservicev1.Cluster) { c.DeleteTime = timestamppb.Now() })
+	}, "the cluster is being deleted"},
+}
+
 // TestWatchEndsWithSession ends sessions in each possible way. A watch ends, also the request to the API server, the document has the
 // reason, and its keys are gone.
 func TestWatchEndsWithSession(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		end  func(r *region, c *clusterservicev1.BreakGlassCredential)
-		want string
-	}{
-		"admin ends it": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
-			must.Get(r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
-				return v.End("bob", "ended by bob", time.Now().UTC()), nil
-			}))(r.t)
-		}, "ended by bob"},
-		"its credential is revoked": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
-			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
-			r.report(c)
-		}, "its credential was revoked"},
-		"the cluster is deleted": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
-			r.cluster(func(c *clusterservicev1.Cluster) { c.DeleteTime = timestamppb.Now() })
-		}, "the cluster is being deleted"},
-	} {
+	for name, tc := range endings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, g, c := ready(t, aliceSession, "alice")
@@ -614,16 +634,11 @@ func TestWatchEndsWithSession(t *testing.T) {
 // TestSessionExpires lets the certificate of a session expire during a watch.
 func TestSessionExpires(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.cluster(nil)
+	r, g, _ := ready(t, aliceSession, "alice")
 	r.handle(endless)
-	const lifetime = 15 * time.Minute
-	r.issue(aliceSession, r.request(aliceSession, "alice", nil), lifetime)
-	g := r.start()
-	g.await(aliceSession, database.AccessSessionReady)
 	events, body := g.watch(alicePath + "/api/v1/pods?watch=true")
 	defer func() { _ = body.Close() }()
-	r.clock.Step(lifetime)
+	r.clock.Step(15 * time.Minute)
 	if _, err := io.ReadAll(events); err == nil {
 		t.Error("the watch was completed")
 	}
@@ -645,8 +660,7 @@ func TestSlowClientDoesNotDelayEnd(t *testing.T) {
 	})
 	response := must.Get(g.open(t.Context(), http.MethodGet, "alice", alicePath+"/api/v1/pods?watch=true", ""))(t)
 	defer func() { _ = response.Body.Close() }()
-	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
-	r.report(c)
+	r.revoke(c)
 	<-ended
 	g.await(aliceSession, database.AccessSessionEnded)
 }
@@ -784,12 +798,7 @@ func TestNothingHappensWithoutAudit(t *testing.T) {
 		t.Errorf("%d requests were forwarded", after-before)
 	}
 	r.trail.SinkAway(false)
-	eventually.Soon(t, "a read is returned", func() error {
-		if response, body := g.send(http.MethodGet, "alice", path, ""); response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%d: %s", response.StatusCode, body)
-		}
-		return nil
-	})
+	g.awaitRead()
 }
 
 // TestForeignAPIServerIsRefused sends requests while the endpoint of the cluster has a certificate of another authority.
@@ -808,12 +817,7 @@ func TestForeignAPIServerIsRefused(t *testing.T) {
 	}
 	// The authority of the cluster was rotated.
 	r.cluster(nil)
-	eventually.Soon(t, "the API server is accepted", func() error {
-		if response, body := g.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%d: %s", response.StatusCode, body)
-		}
-		return nil
-	})
+	g.awaitRead()
 }
 
 // TestForgedSessionsEnd stores sessions that do not match their credentials. None becomes ready.
@@ -926,11 +930,5 @@ func TestStopEndsWatches(t *testing.T) {
 	}
 	// Another replica continues with it.
 	r.handle(nil)
-	another := r.start()
-	eventually.Soon(t, "another replica serves the session", func() error {
-		if response, body := another.send(http.MethodGet, "alice", alicePath+"/api/v1/pods", ""); response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%d: %s", response.StatusCode, body)
-		}
-		return nil
-	})
+	r.start().awaitRead()
 }

@@ -119,15 +119,8 @@ func TestKubectlWatchEnds(t *testing.T) {
 		end  func(session string)
 		want string
 	}{
-		{"a0000000-0000-4000-8000-0000000000b1", func(session string) {
-			must.Get(r.db.ChangeAccessSession(t.Context(), database.AccessSessionKey(clusterUID, session), func(v *database.AccessSessionDocument) (bool, error) {
-				return v.End("bob", "ended by bob", time.Now().UTC()), nil
-			}))(t)
-		}, "ended by bob"},
-		{"a0000000-0000-4000-8000-0000000000b2", func(string) {
-			credential.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
-			r.report(credential)
-		}, "its credential was revoked"},
+		{"a0000000-0000-4000-8000-0000000000b1", r.closeSession, "ended by bob"},
+		{"a0000000-0000-4000-8000-0000000000b2", func(string) { r.revoke(credential) }, "its credential was revoked"},
 		{"a0000000-0000-4000-8000-0000000000b3", func(string) {
 			credential.Spec.NotAfter = timestamppb.New(r.clock.Now().Add(time.Second))
 			r.report(credential)

@@ -28,7 +28,6 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	clientexec "k8s.io/client-go/util/exec"
 
-	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/gateway/pkg/recorder"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
@@ -116,10 +115,7 @@ func TestCommandIsRecorded(t *testing.T) {
 	port := g.opened(alicePath+"/api/v1/namespaces/default/pods/a/portforward", portForward)
 	_ = port.Close()
 	r.handle(echo(remoteCommand))
-	connection, response, err := g.webSocket(alicePath+"/api/v1/namespaces/default/pods/a/exec?command=login&command=--password=s3cret&container=main&tty=true&stdin=true", remoteCommand)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection, response := g.dial(alicePath+"/api/v1/namespaces/default/pods/a/exec?command=login&command=--password=s3cret&container=main&tty=true&stdin=true", remoteCommand)
 	must.Do(t, connection.WriteMessage(websocket.BinaryMessage, []byte("\x04"+`{"Width":132,"Height":43}`)))
 	if _, _, err := connection.ReadMessage(); err != nil { // the API server of the test repeats it as output
 		t.Fatal(err)
@@ -167,22 +163,6 @@ func TestCommandIsRecorded(t *testing.T) {
 	}
 }
 
-// TestRecordingNamesEndOfSession ends a session during a command. The recording has the reason.
-func TestRecordingNamesEndOfSession(t *testing.T) {
-	t.Parallel()
-	r, g, c := readyAdmin(t, nil)
-	connection := g.opened(execPath, remoteCommand)
-	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
-	r.report(c)
-	if _, _, err := connection.ReadMessage(); !websocket.IsCloseError(err, websocket.ClosePolicyViolation) {
-		t.Errorf("the connection ended with %v", err)
-	}
-	found := r.recordingsOf(aliceSession, 1)[0]
-	if found.input != "hello" || found.output != "hello" || !strings.Contains(found.EndReason, "its credential was revoked") || !strings.Contains(found.markers[0], "its credential was revoked") {
-		t.Errorf("the recording is %+v", found)
-	}
-}
-
 // TestUnrecordableMessageEndsCommand sends messages that the gateway does not understand. They are not forwarded.
 func TestUnrecordableMessageEndsCommand(t *testing.T) {
 	t.Parallel()
@@ -192,11 +172,7 @@ func TestUnrecordableMessageEndsCommand(t *testing.T) {
 			t.Run(name+"/"+protocol[:2], func(t *testing.T) {
 				ended := make(chan error, 1)
 				r.handle(readOnce(protocol, ended))
-				connection, _, err := g.webSocket(execPath, protocol)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = connection.Close() }()
+				connection, _ := g.dial(execPath, protocol)
 				must.Do(t, connection.WriteMessage(websocket.TextMessage, []byte(message)))
 				var closed *websocket.CloseError
 				if _, _, err := connection.ReadMessage(); !errors.As(err, &closed) || !strings.Contains(closed.Text, "cannot be recorded") {
@@ -215,13 +191,7 @@ func TestUnrecordableMessageEndsCommand(t *testing.T) {
 func TestOlderProtocolIsRecorded(t *testing.T) {
 	t.Parallel()
 	r, g, _ := readyAdmin(t, nil)
-	r.handle(func(w http.ResponseWriter, request *http.Request) {
-		upgrader := websocket.Upgrader{Subprotocols: []string{channels}}
-		server, err := upgrader.Upgrade(w, request, nil)
-		if err != nil {
-			return
-		}
-		defer func() { _ = server.Close() }()
+	r.handle(upgraded(channels, func(server *websocket.Conn) {
 		for {
 			kind, content, err := server.ReadMessage()
 			if err != nil {
@@ -233,11 +203,8 @@ func TestOlderProtocolIsRecorded(t *testing.T) {
 				}
 			}
 		}
-	})
-	connection, _, err := g.webSocket(execPath, channels)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	connection, _ := g.dial(execPath, channels)
 	for _, message := range []string{"\xff\x00", "\xffhidden", "\xff", "", "\x04hidden", "\x00typed\n"} {
 		must.Do(t, connection.WriteMessage(websocket.BinaryMessage, []byte(message)))
 	}
@@ -303,22 +270,8 @@ func TestLimitEndsCommands(t *testing.T) {
 	r := newRegion(t)
 	r.recordings = func(o *recorder.Options) { o.MaxBytes = recorder.MinTotal }
 	g, _ := r.opened(aliceSession, "alice", asAdmin)
-	r.handle(func(w http.ResponseWriter, request *http.Request) {
-		upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
-		server, err := upgrader.Upgrade(w, request, nil)
-		if err != nil {
-			return
-		}
-		defer func() { _ = server.Close() }()
-		for server.WriteMessage(websocket.BinaryMessage, append([]byte{1}, bytes.Repeat([]byte("x"), 32<<10)...)) == nil {
-			continue
-		}
-	})
-	connection, _, err := g.webSocket(execPath, remoteCommand)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
+	r.handle(upgraded(remoteCommand, printForever))
+	connection, _ := g.dial(execPath, remoteCommand)
 	shown := 0
 	for {
 		_, content, err := connection.ReadMessage()

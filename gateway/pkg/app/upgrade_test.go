@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
@@ -58,8 +57,19 @@ func (g *gateway) webSocket(path, protocol string, headers ...string) (*websocke
 	return dialer.DialContext(g.r.t.Context(), "ws"+strings.TrimPrefix(g.url, "http")+path, header)
 }
 
-// echo serves a WebSocket that repeats messages. It repeats the input of a command as its output.
-func echo(protocol string) http.HandlerFunc {
+// dial is webSocket for a WebSocket that must open. It is closed at the end of the test.
+func (g *gateway) dial(path, protocol string, headers ...string) (*websocket.Conn, *http.Response) {
+	g.r.t.Helper()
+	connection, response, err := g.webSocket(path, protocol, headers...)
+	if err != nil {
+		g.r.t.Fatalf("%v: %v: %s", err, response, g.r.log)
+	}
+	g.r.t.Cleanup(func() { _ = connection.Close() })
+	return connection, response
+}
+
+// upgraded serves a WebSocket with a function, and closes it.
+func upgraded(protocol string, serve func(*websocket.Conn)) http.HandlerFunc {
 	upgrader := websocket.Upgrader{Subprotocols: []string{protocol}}
 	return func(w http.ResponseWriter, r *http.Request) {
 		connection, err := upgrader.Upgrade(w, r, nil)
@@ -67,6 +77,13 @@ func echo(protocol string) http.HandlerFunc {
 			return
 		}
 		defer func() { _ = connection.Close() }()
+		serve(connection)
+	}
+}
+
+// echo serves a WebSocket that repeats messages. It repeats the input of a command as its output.
+func echo(protocol string) http.HandlerFunc {
+	return upgraded(protocol, func(connection *websocket.Conn) {
 		for {
 			kind, content, err := connection.ReadMessage()
 			if err == nil && protocol != portForward && len(content) > 0 {
@@ -76,20 +93,21 @@ func echo(protocol string) http.HandlerFunc {
 				return
 			}
 		}
-	}
+	})
 }
 
 // readOnce serves a WebSocket that reads one message and sends the error of the read to ended.
 func readOnce(protocol string, ended chan<- error) http.HandlerFunc {
-	upgrader := websocket.Upgrader{Subprotocols: []string{protocol}}
-	return func(w http.ResponseWriter, r *http.Request) {
-		connection, err := upgrader.Upgrade(w, r, nil)
-		if err != nil {
-			return
-		}
-		defer func() { _ = connection.Close() }()
-		_, _, err = connection.ReadMessage()
+	return upgraded(protocol, func(connection *websocket.Conn) {
+		_, _, err := connection.ReadMessage()
 		ended <- err
+	})
+}
+
+// printForever serves a command that prints without end.
+func printForever(connection *websocket.Conn) {
+	for connection.WriteMessage(websocket.BinaryMessage, append([]byte{1}, make([]byte, 64<<10)...)) == nil {
+		continue
 	}
 }
 
@@ -97,11 +115,7 @@ func readOnce(protocol string, ended chan<- error) http.HandlerFunc {
 func (g *gateway) opened(path, protocol string) *websocket.Conn {
 	g.r.t.Helper()
 	g.r.handle(echo(protocol))
-	connection, response, err := g.webSocket(path, protocol)
-	if err != nil {
-		g.r.t.Fatalf("%v: %v", err, response)
-	}
-	g.r.t.Cleanup(func() { _ = connection.Close() })
+	connection, _ := g.dial(path, protocol)
 	must.Do(g.r.t, connection.WriteMessage(websocket.BinaryMessage, []byte("\x00hello")))
 	if _, content, err := connection.ReadMessage(); err != nil || string(content[1:]) != "hello" {
 		g.r.t.Fatalf("%q: %v", content, err)
@@ -123,11 +137,8 @@ func TestUpgradeHasCertificateOfEngineerOnly(t *testing.T) {
 		recorded <- begun
 		echo(remoteCommand)(w, request)
 	})
-	connection, response, err := g.webSocket(execPath, remoteCommand, "X-Remote-User", "system:admin", "X-Remote-Group", "system:masters", "Cookie", "session=secret",
+	connection, response := g.dial(execPath, remoteCommand, "X-Remote-User", "system:admin", "X-Remote-Group", "system:masters", "Cookie", "session=secret",
 		"Origin", "https://attacker.example.com", "Proxy-Authorization", "Basic x", "Audit-Id", "1", "User-Agent", "kubectl/1.35")
-	if err != nil {
-		t.Fatalf("%v: %v", err, response)
-	}
 	if !<-recorded {
 		t.Error("the upgrade was forwarded before its record")
 	}
@@ -289,30 +300,10 @@ func TestClientGetsProtocolOfAPIServer(t *testing.T) {
 }
 
 // TestUpgradeEndsWithSession ends sessions in each possible way during a command and during port forwarding. Each WebSocket gets the
-// reason in a close frame, the API server's is closed too, and no byte follows.
+// reason in a close frame, the API server's is closed too, and no byte follows. The recordings of commands have the reason.
 func TestUpgradeEndsWithSession(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		end  func(r *region, c *clusterservicev1.BreakGlassCredential)
-		want string
-	}{
-		"it is ended": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
-			must.Get(r.db.ChangeAccessSession(r.t.Context(), database.AccessSessionKey(clusterUID, aliceSession), func(v *database.AccessSessionDocument) (bool, error) {
-				return v.End("bob", "the elevation was ended", time.Now().UTC()), nil
-			}))(r.t)
-		}, "the elevation was ended"},
-		"its credential is revoked": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
-			c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
-			r.report(c)
-		}, "its credential was revoked"},
-		"its elevation expires": {func(r *region, c *clusterservicev1.BreakGlassCredential) {
-			c.Spec.NotAfter = timestamppb.New(r.clock.Now())
-			r.report(c)
-		}, "its certificate or its elevation has expired"},
-		"the cluster is deleted": {func(r *region, _ *clusterservicev1.BreakGlassCredential) {
-			r.cluster(func(c *clusterservicev1.Cluster) { c.DeleteTime = timestamppb.Now() })
-		}, "the cluster is being deleted"},
-	} {
+	for name, tc := range endings {
 		for protocol, path := range map[string]string{remoteCommand: execPath, channels: execPath, portForward: alicePath + "/api/v1/namespaces/default/pods/a/portforward"} {
 			t.Run(name+"/"+protocol[:4], func(t *testing.T) {
 				t.Parallel()
@@ -320,11 +311,7 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 				ended := make(chan error, 1)
 				connection := g.opened(path, protocol)
 				r.handle(readOnce(protocol, ended))
-				second, _, err := g.webSocket(path, protocol)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = second.Close() }()
+				second, _ := g.dial(path, protocol)
 				tc.end(r, c)
 				var closed *websocket.CloseError
 				for _, one := range []*websocket.Conn{connection, second} {
@@ -338,6 +325,12 @@ func TestUpgradeEndsWithSession(t *testing.T) {
 				g.await(aliceSession, database.AccessSessionEnded)
 				if _, response, err := g.webSocket(path, protocol); err == nil || response.StatusCode != http.StatusForbidden {
 					t.Errorf("after the end: %v: %v", response, err)
+				}
+				if path == execPath {
+					found := r.recordingsOf(aliceSession, 2)[0]
+					if found.input != "hello" || found.output != "hello" || !strings.Contains(found.EndReason, tc.want) || !strings.Contains(found.markers[0], tc.want) {
+						t.Errorf("the recording is %+v", found)
+					}
 				}
 				g.stop()
 				outcomes := map[string]int{}
@@ -357,26 +350,9 @@ func TestUpgradeEndsWithoutReader(t *testing.T) {
 	t.Parallel()
 	r, g, c := readyAdmin(t, nil)
 	ended := make(chan struct{})
-	r.handle(func(w http.ResponseWriter, request *http.Request) {
-		defer close(ended)
-		upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
-		server, err := upgrader.Upgrade(w, request, nil)
-		if err != nil {
-			return
-		}
-		defer func() { _ = server.Close() }()
-		for server.WriteMessage(websocket.BinaryMessage, append([]byte{1}, make([]byte, 64<<10)...)) == nil {
-			continue
-		}
-	})
-	connection, response, err := g.webSocket(execPath, remoteCommand)
-	if err != nil {
-		content, _ := io.ReadAll(response.Body)
-		t.Fatalf("%v: %s: %s", err, content, r.log)
-	}
-	defer func() { _ = connection.Close() }()
-	c.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
-	r.report(c)
+	r.handle(upgraded(remoteCommand, func(server *websocket.Conn) { defer close(ended); printForever(server) }))
+	g.dial(execPath, remoteCommand)
+	r.revoke(c)
 	g.await(aliceSession, database.AccessSessionEnded)
 	eventually.Soon(t, "the connection to the API server is closed", func() error {
 		r.clock.Step(time.Second) // until the gateway waits for the client no longer
@@ -457,10 +433,7 @@ func TestLostConnectionEndsBoth(t *testing.T) {
 		r, g, _ := readyAdmin(t, nil)
 		ended := make(chan error, 1)
 		r.handle(readOnce(remoteCommand, ended))
-		connection, _, err := g.webSocket(execPath, remoteCommand)
-		if err != nil {
-			t.Fatal(err)
-		}
+		connection, _ := g.dial(execPath, remoteCommand)
 		_ = connection.Close()
 		if err := <-ended; !websocket.IsCloseError(err, websocket.CloseGoingAway) {
 			t.Errorf("the API server gets %v", err)
@@ -472,17 +445,8 @@ func TestLostConnectionEndsBoth(t *testing.T) {
 		connection := g.opened(execPath, remoteCommand)
 		r.api.CloseClientConnections()
 		_ = connection.WriteMessage(websocket.BinaryMessage, []byte("\x00x")) // hijacked connections are not closed by the test server
-		r.handle(func(w http.ResponseWriter, request *http.Request) {
-			upgrader := websocket.Upgrader{Subprotocols: []string{remoteCommand}}
-			if server, err := upgrader.Upgrade(w, request, nil); err == nil {
-				_ = server.NetConn().Close()
-			}
-		})
-		second, _, err := g.webSocket(execPath, remoteCommand)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = second.Close() }()
+		r.handle(upgraded(remoteCommand, func(server *websocket.Conn) { _ = server.NetConn().Close() }))
+		second, _ := g.dial(execPath, remoteCommand)
 		if _, _, err := second.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseInternalServerErr) {
 			t.Errorf("the client gets %v", err)
 		}
@@ -737,8 +701,7 @@ func TestKubectlEndsWithSession(t *testing.T) {
 	connection := must.Get(net.Dial("tcp", address))(t)
 	defer func() { _ = connection.Close() }()
 	<-k.started // the connection to the port
-	credential.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
-	r.report(credential)
+	r.revoke(credential)
 	<-k.stopped // the command or the connection to the port
 	<-k.stopped // the other one
 	if err := command.Wait(); err == nil || !strings.Contains(printed.String(), "its credential was revoked") {

@@ -288,6 +288,23 @@ func (g *gateway) tunnel(id uint32, target string) (net.Conn, *http.Response) {
 	return connection, response
 }
 
+// open opens a tunnel, which must succeed.
+func (g *gateway) open(id uint32, target string) net.Conn {
+	g.t.Helper()
+	connection, response := g.tunnel(id, target)
+	if response.StatusCode != http.StatusOK {
+		g.t.Fatal(response.Status)
+	}
+	return connection
+}
+
+// exchange sends a byte through a connection to an echo and reads it.
+func exchange(t testing.TB, connection net.Conn) {
+	t.Helper()
+	must.Get(connection.Write([]byte("x")))(t)
+	must.Get(io.ReadFull(connection, make([]byte, 1)))(t)
+}
+
 // awaitRecords waits for the number of records with a message, and returns them.
 func (g *gateway) awaitRecords(message string, n int) []map[string]any {
 	g.t.Helper()
@@ -622,10 +639,7 @@ func TestEndOfOneDirectionIsForwarded(t *testing.T) {
 	}()
 	t.Cleanup(func() { _ = listener.Close() })
 	g.serve("quay.example", "20.50.2.1", 443, listener.Addr().String())
-	connection, response := g.tunnel(7, "quay.example:443")
-	if response.StatusCode != http.StatusOK {
-		t.Fatal(response.Status)
-	}
+	connection := g.open(7, "quay.example:443")
 	must.Get(connection.Write(make([]byte, 100_000)))(t)
 	must.Do(t, connection.(*net.TCPConn).CloseWrite())
 	if got, err := io.ReadAll(connection); err != nil || string(got) != "received 100000" {
@@ -646,9 +660,7 @@ func TestChangesCloseConnections(t *testing.T) {
 	target := echo(t)
 	g.serve("quay.example", "20.50.2.1", 443, target)
 	g.serve("registry-a.example", "20.50.2.2", 443, target)
-	stays, _ := g.tunnel(7, "quay.example:443")
-	host, _ := g.tunnel(7, "registry-a.example:443")
-	removed, _ := g.tunnel(8, "quay.example:443")
+	stays, host, removed := g.open(7, "quay.example:443"), g.open(7, "registry-a.example:443"), g.open(8, "quay.example:443")
 	g.awaitRecords("egress connection opened", 3)
 	now := time.Now()
 	g.links.set(database.EgressLinkDocument{LinkID: "8", Generation: 1, ClusterUID: "uid-b", RemovedTime: &now})
@@ -665,10 +677,7 @@ func TestChangesCloseConnections(t *testing.T) {
 	if diff := cmp.Diff(map[any]any{"7": string(egress.EndHost), "8": string(egress.EndRemoved)}, reasons); diff != "" {
 		t.Error(diff)
 	}
-	must.Get(stays.Write([]byte("x")))(t)
-	if _, err := io.ReadFull(stays, make([]byte, 1)); err != nil {
-		t.Errorf("the connection to a permitted host: %v", err)
-	}
+	exchange(t, stays)
 }
 
 // TestConnectionsFollowDescriptors starts a gateway whose process may open 512 files, three quarters of which suffice for 192 connections.
@@ -682,9 +691,7 @@ func TestConnectionsFollowDescriptors(t *testing.T) {
 	must.Do(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)) // the clients and the host are in this process
 	g.serve("quay.example", "20.50.2.1", 443, echo(t))
 	for range 192 {
-		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusOK {
-			t.Fatal(response.Status)
-		}
+		g.open(7, "quay.example:443")
 	}
 	over, err := g.connect(egress.Connect, 8)
 	if err == nil {
@@ -700,9 +707,7 @@ func TestLimits(t *testing.T) {
 	g := startGateway(t, egress.Limits{Connections: 3}, func(o *egress.RegistryOptions) { o.ConnectionsPerLink = 2 })
 	g.serve("quay.example", "20.50.2.1", 443, echo(t))
 	for range 2 {
-		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusOK {
-			t.Fatal(response.Status)
-		}
+		g.open(7, "quay.example:443")
 	}
 	if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("a third connection of a link: %s", response.Status)
@@ -736,10 +741,7 @@ func TestRateOfNewConnections(t *testing.T) {
 	now := time.Now() // the link saves up nothing while the clock stands
 	g := startGateway(t, egress.Limits{}, func(o *egress.RegistryOptions) { o.NewPerSecond, o.Now = 1, func() time.Time { return now } })
 	g.serve("quay.example", "20.50.2.1", 443, echo(t))
-	first, response := g.tunnel(7, "quay.example:443")
-	if response.StatusCode != http.StatusOK {
-		t.Fatal(response.Status)
-	}
+	first := g.open(7, "quay.example:443")
 	refused := 0
 	for range 10 {
 		if _, response := g.tunnel(7, "quay.example:443"); response.StatusCode == http.StatusTooManyRequests {
@@ -749,10 +751,7 @@ func TestRateOfNewConnections(t *testing.T) {
 	if counted := g.counted(egress.Connect, egress.RateLink); refused != 1 || counted != 1 {
 		t.Errorf("of 11 connections, %d were refused, and %v are counted", refused, counted)
 	}
-	must.Get(first.Write([]byte("x")))(t)
-	if _, err := io.ReadFull(first, make([]byte, 1)); err != nil {
-		t.Errorf("an open connection: %v", err)
-	}
+	exchange(t, first)
 	if _, response := g.tunnel(8, "quay.example:443"); response.StatusCode != http.StatusOK {
 		t.Errorf("another link: %s", response.Status)
 	}
@@ -770,10 +769,7 @@ func TestStoppedUpstream(t *testing.T) {
 	g.serve("quay.example", "20.50.2.1", 443, strings.TrimSpace(address))
 	must.Do(t, child.Process.Signal(syscall.SIGSTOP))
 	// The kernel accepts the connection for the process. The idle time may begin and end whenever: it ends the connection in any case.
-	connection, response := g.tunnel(7, "quay.example:443")
-	if response.StatusCode != http.StatusOK {
-		t.Fatal(response.Status)
-	}
+	connection := g.open(7, "quay.example:443")
 	for {
 		if _, err := connection.Write(make([]byte, 1<<20)); err != nil {
 			break // the gateway has closed the connection
@@ -794,14 +790,11 @@ func TestDrain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := startGateway(t, egress.Limits{Drain: drain}, nil)
 			g.serve("quay.example", "20.50.2.1", 443, echo(t))
-			connection, _ := g.tunnel(7, "quay.example:443")
+			connection := g.open(7, "quay.example:443")
 			waiting := must.Get(g.connect(egress.SNI, 7))(t) // has not named a host
 			g.stop()
 			<-g.closed
-			must.Get(connection.Write([]byte("x")))(t)
-			if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
-				t.Errorf("in the drain: %v", err)
-			}
+			exchange(t, connection)
 			if tc.finish {
 				_, _ = connection.Close(), waiting.Close()
 			} else {
@@ -873,10 +866,7 @@ func TestManyIdleConnectionsNeedLittleMemory(t *testing.T) {
 	before := memory()
 	var clients, hosts []net.Conn
 	for range many {
-		connection, response := g.tunnel(7, "quay.example:443")
-		if response.StatusCode != http.StatusOK {
-			t.Fatal(response.Status)
-		}
+		connection := g.open(7, "quay.example:443")
 		host := <-accepted
 		// Each tunnel has carried bytes in both directions before it is idle.
 		must.Get(connection.Write(make([]byte, 8<<10)))(t)
@@ -904,7 +894,7 @@ func BenchmarkThroughput(b *testing.B) {
 	target := echo(b)
 	g.serve("quay.example", "20.50.2.1", 443, target)
 	const size = 1 << 20
-	exchange := func(connection net.Conn) time.Duration {
+	transfer := func(connection net.Conn) time.Duration {
 		start := time.Now()
 		sent := make(chan error, 1)
 		go func() { _, err := connection.Write(make([]byte, size)); sent <- err }()
@@ -914,12 +904,12 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 	direct := must.Get(net.Dial("tcp", target))(b)
 	defer func() { _ = direct.Close() }()
-	through, _ := g.tunnel(7, "quay.example:443")
+	through := g.open(7, "quay.example:443")
 	var directTime, throughTime time.Duration
 	b.SetBytes(size)
 	for b.Loop() {
-		throughTime += exchange(through)
-		directTime += exchange(direct)
+		throughTime += transfer(through)
+		directTime += transfer(direct)
 	}
 	b.ReportMetric(float64(throughTime)/float64(directTime), "ratio")
 }
@@ -929,20 +919,17 @@ func BenchmarkConnect(b *testing.B) {
 	g := startGateway(b, egress.Limits{}, nil)
 	target := echo(b)
 	g.serve("quay.example", "20.50.2.1", 443, target)
-	exchange := func(connection net.Conn) {
-		must.Get(connection.Write([]byte("x")))(b)
-		must.Get(io.ReadFull(connection, make([]byte, 1)))(b)
-		_ = connection.Close()
-	}
 	var directTime, throughTime time.Duration
 	for b.Loop() {
 		start := time.Now()
-		through, _ := g.tunnel(7, "quay.example:443")
-		exchange(through)
+		through := g.open(7, "quay.example:443")
+		exchange(b, through)
+		_ = through.Close()
 		throughTime += time.Since(start)
 		start = time.Now()
 		direct := must.Get(net.Dial("tcp", target))(b)
-		exchange(direct)
+		exchange(b, direct)
+		_ = direct.Close()
 		directTime += time.Since(start)
 	}
 	b.ReportMetric(float64(throughTime)/float64(directTime), "ratio")
