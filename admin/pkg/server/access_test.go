@@ -98,9 +98,7 @@ func TestElevationOfClusterCoversNoOther(t *testing.T) {
 	item := must.Get(h.db.Elevations().Get(t.Context(), database.ElevationKey(e.ID)))(t)
 	item.Value.Target.ClusterUID = "another"
 	must.Do(t, h.config.Seals.Seal(&item.Value))
-	batch := h.db.NewBatch(database.AdminPartition)
-	database.Replace(batch, item)
-	must.Do(t, batch.Commit(t.Context()))
+	replace(t, h, item)
 	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"2h"}`); answer.Code != http.StatusForbidden {
 		t.Errorf("another cluster's elevation: %d %s", answer.Code, answer.Body)
 	}
@@ -115,13 +113,10 @@ func TestEmergencyIsMarkedAndCounted(t *testing.T) {
 	unreviewed := func(metrics *prometheus.Registry, want float64) {
 		t.Helper()
 		eventually.Soon(t, "the metric counts the emergencies", func() error {
-			families, err := metrics.Gather()
-			for _, f := range families {
-				if f.GetName() == "admin_emergency_elevations_unreviewed" && f.GetMetric()[0].GetGauge().GetValue() == want {
-					return nil
-				}
+			if got := valueOf(t, metrics, "admin_emergency_elevations_unreviewed", ""); got != want {
+				return fmt.Errorf("%v, want %v", got, want)
 			}
-			return fmt.Errorf("want %v: %v %v", want, families, err)
+			return nil
 		})
 	}
 	e := elevationOf(t, ask(handler, "oncall", "", http.MethodPost, "/elevations", strings.Replace(breakGlass, "{", `{"emergency":true,`, 1)), http.StatusCreated)

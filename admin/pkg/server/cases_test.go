@@ -89,10 +89,7 @@ func (h *harness) audit(t *testing.T) []adminv1.AuditEntry {
 	t.Helper()
 	var all []adminv1.AuditEntry
 	for token := ""; ; {
-		var page adminv1.AuditList
-		if status, body := h.get(t, "reader", "/audit?pageSize=50&pageToken="+url.QueryEscape(token), &page); status != http.StatusOK {
-			t.Fatalf("%d: %s", status, body)
-		}
+		page, _ := read[adminv1.AuditList](t, h, "/audit?pageSize=50&pageToken="+url.QueryEscape(token))
 		all = append(all, page.Items...)
 		if token = page.NextPageToken; token == "" {
 			return all

@@ -100,9 +100,7 @@ func TestAccessHasAllFacts(t *testing.T) {
 	// A document that admin did not write is no access.
 	item := h.stored(t, first.ID)
 	item.Value.Actor.Name = "forged@example.com"
-	batch := h.db.NewBatch(database.AdminPartition)
-	database.Replace(batch, item)
-	must.Do(t, batch.Commit(t.Context()))
+	replace(t, h, item)
 	if got, _ := h.accesses(t, handler, ""); len(got) != 1 || got[0].Name != asked.ID {
 		t.Errorf("a forged elevation is an access: %+v", got)
 	}

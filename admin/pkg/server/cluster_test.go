@@ -118,21 +118,28 @@ func (h *harness) get(t *testing.T, engineer, path string, into any) (int, strin
 	return response.StatusCode, string(content)
 }
 
+// read requests a path as a reader and returns the decoded response, which must be successful, with its body.
+func read[T any](t *testing.T, h *harness, path string) (decoded T, body string) {
+	t.Helper()
+	status, body := h.get(t, "reader", path, &decoded)
+	if status != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, status, body)
+	}
+	return decoded, body
+}
+
 // TestMalformedBundlesAreNamed checks that the lists and the dump name the malformed bundles beside the others.
 func TestMalformedBundlesAreNamed(t *testing.T) {
 	t.Parallel()
 	h := newPopulated(t)
 	h.works.bundles, h.works.ignored = []maestro.Bundle{{ID: "orphan"}}, wire.Ignored{Count: 1, Reasons: []string{"items[1]"}}
-	var orphans adminv1.OrphanList
-	if _, body := h.get(t, "reader", "/orphans", &orphans); len(orphans.Items) != 1 || orphans.Ignored.Count != 1 {
+	if orphans, body := read[adminv1.OrphanList](t, h, "/orphans"); len(orphans.Items) != 1 || orphans.Ignored.Count != 1 {
 		t.Errorf("orphans: %s", body)
 	}
-	var works adminv1.BundleList
-	if _, body := h.get(t, "reader", "/clusters/"+uid+"/works", &works); works.Ignored.Count != 1 {
+	if works, body := read[adminv1.BundleList](t, h, "/clusters/"+uid+"/works"); works.Ignored.Count != 1 {
 		t.Errorf("works: %s", body)
 	}
-	var dumped adminv1.Dump
-	if _, body := h.get(t, "reader", "/clusters/"+uid+"/dump", &dumped); dumped.Maestro == nil || dumped.Maestro.Ignored.Count != 1 {
+	if dumped, body := read[adminv1.Dump](t, h, "/clusters/"+uid+"/dump"); dumped.Maestro == nil || dumped.Maestro.Ignored.Count != 1 {
 		t.Errorf("dump: %s", body)
 	}
 }
@@ -173,11 +180,8 @@ func TestFind(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var list adminv1.ClusterList
 			h.fleet.lists = nil
-			if status, body := h.get(t, "reader", "/clusters?q="+url.QueryEscape(tc.text), &list); status != http.StatusOK {
-				t.Fatalf("%s: %d %s", tc.reason, status, body)
-			}
+			list, _ := read[adminv1.ClusterList](t, h, "/clusters?q="+url.QueryEscape(tc.text))
 			var got []string
 			for _, c := range list.Items {
 				got = append(got, c.UID)
@@ -202,11 +206,7 @@ func TestFind(t *testing.T) {
 func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 	t.Parallel()
 	h := newPopulated(t)
-	var dump adminv1.Dump
-	status, body := h.get(t, "reader", "/clusters/"+url.PathEscape(resourceID)+"/dump", &dump)
-	if status != http.StatusOK {
-		t.Fatalf("%d %s", status, body)
-	}
+	dump, body := read[adminv1.Dump](t, h, "/clusters/"+url.PathEscape(resourceID)+"/dump")
 	if strings.Contains(body, secret) {
 		t.Errorf("the dump shows a secret: %s", body)
 	}
@@ -222,13 +222,11 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 		t.Errorf("Maestro: %+v", dump.Maestro)
 	}
 	h.works.down = true
-	dump = adminv1.Dump{}
-	if status, body := h.get(t, "reader", "/clusters/alpha/dump", &dump); status != http.StatusOK || dump.Unavailable[adminv1.LayerMaestro] == "" || dump.Maestro != nil || dump.ClusterService == nil {
-		t.Errorf("a layer that does not answer is named, the others are shown: %d %s", status, body)
+	if dump, body := read[adminv1.Dump](t, h, "/clusters/alpha/dump"); dump.Unavailable[adminv1.LayerMaestro] == "" || dump.Maestro != nil || dump.ClusterService == nil {
+		t.Errorf("a layer that does not answer is named, the others are shown: %s", body)
 	}
-	dump = adminv1.Dump{}
-	if status, body := h.get(t, "reader", "/clusters/early/dump", &dump); status != http.StatusOK || dump.ARM.Cluster == nil || dump.ClusterService.Cluster != nil {
-		t.Errorf("a cluster that has not reached the fleet: %d %s", status, body)
+	if dump, body := read[adminv1.Dump](t, h, "/clusters/early/dump"); dump.ARM.Cluster == nil || dump.ClusterService.Cluster != nil {
+		t.Errorf("a cluster that has not reached the fleet: %s", body)
 	}
 }
 
@@ -250,9 +248,8 @@ func TestDumpReadsTheFleetConcurrently(t *testing.T) {
 			}
 		}
 	}
-	var dump adminv1.Dump
-	if status, body := h.get(t, "reader", "/clusters/"+uid+"/dump", &dump); status != http.StatusOK || dump.ClusterService == nil {
-		t.Errorf("%d: %s", status, body)
+	if dump, body := read[adminv1.Dump](t, h, "/clusters/"+uid+"/dump"); dump.ClusterService == nil {
+		t.Error(body)
 	}
 }
 
@@ -260,9 +257,8 @@ func TestLastIncarnationIsSelected(t *testing.T) {
 	t.Parallel()
 	h := newPopulated(t)
 	for _, text := range []string{"gone", url.PathEscape(goneID)} {
-		var shown adminv1.ClusterDeletion
-		if status, body := h.get(t, "reader", "/clusters/"+text+"/deletion", &shown); status != http.StatusOK || shown.Cluster.UID != lastUID || len(shown.Items) != 1 {
-			t.Errorf("%s: %d %s", text, status, body)
+		if shown, body := read[adminv1.ClusterDeletion](t, h, "/clusters/"+text+"/deletion"); shown.Cluster.UID != lastUID || len(shown.Items) != 1 {
+			t.Errorf("%s: %s", text, body)
 		}
 	}
 }
@@ -272,10 +268,9 @@ func TestLastIncarnationIsSelected(t *testing.T) {
 func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	t.Parallel()
 	h := newPopulated(t)
-	var shown adminv1.ClusterDeletion
-	status, body := h.get(t, "reader", "/clusters/alpha/deletion", &shown)
-	if status != http.StatusOK || len(shown.Items) != 1 || shown.Items[0].Kind != "nodePool" {
-		t.Fatalf("%d %s", status, body)
+	shown, body := read[adminv1.ClusterDeletion](t, h, "/clusters/alpha/deletion")
+	if len(shown.Items) != 1 || shown.Items[0].Kind != "nodePool" {
+		t.Fatal(body)
 	}
 	var steps []string
 	for _, s := range shown.Items[0].Deletion.Of.GetSteps() {
@@ -290,10 +285,9 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	note := operation.DeletionNote("fleet-accepted")
 	note.Attempts, note.LastError = 60, "it is unavailable"
 	must.Do(t, h.db.BeginClusterDeletion(t.Context(), item, operation))
-	shown = adminv1.ClusterDeletion{}
-	status, body = h.get(t, "reader", "/clusters/alpha/deletion", &shown)
-	if status != http.StatusOK || len(shown.Items) != 1 || shown.Items[0].Kind != "cluster" || shown.Items[0].OperationID != "goes" || shown.Items[0].Over {
-		t.Fatalf("%d %s", status, body)
+	shown, body = read[adminv1.ClusterDeletion](t, h, "/clusters/alpha/deletion")
+	if len(shown.Items) != 1 || shown.Items[0].Kind != "cluster" || shown.Items[0].OperationID != "goes" || shown.Items[0].Over {
+		t.Fatal(body)
 	}
 	accepted := slices.IndexFunc(shown.Items[0].Deletion.Of.GetSteps(), func(s *clusterservicev1.DeletionStep) bool { return s.GetName() == deletion.StepFleetAccepted })
 	if accepted < 0 {
@@ -303,19 +297,17 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 		t.Errorf("the stuck step: %v", s)
 	}
 	// The list has the deletion although Cluster Service has not accepted it, and none for the child that it includes.
-	var list adminv1.DeletionList
-	status, body = h.get(t, "reader", "/deletions?stuck=true", &list)
-	if status != http.StatusOK || len(list.Items) != 1 || list.Items[0].UID != uid || list.Items[0].OperationID != "goes" || len(list.Unavailable) > 0 {
-		t.Fatalf("%d %s", status, body)
+	list, body := read[adminv1.DeletionList](t, h, "/deletions?stuck=true")
+	if len(list.Items) != 1 || list.Items[0].UID != uid || list.Items[0].OperationID != "goes" || len(list.Unavailable) > 0 {
+		t.Fatal(body)
 	}
 	h.fleet.clusters[0].DeleteTime = timestamppb.Now()
 	h.fleet.clusters[0].Status.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING
 	h.fleet.clusters[0].Status.Deletion = &clusterservicev1.Deletion{Steps: []*clusterservicev1.DeletionStep{
 		{Name: "namespaces", Kind: "namespaces", State: clusterservicev1.DeletionStepState_DELETION_STEP_STATE_RUNNING}}}
-	list = adminv1.DeletionList{}
-	status, body = h.get(t, "reader", "/deletions", &list)
-	if status != http.StatusOK || len(list.Items) != 1 {
-		t.Fatalf("%d %s", status, body)
+	list, body = read[adminv1.DeletionList](t, h, "/deletions")
+	if len(list.Items) != 1 {
+		t.Fatal(body)
 	}
 	running := map[string]bool{}
 	for _, s := range deletion.BlockingSteps(list.Items[0].Deletion.Of.GetSteps()) {
@@ -363,11 +355,8 @@ func TestRejections(t *testing.T) {
 func TestWaitingClustersAreListed(t *testing.T) {
 	t.Parallel()
 	h := newPopulated(t)
-	var list adminv1.ClusterList
 	began := time.Now()
-	if status, body := h.get(t, "reader", "/clusters?notReady=true&olderThan=10m&concern=node-pool,control-plane/Waiting&shard=mgmt-1&version=4.19&pageSize=7&pageToken=t", &list); status != http.StatusOK {
-		t.Fatalf("%d %s", status, body)
-	}
+	list, _ := read[adminv1.ClusterList](t, h, "/clusters?notReady=true&olderThan=10m&concern=node-pool,control-plane/Waiting&shard=mgmt-1&version=4.19&pageSize=7&pageToken=t")
 	asked := h.fleet.concerns[0]
 	if at := asked.GetSinceBefore().AsTime(); at.Before(began.Add(-10*time.Minute)) || at.After(time.Now().Add(-10*time.Minute)) {
 		t.Errorf("since before %s", at)

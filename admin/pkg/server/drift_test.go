@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"net/http"
 	"testing"
 	"time"
 
@@ -18,10 +17,7 @@ func TestRepairedRemovalsAreListed(t *testing.T) {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	h.fleet.repaired = []*clusterservicev1.RepairedRemoval{{ClusterUid: uid, ClusterResourceId: "/demo", Removal: &clusterservicev1.ObjectRemoval{Kind: "NodePool", Namespace: "ocm-local-x", Name: "workers",
 		Uid: "removed", ProvisionShard: "mgmt-1", RemoveTime: timestamppb.New(at), AppliedAgainTime: timestamppb.New(at.Add(2 * time.Second))}}}
-	var list adminv1.DriftList
-	if status, body := h.get(t, "reader", "/drift", &list); status != http.StatusOK {
-		t.Fatalf("%d %s", status, body)
-	}
+	list, _ := read[adminv1.DriftList](t, h, "/drift")
 	want := []adminv1.RepairedRemoval{{Kind: "NodePool", Namespace: "ocm-local-x", Name: "workers", UID: "removed", Shard: "mgmt-1", ResourceID: "/demo", ClusterUID: uid, Removed: at, AppliedAgain: at.Add(2 * time.Second)}}
 	if diff := cmp.Diff(want, list.RepairedRemovals); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -83,13 +83,9 @@ func TestEndRevokesCredentials(t *testing.T) {
 	if o.Target.ClusterUID != uid || o.State != database.AdminAccepted || adminaction.ActorOf(asked) != o.Actor || asked.ObjectID != "object-of-oncall" {
 		t.Errorf("the operation is %+v with the intent %+v", o, asked)
 	}
-	ended := 0
-	for _, r := range h.trail.Records(t) {
-		if r.Action == "elevations.end" && r.Object.ID == e.ID && r.Outcome == audit.Accepted && r.Person.Name == "oncall@example.com" {
-			ended++
-		}
-	}
-	if ended == 0 {
+	if h.recorded(t, func(r audit.Record) bool {
+		return r.Action == "elevations.end" && r.Object.ID == e.ID && r.Outcome == audit.Accepted && r.Person.Name == "oncall@example.com"
+	}) == 0 {
 		t.Error("the audit has no record of the end")
 	}
 	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusForbidden {
@@ -247,9 +243,7 @@ func TestClustersOfElevationAreBounded(t *testing.T) {
 		item.Value.Credentials = append(item.Value.Credentials, database.ElevationCredentials{ClusterUID: fmt.Sprint("cluster-", i), ResourceID: "/subscriptions/" + strings.Repeat("x", 300)})
 	}
 	must.Do(t, h.config.Seals.Seal(&item.Value))
-	batch := h.db.NewBatch(database.AdminPartition)
-	database.Replace(batch, item)
-	must.Do(t, batch.Commit(t.Context()))
+	replace(t, h, item)
 	if answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody); answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "Request another elevation") {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
 	}

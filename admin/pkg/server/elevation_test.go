@@ -17,12 +17,7 @@ func TestElevationTrimsReasonAndTicket(t *testing.T) {
 	const reason, ticket = "the control plane is being looked at", "INC-42"
 	space := strings.Repeat(" ", 2000)
 	body := must.Get(json.Marshal(adminv1.ElevationRequest{Class: adminv1.Operate, Reason: space + reason + space, Ticket: space + ticket + "\n", Duration: "1h"}))(t)
-	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", string(body))
-	var elevation adminv1.Elevation
-	if err := json.Unmarshal(answer.Body.Bytes(), &elevation); err != nil || answer.Code != http.StatusCreated {
-		t.Fatalf("%d %v: %s", answer.Code, err, answer.Body)
-	}
-	if elevation.Reason != reason || elevation.Ticket != ticket {
+	if elevation := elevationOf(t, ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", string(body)), http.StatusCreated); elevation.Reason != reason || elevation.Ticket != ticket {
 		t.Errorf("kept %q and %q", elevation.Reason, elevation.Ticket)
 	}
 	if answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations",

@@ -145,6 +145,25 @@ func newHarness(t testing.TB) *harness {
 	return h
 }
 
+// replace stores a changed document of admin.
+func replace[D any](t *testing.T, h *harness, item *database.Item[D]) {
+	t.Helper()
+	batch := h.db.NewBatch(database.AdminPartition)
+	database.Replace(batch, item)
+	must.Do(t, batch.Commit(t.Context()))
+}
+
+// recorded returns the number of audit records that match.
+func (h *harness) recorded(t *testing.T, matches func(audit.Record) bool) (count int) {
+	t.Helper()
+	for _, r := range h.trail.Records(t) {
+		if matches(r) {
+			count++
+		}
+	}
+	return count
+}
+
 // sealer returns the sealer of another replica.
 func (h *harness) sealer(t testing.TB) *elevation.Sealer {
 	t.Helper()

@@ -21,11 +21,7 @@ func TestAcceptedOperationIsSigned(t *testing.T) {
 	h := newPopulated(t)
 	h.elevate(t)
 	handler := h.another(h.db)
-	answer := ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"2h"}`)
-	var accepted adminv1.Operation
-	if err := json.Unmarshal(answer.Body.Bytes(), &accepted); err != nil || answer.Code != http.StatusAccepted {
-		t.Fatalf("%d %s: %v", answer.Code, answer.Body, err)
-	}
+	accepted := operationOf(t, ask(handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/pause", `{"duration":"2h"}`))
 	item := must.Get(h.db.AdminOperations().Get(t.Context(), database.AdminOperationKey(accepted.ID)))(t)
 	o := &item.Value
 	asked := must.Get(h.intents.Verify(t.Context(), o.Intent))(t)

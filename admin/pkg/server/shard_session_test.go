@@ -40,20 +40,15 @@ func TestSessionForManagementCluster(t *testing.T) {
 	if stored.State != database.AccessSessionRequested || stored.Owner.ElevationID != e.ID || stored.ClusterUID != "" || stored.Mode != "read" || len(stored.SealedKeys) != 0 || stored.Intent != "" {
 		t.Fatalf("the session is %+v", stored)
 	}
-	var list adminv1.AccessSessionList
-	if status, body := h.get(t, "reader", "/access-sessions?open=true&shard=mgmt-1", &list); status != http.StatusOK || len(list.Items) != 1 || list.Items[0].Shard != "mgmt-1" || list.Items[0].Cluster.UID != "" {
-		t.Errorf("%d: %s", status, body)
+	if list, body := read[adminv1.AccessSessionList](t, h, "/access-sessions?open=true&shard=mgmt-1"); len(list.Items) != 1 || list.Items[0].Shard != "mgmt-1" || list.Items[0].Cluster.UID != "" {
+		t.Error(body)
 	}
 	if status, body := h.get(t, "reader", "/access-sessions?shard=mgmt-1&cluster="+uid, nil); status != http.StatusBadRequest {
 		t.Errorf("%d: %s", status, body)
 	}
-	records := 0
-	for _, r := range h.trail.Records(t) {
-		if r.Action == adminv1.ActionShardSessionRequest && r.Outcome == audit.Accepted && r.Operation == accepted.ID && r.Level == "reader" && r.Object.Kind == adminv1.TargetShard && r.Object.ID == "mgmt-1" {
-			records++
-		}
-	}
-	if records == 0 {
+	if h.recorded(t, func(r audit.Record) bool {
+		return r.Action == adminv1.ActionShardSessionRequest && r.Outcome == audit.Accepted && r.Operation == accepted.ID && r.Level == "reader" && r.Object.Kind == adminv1.TargetShard && r.Object.ID == "mgmt-1"
+	}) == 0 {
 		t.Error("the audit has no record of the request")
 	}
 	mustAsk(t, http.StatusOK, handler, "operator", "", http.MethodDelete, "/elevations/"+e.ID, "")
@@ -64,10 +59,9 @@ func TestSessionForManagementCluster(t *testing.T) {
 	if len(ends) != 1 || ends[0].Target.Kind != adminv1.TargetShard || ends[0].Target.ID != "mgmt-1" || ends[0].Intent == "" || ends[0].Actor.ElevationID != e.ID {
 		t.Errorf("the operations are %+v", ends)
 	}
-	var shown adminv1.Elevation
-	if status, body := h.get(t, "reader", "/elevations/"+e.ID, &shown); status != http.StatusOK || len(shown.Credentials) != 1 || shown.Credentials[0].Shard != "mgmt-1" ||
+	if shown, body := read[adminv1.Elevation](t, h, "/elevations/"+e.ID); len(shown.Credentials) != 1 || shown.Credentials[0].Shard != "mgmt-1" ||
 		shown.Credentials[0].Revocation.State != adminv1.RevocationRequested {
-		t.Errorf("%d: %s", status, body)
+		t.Error(body)
 	}
 }
 
@@ -120,17 +114,16 @@ func TestSessionForServiceCluster(t *testing.T) {
 	if accepted.Action != adminv1.ActionServiceClusterSessionRequest || accepted.Target.Kind != adminv1.TargetServiceCluster || accepted.Target.ID != adminv1.ServiceCluster {
 		t.Errorf("the operation is %+v", accepted)
 	}
-	var list adminv1.AccessSessionList
-	if status, body := h.get(t, "reader", "/access-sessions?open=true&shard="+adminv1.ServiceCluster, &list); status != http.StatusOK || len(list.Items) != 1 || list.Items[0].ID != accepted.ID {
-		t.Fatalf("%d: %s", status, body)
+	list, body := read[adminv1.AccessSessionList](t, h, "/access-sessions?open=true&shard="+adminv1.ServiceCluster)
+	if len(list.Items) != 1 || list.Items[0].ID != accepted.ID {
+		t.Fatal(body)
 	}
 	mustAsk(t, http.StatusOK, handler, "operator", "", http.MethodDelete, "/elevations/"+list.Items[0].ElevationID, "")
 	ends := h.ofKind(t, adminv1.ActionElevationEnd)
 	if len(ends) != 1 || ends[0].Target.Kind != adminv1.TargetServiceCluster || ends[0].Target.ID != adminv1.ServiceCluster {
 		t.Errorf("the operations are %+v", ends)
 	}
-	var ended adminv1.AccessSession
-	if status, body := h.get(t, "reader", "/access-sessions/"+accepted.ID, &ended); status != http.StatusOK || ended.State != adminv1.AccessSessionEnded {
-		t.Errorf("%d: %s", status, body)
+	if ended, body := read[adminv1.AccessSession](t, h, "/access-sessions/"+accepted.ID); ended.State != adminv1.AccessSessionEnded {
+		t.Error(body)
 	}
 }

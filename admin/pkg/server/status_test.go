@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -23,10 +22,7 @@ func TestStatusShowsLayersAndConditions(t *testing.T) {
 		Progress:   []*clusterservicev1.LayerProgress{{Layer: "placement", State: "Placed", Since: timestamppb.New(since)}, {Layer: "control-plane", State: "Updating", Message: "It waits."}},
 		Conditions: []*clusterservicev1.Condition{{Type: "Progressing", Status: "True"}, {Type: "Available", Status: "False", Reason: "R", Message: "M", LastTransitionTime: timestamppb.New(since)}},
 	}}}
-	var got adminv1.ClusterStatus
-	if status, body := h.get(t, "reader", "/clusters/"+uid+"/status", &got); status != http.StatusOK {
-		t.Fatalf("%d %s", status, body)
-	}
+	got, _ := read[adminv1.ClusterStatus](t, h, "/clusters/"+uid+"/status")
 	want := adminv1.ClusterStatus{Time: got.Time, Cluster: got.Cluster, Generation: 4, ObservedGeneration: 3,
 		Layers:     []adminv1.LayerStatus{{Layer: "placement", State: "Placed", Since: since, Done: true}, {Layer: "control-plane", State: "Updating", Message: "It waits."}},
 		Conditions: []adminv1.ConditionStatus{{Type: "Available", Status: "False", Reason: "R", Message: "M", LastTransitionTime: since}, {Type: "Progressing", Status: "True"}}}
@@ -40,9 +36,7 @@ func TestListOfFleetIsFilteredByClusterService(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.fleet.lists = nil
-	if status, body := h.get(t, "reader", "/clusters?shard=mgmt-1&phase=ready,Failed&version=4.19.3&pageSize=7", nil); status != http.StatusOK {
-		t.Fatalf("%d %s", status, body)
-	}
+	read[adminv1.ClusterList](t, h, "/clusters?shard=mgmt-1&phase=ready,Failed&version=4.19.3&pageSize=7")
 	want := []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, clusterservicev1.ClusterPhase_CLUSTER_PHASE_FAILED}
 	if n := len(h.fleet.lists); n != 1 {
 		t.Fatalf("%d requests to Cluster Service, want one", n)

@@ -34,17 +34,24 @@ type openTickets struct {
 	mu     sync.Mutex
 	closed map[string]bool
 	asked  map[string]int
+	// validations are the other questions: whether a ticket is valid for an elevation.
+	validations []ticket.Question
 	// instead answers in its place; may be nil.
 	instead http.HandlerFunc
 }
 
 func (o *openTickets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var question struct{ Ticket, Check string }
+	var question struct {
+		ticket.Question
+		Check string
+	}
 	_ = json.NewDecoder(r.Body).Decode(&question)
 	o.mu.Lock()
 	closed, instead := o.closed[question.Ticket], o.instead
 	if question.Check == "open" {
 		o.asked[question.Ticket]++
+	} else {
+		o.validations = append(o.validations, question.Question)
 	}
 	o.mu.Unlock()
 	switch {
@@ -53,7 +60,7 @@ func (o *openTickets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case question.Check == "open":
 		_ = json.NewEncoder(w).Encode(map[string]any{"open": !closed, "reason": "it was resolved"})
 	default:
-		_ = json.NewEncoder(w).Encode(map[string]any{"valid": !closed, "reason": "it was resolved"})
+		_ = json.NewEncoder(w).Encode(map[string]any{"valid": !closed, "reason": "it was resolved", "title": "etcd has no leader", "link": "https://tickets.example.com/1"})
 	}
 }
 
@@ -86,8 +93,8 @@ func (o *openTickets) setClosed(tickets ...string) {
 // away is the response of a validator that is away.
 func away(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
 
-// withTicketChecks starts a ticket validator and two replicas of admin whose policy validates all tickets.
-func withTicketChecks(t *testing.T, h *harness) (validator *openTickets, replicas [2]*server.Server, metrics *prometheus.Registry) {
+// withTicketChecks starts a ticket validator and two replicas of admin whose policy validates the tickets of some classes.
+func withTicketChecks(t *testing.T, h *harness, classes ...adminv1.AccessClass) (validator *openTickets, replicas [2]*server.Server, metrics *prometheus.Registry) {
 	t.Helper()
 	validator = &openTickets{asked: map[string]int{}}
 	validator.Server = httptest.NewTLSServer(validator)
@@ -95,7 +102,8 @@ func withTicketChecks(t *testing.T, h *harness) (validator *openTickets, replica
 	token := filepath.Join(t.TempDir(), "token")
 	must.Do(t, os.WriteFile(token, []byte("secret"), 0o600))
 	h.config.Tickets = must.Get(ticket.NewHTTP(validator.URL, token, validator.Client().Transport))(t)
-	for name, class := range h.config.Policy.Classes {
+	for _, name := range classes {
+		class := h.config.Policy.Classes[name]
 		class.Ticket = elevation.TicketValidated
 		h.config.Policy.Classes[name] = class
 	}
@@ -146,7 +154,7 @@ func round(t *testing.T, replicas [2]*server.Server, at time.Time) {
 func TestClosedTicketEndsElevations(t *testing.T) {
 	t.Parallel()
 	h := newPopulated(t)
-	validator, replicas, _ := withTicketChecks(t, h)
+	validator, replicas, _ := withTicketChecks(t, h, adminv1.Operate)
 	handler := replicas[0]
 	first, second, other := elevateFor(t, handler, "operator", "INC-1", ""), elevateFor(t, handler, "oncall", "INC-1", ""), elevateFor(t, handler, "oncall", "INC-2", "")
 	mustAsk(t, http.StatusAccepted, handler, "operator", "", http.MethodPost, "/clusters/"+uid+"/credentials", credentialBody)
@@ -235,7 +243,7 @@ func valueOf(t *testing.T, metrics *prometheus.Registry, name, label string) flo
 func TestUnansweredTicketEndsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	validator, replicas, metrics := withTicketChecks(t, h)
+	validator, replicas, metrics := withTicketChecks(t, h, adminv1.Operate)
 	handler := replicas[1]
 	oldest := func() float64 { t.Helper(); return valueOf(t, metrics, "admin_oldest_ticket_check_seconds", "") }
 	if err := handler.CheckTicketsOnce(t.Context(), time.Now()); err != nil || oldest() != 0 {
@@ -280,7 +288,7 @@ func TestUnansweredTicketEndsNothing(t *testing.T) {
 func TestUncheckedEmergencyEndsWithItsTicket(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	validator, replicas, _ := withTicketChecks(t, h)
+	validator, replicas, _ := withTicketChecks(t, h, adminv1.Operate)
 	validator.setClosed("INC-1")
 	validator.answer(away)
 	e := elevateFor(t, replicas[0], "operator", "INC-1", `,"emergency":true`)
@@ -307,7 +315,7 @@ func (noRecords) Begin(context.Context, audit.Record) (audit.Action, error) {
 func TestUnauditedTicketEndsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	validator, replicas, _ := withTicketChecks(t, h)
+	validator, replicas, _ := withTicketChecks(t, h, adminv1.Operate)
 	e := elevateFor(t, replicas[0], "operator", "INC-1", "")
 	h.awaitActive(t, 1)
 	validator.setClosed("INC-1")
