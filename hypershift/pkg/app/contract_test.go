@@ -73,8 +73,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 	unset := s.cluster.Object["spec"].(map[string]any)
 	delete(unset, "clusterID")
 	delete(unset, "infraID")
-	s.create(t)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	s.waitPool(t, poolReady(3))
 	hc := s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
 		if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" || hc.Status.Version.History[0].State != "Completed" {
@@ -168,8 +167,7 @@ func testObjects(t *testing.T, m *managementCluster) {
 func testUnnamedImage(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "image")
 	s.setPool(t, image(t, "4.19.20"), "spec", "release", "image")
-	s.create(t)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	s.waitPool(t, func(pool *hyperv1.NodePool) error {
 		for _, c := range pool.Status.Conditions {
 			if c.Type == hyperv1.NodePoolAllMachinesReadyConditionType && c.Reason == hyperv1.NodePoolNotFoundReason && poolCondition(pool, hyperv1.NodePoolValidGeneratedPayloadConditionType, "True") {
@@ -186,8 +184,7 @@ func testUnnamedImage(t *testing.T, m *managementCluster) {
 
 func testUpgrade(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "upgrade")
-	s.create(t)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	s.waitPool(t, poolReady(3))
 	s.waitCluster(t, available)
 
@@ -226,29 +223,14 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull-secret"}}
 	must.Do(t, s.client.Delete(t.Context(), secret))
 	s.apply(t, s.cluster)
-	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)); c == nil || c.Status != metav1.ConditionFalse {
-			return errors.New("the missing pull secret is not reported")
-		}
-		return nil
-	})
+	s.waitCluster(t, conditionIs(hyperv1.ReconciliationSucceeded, metav1.ConditionFalse))
 	s.createPrerequisites(t)
 	s.waitCluster(t, available)
 
 	must.Do(t, s.client.Delete(t.Context(), secret))
-	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		if !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
-			return errors.New("the deletion of the pull secret is not reported")
-		}
-		return available(hc)
-	})
+	s.waitCluster(t, conditionIs(hyperv1.ReconciliationSucceeded, metav1.ConditionFalse, available))
 	s.createPrerequisites(t)
-	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
-			return errors.New("the new pull secret is not reported")
-		}
-		return available(hc)
-	})
+	s.waitCluster(t, conditionIs(hyperv1.ReconciliationSucceeded, metav1.ConditionTrue, available))
 	s.delete(t)
 }
 
@@ -273,19 +255,9 @@ func testInvalidSigningKey(t *testing.T, m *managementCluster) {
 	s.waitCluster(t, available)
 
 	set(refusedKeys(t)["pkcs8"])
-	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		if err := refusesKey(hc); err != nil {
-			return err
-		}
-		return available(hc)
-	})
+	s.waitCluster(t, conditionIs(hyperv1.ValidHostedClusterConfiguration, metav1.ConditionFalse, refusesKey, available))
 	set(valid)
-	s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ValidHostedClusterConfiguration)) {
-			return errors.New("the valid key is refused")
-		}
-		return available(hc)
-	})
+	s.waitCluster(t, conditionIs(hyperv1.ValidHostedClusterConfiguration, metav1.ConditionTrue, available))
 	s.delete(t)
 }
 
@@ -344,8 +316,7 @@ func testPaused(t *testing.T, m *managementCluster) {
 
 func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "pooldel")
-	s.create(t)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	s.waitPool(t, poolReady(3))
 	must.Do(t, s.client.Delete(t.Context(), s.pool))
 	eventually.Soon(t, "the node pool and its record of machines are gone", func() error {
@@ -372,8 +343,7 @@ func testAutoscaling(t *testing.T, m *managementCluster) {
 	spec := s.pool.Object["spec"].(map[string]any)
 	delete(spec, "replicas")
 	spec["autoScaling"] = map[string]any{"min": int64(2), "max": int64(4)}
-	s.create(t)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	s.waitPool(t, poolReady(2))
 	s.pool.SetAnnotations(map[string]string{contract.AutoscaleAnnotation: "9"})
 	s.apply(t, s.pool)

@@ -239,6 +239,13 @@ func (s *sample) create(t testing.TB) {
 	s.apply(t, s.cluster)
 }
 
+// createWithPool creates the HostedCluster with its NodePool.
+func (s *sample) createWithPool(t testing.TB) {
+	t.Helper()
+	s.create(t)
+	s.apply(t, s.pool)
+}
+
 // available creates a sample and waits until it is available.
 func (m *managementCluster) available(t testing.TB, id string) *sample {
 	t.Helper()

@@ -84,9 +84,7 @@ func TestSimulatedNodesHaveKubelets(t *testing.T) {
 	samples := []*sample{m.sample(t, "kubelet-a"), m.sample(t, "kubelet-b")}
 	for _, s := range samples {
 		s.setPool(t, int64(1), "spec", "replicas")
-		s.createPrerequisites(t)
-		s.apply(t, s.cluster)
-		s.apply(t, s.pool)
+		s.createWithPool(t)
 	}
 	// Both clusters have a pod of the same name; the certificate of the API server alone selects the cluster.
 	const pod = "web"

@@ -188,8 +188,7 @@ func TestCreationAndDeletionSurviveKills(t *testing.T) {
 		return errors.Join(s.client.List(t.Context(), &hyperv1.HostedClusterList{}), s.client.List(t.Context(), &hyperv1.NodePoolList{}))
 	})
 
-	s.create(t)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	for _, reached := range []func() error{
 		func() error {
 			return s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hyperv1.HostedControlPlane{})
@@ -278,9 +277,7 @@ func TestLateNodeBecomesReady(t *testing.T) {
 	m := newManagementCluster(t)
 	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { withProcessFidelity(o); o.TimeScale = 0.005 }))
 	s := m.sample(t, "late-nodes")
-	s.createPrerequisites(t)
-	s.apply(t, s.cluster)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	s.waitCluster(t, available)
 	eventually.Soon(t, "three nodes are ready", func() error {
 		_, err := s.nodesReady(t, 3)

@@ -124,9 +124,9 @@ func TestPublishedOperator(t *testing.T) {
 	}
 	m.publishRouter(t)
 	for _, s := range samples {
-		s.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-			return conditionsAreTrue(hc, hyperv1.ValidHostedClusterConfiguration, hyperv1.SupportedHostedCluster, hyperv1.ValidReleaseImage, hyperv1.ReconciliationSucceeded)
-		})
+		for _, kind := range []hyperv1.ConditionType{hyperv1.ValidHostedClusterConfiguration, hyperv1.SupportedHostedCluster, hyperv1.ValidReleaseImage, hyperv1.ReconciliationSucceeded} {
+			s.waitCluster(t, conditionIs(kind, metav1.ConditionTrue))
+		}
 		s.reportControlPlane(t, begun[s])
 	}
 	seen, seenInstalled := map[string]bool{}, map[string]bool{}
@@ -511,16 +511,6 @@ func (m *managementCluster) publishRouter(t *testing.T) {
 	m.report(t, router, corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}})
 }
 
-// conditionIs returns a check for the status of a condition.
-func conditionIs(kind hyperv1.ConditionType, status metav1.ConditionStatus) func(*hyperv1.HostedCluster) error {
-	return func(hc *hyperv1.HostedCluster) error {
-		if condition := meta.FindStatusCondition(hc.Status.Conditions, string(kind)); condition == nil || condition.Status != status {
-			return fmt.Errorf("%s is %+v", kind, condition)
-		}
-		return nil
-	}
-}
-
 // poolConditionIs returns an error unless a condition of a NodePool is True.
 func poolConditionIs(pool *hyperv1.NodePool, kind string) error {
 	for _, condition := range pool.Status.Conditions {
@@ -529,16 +519,6 @@ func poolConditionIs(pool *hyperv1.NodePool, kind string) error {
 		}
 	}
 	return fmt.Errorf("the conditions are %+v", pool.Status.Conditions)
-}
-
-// conditionsAreTrue returns the first condition of a HostedCluster that is not True.
-func conditionsAreTrue(hc *hyperv1.HostedCluster, kinds ...hyperv1.ConditionType) error {
-	for _, kind := range kinds {
-		if condition := meta.FindStatusCondition(hc.Status.Conditions, string(kind)); condition == nil || condition.Status != metav1.ConditionTrue {
-			return fmt.Errorf("%s is %+v", kind, condition)
-		}
-	}
-	return nil
 }
 
 // testRefusedKeys checks that a cluster with a key that is not RSA in PKCS #1 gets no control plane.
@@ -552,12 +532,7 @@ func testRefusedKeys(t *testing.T, m *managementCluster, images *registry) {
 			}
 		}
 		r.create(t)
-		r.waitCluster(t, func(hc *hyperv1.HostedCluster) error {
-			if condition := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)); condition == nil || condition.Status != metav1.ConditionFalse {
-				return fmt.Errorf("ReconciliationSucceeded is %+v", condition)
-			}
-			return refusesKey(hc)
-		})
+		r.waitCluster(t, conditionIs(hyperv1.ReconciliationSucceeded, metav1.ConditionFalse, refusesKey))
 		if err := r.client.Get(t.Context(), client.ObjectKey{Name: r.controlPlane()}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 			t.Errorf("a cluster with the key %s has a control plane: %v", name, err)
 		}

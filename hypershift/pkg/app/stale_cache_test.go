@@ -69,8 +69,7 @@ func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 		pool.Status.Replicas = replicas
 		must.Do(t, m.client.Status().Update(t.Context(), &pool))
 	}
-	s.create(t)
-	s.apply(t, s.pool)
+	s.createWithPool(t)
 	scale(3)
 	settle()
 	cache.stale = controlPlane()

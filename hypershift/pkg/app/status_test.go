@@ -28,6 +28,21 @@ func available(hc *hyperv1.HostedCluster) error {
 	return nil
 }
 
+// conditionIs returns a check for the status of a condition, and then the other checks.
+func conditionIs(kind hyperv1.ConditionType, status metav1.ConditionStatus, others ...func(*hyperv1.HostedCluster) error) func(*hyperv1.HostedCluster) error {
+	return func(hc *hyperv1.HostedCluster) error {
+		if condition := meta.FindStatusCondition(hc.Status.Conditions, string(kind)); condition == nil || condition.Status != status {
+			return fmt.Errorf("%s is %+v", kind, condition)
+		}
+		for _, check := range others {
+			if err := check(hc); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 func poolReady(replicas int32) func(*hyperv1.NodePool) error {
 	return func(pool *hyperv1.NodePool) error {
 		if pool.Status.Replicas != replicas {

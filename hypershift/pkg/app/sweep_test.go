@@ -236,16 +236,10 @@ func TestSweepUpgrade(t *testing.T) {
 	nightly.Only(t)
 	t.Parallel()
 	newCrashRuntime(t).sweep(t, "u", createAndSettle, func(t *testing.T, s *sample) {
-		for _, change := range []struct {
-			set   func(testing.TB, any, ...string)
-			apply func()
-		}{
-			{s.set, func() { s.apply(t, s.cluster) }},
-			{s.setPool, func() { s.apply(t, s.pool) }},
-		} {
-			change.set(t, image(t, "4.20.15"), "spec", "release", "image")
-			change.apply()
-		}
+		s.set(t, image(t, "4.20.15"), "spec", "release", "image")
+		s.apply(t, s.cluster)
+		s.setPool(t, image(t, "4.20.15"), "spec", "release", "image")
+		s.apply(t, s.pool)
 	}, settledAt("4.20.15"))
 }
 

@@ -56,9 +56,7 @@ func TestCategoriesAreDeliveredToTheirContainers(t *testing.T) {
 // TestRotationsWhileStopped: each line is delivered once, across restarts and rotations.
 func TestRotationsWhileStopped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createAccount("one")
-	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	w := newAuditWorld(t)
 	w.write("a", auditFile, event("1", "get"))
 	f := w.start("a")
 	w.await("one", customerlog.KubeAudit, "a", "1")
@@ -98,9 +96,7 @@ func TestStorageFailuresLoseNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.createAccount("one")
-			w.set("a", "audit", to("one", customerlog.KubeAudit))
+			w := newAuditWorld(t)
 			w.write("a", auditFile, events(0, 10)...)
 			rule := c.rule
 			rule.Services, rule.Methods = []string{"blob"}, []string{"PUT"}
@@ -177,9 +173,7 @@ func TestOneCustomerDoesNotDelayAnother(t *testing.T) {
 // forwarder reports that lines are missing.
 func TestFullQueueIsTheLog(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createAccount("one")
-	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	w := newAuditWorld(t)
 	var sent atomic.Int64
 	w.transport = transport(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Query().Get("comp") == "appendblock" {
@@ -215,9 +209,7 @@ func TestFullQueueIsTheLog(t *testing.T) {
 // TestPoisonedLinesDoNotStopTheOthers: lines that are not audit events, that are too long, or that the storage refuses permanently.
 func TestPoisonedLinesDoNotStopTheOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createAccount("one")
-	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	w := newAuditWorld(t)
 	w.transport = transport(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Query().Get("comp") != "appendblock" {
 			return w.azure.HTTP().Do(r)
@@ -386,9 +378,7 @@ func TestChangedSettings(t *testing.T) {
 // remains. A control plane with the name of the deleted one begins after that.
 func TestDeletedControlPlane(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createAccount("one")
-	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	w := newAuditWorld(t)
 	w.write("a", auditFile, event("1", "get"))
 	f := w.start("a")
 	w.await("one", customerlog.KubeAudit, "a", "1")
@@ -420,9 +410,7 @@ func TestDeletedControlPlane(t *testing.T) {
 // TestDeletedWhileStopped: the state of a control plane that was deleted while no forwarder ran is removed, and reported as a gap.
 func TestDeletedWhileStopped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createAccount("one")
-	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	w := newAuditWorld(t)
 	w.write("a", auditFile, event("1", "get"))
 	f := w.start("a")
 	w.await("one", customerlog.KubeAudit, "a", "1")
@@ -439,9 +427,7 @@ func TestDeletedWhileStopped(t *testing.T) {
 // TestSettingsCannotBeRead: Resource Manager is away at the start, and later. Delivery begins when it is back, and continues while it is away.
 func TestSettingsCannotBeRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createAccount("one")
-	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	w := newAuditWorld(t)
 	w.write("a", auditFile, event("1", "get"))
 	end := w.fail(faults.Rule{Services: []string{"arm"}, Methods: []string{"GET"}, Status: 503})
 	f := w.start("a")

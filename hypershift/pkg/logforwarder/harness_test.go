@@ -66,6 +66,15 @@ func newWorld(t *testing.T) *world {
 	return newWorldAt(t, t.TempDir())
 }
 
+// newAuditWorld returns a world in which the audit log of cluster a is delivered to account one.
+func newAuditWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.createAccount("one")
+	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	return w
+}
+
 // newWorldAt returns a world with its state folder below dir.
 func newWorldAt(t *testing.T, dir string) *world {
 	t.Helper()

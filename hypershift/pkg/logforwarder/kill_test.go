@@ -62,9 +62,7 @@ func runChild(text string) {
 // response. The lines of the append are delivered twice, and none is lost.
 func TestKilledBetweenAppendAndCheckpoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.createAccount("one")
-	w.set("a", "audit", to("one", customerlog.KubeAudit))
+	w := newAuditWorld(t)
 	var mu sync.Mutex
 	var victim *exec.Cmd // nil if no process shall be killed, or if it was killed
 	target := must.Get(url.Parse(w.azure.URL))(t)
