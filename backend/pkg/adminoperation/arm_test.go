@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -18,10 +19,7 @@ const (
 // pool writes a node pool.
 func (h *environment) pool(t *testing.T, state hub.ProvisioningState, active string) database.Key {
 	t.Helper()
-	key, err := database.ResourceKey(poolID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(database.ResourceKey(poolID))(t)
 	batch := h.db.NewBatch(subscription)
 	database.Create(batch, h.db.NodePools(), key, database.NodePoolDocument{
 		UID: "pool", ClusterUID: "uid", Generation: 3, ProvisioningState: state, ActiveOperationID: active,
@@ -34,9 +32,7 @@ func (h *environment) pool(t *testing.T, state hub.ProvisioningState, active str
 			Location: "westus3", Status: hub.Updating, StartTime: time.Now().UTC(),
 		})
 	}
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	return key
 }
 
@@ -55,10 +51,7 @@ func TestScaleNodePoolOnce(t *testing.T) {
 	h.run(t, adminoperation.Options{})
 	h.run(t, adminoperation.Options{})
 	h.await(t, h.requestOn(t, "scale", adminv1.ActionNodePoolScale, target, adminv1.ScaleRequest{Replicas: &replicas}), database.AdminSucceeded)
-	item, err := h.db.NodePools().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.NodePools().Get(t.Context(), key))(t)
 	d := item.Value
 	if d.NodePool.Properties.Replicas != 7 || d.Generation != 4 || d.ProvisioningState != hub.Updating || d.ActiveOperationID != "scale" {
 		t.Errorf("the node pool is %+v", d)

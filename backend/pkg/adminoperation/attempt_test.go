@@ -2,6 +2,7 @@ package adminoperation_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,12 +85,19 @@ func TestOperationWaitsForTheAudit(t *testing.T) {
 	trail.Verify(t)
 }
 
-// TestRefusedOperationIsRecorded inserts an operation without an intent. Its record names nobody, because whoever wrote the document
-// may have named anybody.
+// TestRefusedOperationIsRecorded inserts an operation without an intent. Its records name nobody as the actor, because whoever wrote the
+// document may have named anybody.
 func TestRefusedOperationIsRecorded(t *testing.T) {
 	h := newEnvironment(t)
-	h.run(t, adminoperation.Options{})
+	stop := h.run(t, adminoperation.Options{})
 	h.await(t, h.insert(t, operation("forged"), nil), database.AdminFailed)
+	stop()
+	logged := h.log.String()
+	for _, want := range []string{"record=audit", "operation_id=forged", `actor=""`, "outcome=Failed", "claimed_actor=alice@example.com"} {
+		if !strings.Contains(logged, want) {
+			t.Errorf("the logged record lacks %s: %s", want, logged)
+		}
+	}
 	want := []audit.Record{{
 		Action: adminv1.ActionClusterRetry, Object: audit.Object{Kind: "cluster", ID: "uid", Cluster: "uid"}, Operation: "forged",
 		Outcome: audit.Refused, Code: apierror.PermissionDenied.ARMCode(),

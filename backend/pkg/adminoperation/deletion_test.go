@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const goingID = "/subscriptions/" + subscription + "/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c"
@@ -50,25 +51,14 @@ func TestRetryDeletionReachesBothSides(t *testing.T) {
 			h := newEnvironment(t)
 			h.fleet.reject = tc.refuse
 			h.pool(t, tc.pool, "goes")
-			key, err := database.ResourceKey(goingID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			batch := h.db.NewBatch(subscription)
-			database.Create(batch, h.db.Clusters(), key, database.ClusterDocument{UID: "uid", Generation: 1, ProvisioningState: tc.cluster, ActiveOperationID: "goes",
-				Cluster: hub.Cluster{Resource: hub.Resource{ID: goingID, Name: "c", Type: hub.ClusterResourceType, Location: "westus3"}}})
-			if err := batch.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			h.cluster(t, "uid", goingID, tc.cluster, "goes")
 			before := h.etags(t)
 			h.run(t, adminoperation.Options{})
 			state := database.AdminSucceeded
 			if tc.fails != "" {
 				state = database.AdminFailed
 			}
-			o := h.await(t, h.requestOn(t, "retry", adminv1.ActionDeletionRetry, target, &struct {
-				ClusterUID string `json:"clusterUid"`
-			}{"uid"}), state)
+			o := h.await(t, h.requestOn(t, "retry", adminv1.ActionDeletionRetry, target, map[string]string{"clusterUid": "uid"}), state)
 			if tc.fails != "" {
 				if o.Error == nil || o.Error.Message != tc.fails {
 					t.Errorf("%s: %+v", tc.reason, o.Error)
@@ -76,9 +66,7 @@ func TestRetryDeletionReachesBothSides(t *testing.T) {
 				return
 			}
 			var got adminv1.DeletionRetryResult
-			if err := json.Unmarshal(o.Result, &got); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(o.Result, &got))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
@@ -97,24 +85,8 @@ func TestRetryDeletionReachesBothSides(t *testing.T) {
 // etags returns the ETags of the documents that a retry may write.
 func (h *environment) etags(t *testing.T) map[string]string {
 	t.Helper()
-	key, err := database.ResourceKey(goingID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := h.db.Clusters().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if key, err = database.ResourceKey(poolID); err != nil {
-		t.Fatal(err)
-	}
-	pool, err := h.db.NodePools().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	operation, err := h.db.Operations().Get(t.Context(), database.OperationKey(subscription, "westus3", "goes"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must.Get(h.db.Clusters().Get(t.Context(), must.Get(database.ResourceKey(goingID))(t)))(t)
+	pool := must.Get(h.db.NodePools().Get(t.Context(), must.Get(database.ResourceKey(poolID))(t)))(t)
+	operation := must.Get(h.db.Operations().Get(t.Context(), database.OperationKey(subscription, "westus3", "goes")))(t)
 	return map[string]string{goingID: cluster.ETag, poolID: pool.ETag, "operation": operation.ETag}
 }

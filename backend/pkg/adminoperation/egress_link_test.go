@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestEgressLinks assigns a link, changes its hosts and removes it. Another cluster is refused in between and in the quarantine, and an operation
@@ -17,17 +18,14 @@ import (
 func TestEgressLinks(t *testing.T) {
 	h := newEnvironment(t)
 	h.run(t, adminoperation.Options{})
-	h.cluster(t, "a", hub.Succeeded)
-	h.cluster(t, "b", hub.Succeeded)
+	h.cluster(t, "a", linkedID("a"), hub.Succeeded, "")
+	h.cluster(t, "b", linkedID("b"), hub.Succeeded, "")
 	cluster := func(uid string) database.AdminTarget {
 		return database.AdminTarget{Kind: "cluster", ID: uid, ClusterUID: uid, ResourceID: linkedID(uid)}
 	}
 	link := func() *database.EgressLinkDocument {
 		t.Helper()
-		item, err := h.db.EgressLinks().Get(t.Context(), database.EgressLinkKey(7))
-		if err != nil {
-			t.Fatal(err)
-		}
+		item := must.Get(h.db.EgressLinks().Get(t.Context(), database.EgressLinkKey(7)))(t)
 		return &item.Value
 	}
 	hosts := func(names ...string) adminv1.EgressLinkParameters {
@@ -83,14 +81,12 @@ func TestClustersThatAreDeletedGetNoLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newEnvironment(t)
 			if tc.state != "" {
-				h.cluster(t, "a", tc.state)
+				h.cluster(t, "a", linkedID("a"), tc.state, "")
 			}
 			if tc.before != "" {
 				earlier := time.Now().Add(-time.Minute)
 				link := database.EgressLinkDocument{ClusterUID: "a", ResourceID: linkedID("a"), OperationID: tc.before, RequestTime: earlier}
-				if _, err := h.db.AssignEgressLink(t.Context(), 7, link, earlier); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(h.db.AssignEgressLink(t.Context(), 7, link, earlier))(t)
 			}
 			h.run(t, adminoperation.Options{})
 			target := database.AdminTarget{Kind: "cluster", ID: "a", ClusterUID: "a", ResourceID: linkedID("a")}
@@ -111,17 +107,9 @@ func linkedID(name string) string {
 	return "/subscriptions/" + subscription + "/resourceGroups/links/providers/" + hub.ClusterResourceType + "/" + name
 }
 
-// cluster creates the document of a cluster whose UID is its name.
-func (h *environment) cluster(t *testing.T, name string, state hub.ProvisioningState) {
+// cluster creates the document of a cluster.
+func (h *environment) cluster(t *testing.T, uid, resourceID string, state hub.ProvisioningState, active string) {
 	t.Helper()
-	key, err := database.ResourceKey(linkedID(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch := h.db.NewBatch(subscription)
-	database.Create(batch, h.db.Clusters(), key, database.ClusterDocument{UID: name, Generation: 1, ProvisioningState: state,
-		Cluster: hub.Cluster{Resource: hub.Resource{ID: linkedID(name), Name: name, Type: hub.ClusterResourceType, Location: "westus3"}}})
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	create(t, h, h.db.Clusters(), must.Get(database.ResourceKey(resourceID))(t), database.ClusterDocument{UID: uid, Generation: 1, ProvisioningState: state, ActiveOperationID: active,
+		Cluster: hub.Cluster{Resource: hub.Resource{ID: resourceID, Name: uid, Type: hub.ClusterResourceType, Location: "westus3"}}})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
 )
 
 func (f *fleet) ApplyBreakGlassCredential(_ context.Context, r *clusterservicev1.ApplyBreakGlassCredentialRequest) (*clusterservicev1.BreakGlassCredential, error) {
@@ -53,16 +52,10 @@ func TestEndedElevationIsRevoked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnvironment(t)
-			h.fleet.respond = func(call int) error {
-				if call < 3 {
-					return apierror.New(apierror.Unavailable, "The database cannot be reached.")
-				}
-				return nil
-			}
-			o := operation("9f1b0a3c-5d2e-4f60-8a71-b2c3d4e5f607")
-			o.Action, o.Parameters = adminv1.ActionElevationEnd, nil
-			elevation := intenttest.Elevation(&o, time.Hour)
-			h.admin.Sign(t, &o, &elevation)
+			h.fleet.respond = until(3, apierror.New(apierror.Unavailable, "The database cannot be reached."))
+			o, elevation := h.signed(t, "9f1b0a3c-5d2e-4f60-8a71-b2c3d4e5f607", func(o *database.AdminOperationDocument) {
+				o.Action, o.Parameters = adminv1.ActionElevationEnd, nil
+			})
 			tc.change(&o, &elevation)
 			key := h.insert(t, o, &elevation)
 			h.run(t, adminoperation.Options{RetryTimeout: time.Nanosecond})
@@ -92,12 +85,7 @@ func TestCredentialsWaitForRevocation(t *testing.T) {
 	} {
 		t.Run(action, func(t *testing.T) {
 			h := newEnvironment(t)
-			h.fleet.respond = func(call int) error {
-				if call < 3 {
-					return revoking
-				}
-				return nil
-			}
+			h.fleet.respond = until(3, revoking)
 			h.run(t, adminoperation.Options{})
 			if o := h.await(t, h.request(t, "one", action, tc.parameters), tc.state); o.Attempts != tc.attempts {
 				t.Errorf("%d attempts, want %d", o.Attempts, tc.attempts)

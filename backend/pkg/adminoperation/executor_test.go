@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -26,6 +25,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/grpctest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/databasetest"
 )
 
@@ -86,7 +87,7 @@ type environment struct {
 	trail *audittest.Trail
 	// metrics are those of the executor that was started last, and log its records.
 	metrics *prometheus.Registry
-	log     *strings.Builder
+	log     logtest.Log
 }
 
 // ReconcileAll returns a result in which half of the resources were lost.
@@ -94,22 +95,10 @@ func (h *environment) ReconcileAll(context.Context) (reconcile.Result, error) {
 	return reconcile.Result{Desired: 4, Fleet: 2, Applied: 2, Findings: map[reconcile.Finding]int{reconcile.Newer: 1}}, nil
 }
 
-// synchronized is a writer with concurrent callers.
-type synchronized struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (s *synchronized) Write(line []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(line)
-}
-
 func newEnvironment(t testing.TB) *environment {
 	t.Helper()
 	db, _ := databasetest.New(t)
-	h := &environment{db: db, fleet: &fleet{}, admin: intenttest.New(t), trail: audittest.New(t, "backend", 0), log: &strings.Builder{}}
+	h := &environment{db: db, fleet: &fleet{}, admin: intenttest.New(t), trail: audittest.New(t, "backend", 0)}
 	h.rpc = clusterservicev1.NewClusterServiceClient(h.fleet.serve(t))
 	return h
 }
@@ -140,7 +129,7 @@ func (h *environment) runWith(t testing.TB, intents adminoperation.IntentVerifie
 		options.Audit = h.trail
 	}
 	h.metrics = prometheus.NewRegistry()
-	executor := adminoperation.New(h.db, h.rpc, h, intents, all, options, h.metrics, slog.New(slog.NewTextHandler(&synchronized{w: h.log}, nil)))
+	executor := adminoperation.New(h.db, h.rpc, h, intents, all, options, h.metrics, slog.New(slog.NewTextHandler(&h.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { executor.Run(ctx) })
@@ -160,15 +149,29 @@ func (h *environment) runWith(t testing.TB, intents adminoperation.IntentVerifie
 	return once
 }
 
+// until returns the error of all calls before one, counted from 1.
+func until(call int, err error) func(call int) error {
+	return func(n int) error {
+		if n < call {
+			return err
+		}
+		return nil
+	}
+}
+
+// create creates a document.
+func create[D any](t testing.TB, h *environment, in *database.Collection[D], key database.Key, document D) {
+	t.Helper()
+	batch := h.db.NewBatch(key.SubscriptionID)
+	database.Create(batch, in, key, document)
+	must.Do(t, batch.Commit(t.Context()))
+}
+
 // request writes an operation, as admin does.
 func (h *environment) request(t testing.TB, id, action string, parameters any, changes ...func(*database.AdminOperationDocument)) database.Key {
 	t.Helper()
-	now := time.Now().UTC()
-	document := database.AdminOperationDocument{
-		OperationID: id, SortKey: database.AdminSortKey(now, id), Action: action, State: database.AdminAccepted, StartTime: now, LastTransitionTime: now,
-		Target: database.AdminTarget{Kind: "cluster", ID: "uid", ClusterUID: "uid"},
-		Actor:  database.AdminActor{Name: "alice@example.com", ObjectID: "alice", Role: "operator", Reason: "it is stuck", Ticket: "INC-1"},
-	}
+	document := operation(id)
+	document.Action, document.Parameters = action, nil
 	if parameters != nil {
 		document.Parameters, _ = json.Marshal(parameters)
 	}
@@ -177,9 +180,7 @@ func (h *environment) request(t testing.TB, id, action string, parameters any, c
 	}
 	batch := h.db.NewBatch(database.AdminPartition)
 	h.admin.Create(t, h.db, batch, document)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, batch.Commit(t.Context()))
 	return database.AdminOperationKey(id)
 }
 
@@ -234,12 +235,7 @@ func TestRejectedOperationFails(t *testing.T) {
 
 func TestTransientFailuresAreRetried(t *testing.T) {
 	h := newEnvironment(t)
-	h.fleet.respond = func(call int) error {
-		if call < 4 {
-			return apierror.New(apierror.Unavailable, "The database cannot be reached.")
-		}
-		return nil
-	}
+	h.fleet.respond = until(4, apierror.New(apierror.Unavailable, "The database cannot be reached."))
 	stop := h.run(t, adminoperation.Options{})
 	o := h.await(t, h.request(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminSucceeded)
 	if o.Attempts != 4 || h.fleet.effects["one"] != 1 {
@@ -257,12 +253,7 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 // retried.
 func TestRetryTimeoutStartsWithFirstAttempt(t *testing.T) {
 	h := newEnvironment(t)
-	h.fleet.respond = func(call int) error {
-		if call < 3 {
-			return apierror.New(apierror.Unavailable, "Cluster Service is starting, too.")
-		}
-		return nil
-	}
+	h.fleet.respond = until(3, apierror.New(apierror.Unavailable, "Cluster Service is starting, too."))
 	key := h.request(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}, func(o *database.AdminOperationDocument) {
 		o.StartTime = time.Now().UTC().Add(-time.Hour)
 		o.LastTransitionTime = o.StartTime

@@ -8,23 +8,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestSetQuota sets and resets the quota of a subscription. An operation that was requested earlier and is executed later fails.
 func TestSetQuota(t *testing.T) {
 	h := newEnvironment(t)
-	batch := h.db.NewBatch(subscription)
-	database.Create(batch, h.db.Subscriptions(), database.SubscriptionKey(subscription), database.SubscriptionDocument{Subscription: hub.Subscription{State: hub.Registered}})
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	create(t, h, h.db.Subscriptions(), database.SubscriptionKey(subscription), database.SubscriptionDocument{Subscription: hub.Subscription{State: hub.Registered}})
 	h.run(t, adminoperation.Options{})
 	quota := func() *database.ClusterQuota {
 		t.Helper()
-		item, err := h.db.Subscriptions().Get(t.Context(), database.SubscriptionKey(subscription))
-		if err != nil {
-			t.Fatal(err)
-		}
+		item := must.Get(h.db.Subscriptions().Get(t.Context(), database.SubscriptionKey(subscription)))(t)
 		if item.Value.Subscription.State != hub.Registered {
 			t.Errorf("the subscription is %+v", item.Value.Subscription)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // shardSession stores the session of an operation, as admin does.
@@ -19,48 +19,44 @@ func (h *environment) shardSession(t *testing.T, o *database.AdminOperationDocum
 	if change != nil {
 		change(&v)
 	}
-	batch := h.db.NewBatch(v.Key().SubscriptionID)
-	database.Create(batch, h.db.AccessSessions(), v.Key(), v)
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	create(t, h, h.db.AccessSessions(), v.Key(), v)
 	return v.Key()
 }
 
 func (h *environment) sessionAt(t *testing.T, key database.Key) *database.AccessSessionDocument {
 	t.Helper()
-	item, err := h.db.AccessSessions().Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	item := must.Get(h.db.AccessSessions().Get(t.Context(), key))(t)
 	return &item.Value
 }
 
 // onShard returns an operation on a management cluster or on the service cluster, with its intent, and the elevation.
 func (h *environment) onShard(t *testing.T, id, action, name string) (database.AdminOperationDocument, database.ElevationDocument) {
 	t.Helper()
-	o := operation(id)
-	o.Action, o.Target, o.Parameters = action, database.AdminTarget{Kind: adminv1.TokenSessionTarget(name), ID: name}, []byte(`{"mode":"read","duration":"15m0s"}`)
-	elevation := intenttest.Elevation(&o, time.Hour)
-	h.admin.Sign(t, &o, &elevation)
-	return o, elevation
+	return h.signed(t, id, func(o *database.AdminOperationDocument) {
+		o.Action, o.Target, o.Parameters = action, database.AdminTarget{Kind: adminv1.TokenSessionTarget(name), ID: name}, []byte(`{"mode":"read","duration":"15m0s"}`)
+	})
 }
 
-// TestSessionForManagementClusterGetsIntent completes a session with the intent of its operation. A session of another engineer, one that has ended, and one that
-// does not exist get none.
-func TestSessionForManagementClusterGetsIntent(t *testing.T) {
+// TestSessionGetsIntent completes a session for a management cluster, and one for the service cluster, with the intent of its operation. A session of another
+// engineer, one that has ended, and one that does not exist get none.
+func TestSessionGetsIntent(t *testing.T) {
+	const onShard = adminv1.ActionShardSessionRequest
 	for name, tc := range map[string]struct {
-		change func(*database.AccessSessionDocument)
-		want   database.AdminOperationState
+		action, target string
+		change         func(*database.AccessSessionDocument)
+		want           database.AdminOperationState
 	}{
-		"requested":           {nil, database.AdminSucceeded},
-		"of another engineer": {func(v *database.AccessSessionDocument) { v.Owner.ObjectID = "bob" }, database.AdminFailed},
-		"ended":               {func(v *database.AccessSessionDocument) { v.End("alice", "ended by alice", time.Now()) }, database.AdminFailed},
-		"of another shard":    {func(v *database.AccessSessionDocument) { v.Shard = "mgmt-2" }, database.AdminFailed},
+		"requested":           {onShard, "mgmt-1", nil, database.AdminSucceeded},
+		"of another engineer": {onShard, "mgmt-1", func(v *database.AccessSessionDocument) { v.Owner.ObjectID = "bob" }, database.AdminFailed},
+		"ended":               {onShard, "mgmt-1", func(v *database.AccessSessionDocument) { v.End("alice", "ended by alice", time.Now()) }, database.AdminFailed},
+		"of another shard":    {onShard, "mgmt-1", func(v *database.AccessSessionDocument) { v.Shard = "mgmt-2" }, database.AdminFailed},
+		"service cluster": {adminv1.ActionServiceClusterSessionRequest, adminv1.ServiceCluster, func(v *database.AccessSessionDocument) {
+			v.Shard = adminv1.ServiceCluster
+		}, database.AdminSucceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnvironment(t)
-			o, elevation := h.onShard(t, "0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6071", adminv1.ActionShardSessionRequest, "mgmt-1")
+			o, elevation := h.onShard(t, "0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6071", tc.action, tc.target)
 			at := h.shardSession(t, &o, tc.change)
 			key := h.insert(t, o, &elevation)
 			h.run(t, adminoperation.Options{})
@@ -69,19 +65,6 @@ func TestSessionForManagementClusterGetsIntent(t *testing.T) {
 				t.Errorf("the session is %+v", v)
 			}
 		})
-	}
-}
-
-// TestSessionForServiceClusterGetsIntent completes a session for the service cluster.
-func TestSessionForServiceClusterGetsIntent(t *testing.T) {
-	h := newEnvironment(t)
-	o, elevation := h.onShard(t, "0b9c1d7e-4a51-4f5e-9f11-2c3d4e5f6071", adminv1.ActionServiceClusterSessionRequest, adminv1.ServiceCluster)
-	at := h.shardSession(t, &o, func(v *database.AccessSessionDocument) { v.Shard = adminv1.ServiceCluster })
-	key := h.insert(t, o, &elevation)
-	h.run(t, adminoperation.Options{})
-	h.await(t, key, database.AdminSucceeded)
-	if v := h.sessionAt(t, at); v.Intent != o.Intent || string(v.Parameters) != string(o.Parameters) {
-		t.Errorf("the session is %+v", v)
 	}
 }
 
