@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/uuid"
@@ -10,6 +9,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestAcceptedStateIsStored: an update, its refusal and its end are stored, and a generation that a replica of an earlier release stores is not
@@ -19,14 +19,8 @@ func TestAcceptedStateIsStored(t *testing.T) {
 	named := func(name string) *csv1.ClusterSpec { return &csv1.ClusterSpec{Name: name} }
 	update := func(change func(a *fleet.ClusterAggregate)) *fleet.ClusterAggregate {
 		t.Helper()
-		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error { change(tx.Aggregates[uid]); return nil }); err != nil {
-			t.Fatal(err)
-		}
-		read, err := s.Read(ctx, uid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return read
+		must.Do(t, update(ctx, s, uid, change))
+		return must.Get(s.Read(ctx, uid))(t)
 	}
 	release := fleet.Release{Version: "4.21.4", Image: "image"}
 	pool, auth := uuid.NewString(), uuid.NewString()

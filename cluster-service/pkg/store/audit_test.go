@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/audit"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // refusedAction is an action whose beginning cannot be stored.
@@ -28,9 +29,7 @@ func (a *refusedAction) Durable(context.Context) error { a.asked++; return errNo
 // is committed, and the change is possible later.
 func TestChangesNeedTheirAuditRecord(t *testing.T) {
 	s := open(t, store.Options{})
-	if err := s.ConfigureShards(t.Context(), []config.Shard{{Name: "mgmt-1", Capacity: 5}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ConfigureShards(t.Context(), []config.Shard{{Name: "mgmt-1", Capacity: 5}}))
 	uid := uuid.NewString()
 	changes := []struct {
 		name   string
@@ -54,9 +53,7 @@ func TestChangesNeedTheirAuditRecord(t *testing.T) {
 		aggregate, err := s.Read(t.Context(), uid)
 		shards, shardsErr := s.Shards(t.Context())
 		policies, policiesErr := s.UpgradePolicies(t.Context())
-		if err := errors.Join(err, shardsErr, policiesErr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, shardsErr, policiesErr))
 		return [3]bool{aggregate.Cluster != nil, shards[0].Cordoned, len(policies) > 0}
 	}
 	for _, c := range changes {

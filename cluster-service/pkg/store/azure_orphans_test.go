@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestAzureOrphans searches the subscription of a cluster several times.
@@ -17,13 +18,9 @@ func TestAzureOrphans(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
 	s := open(t, store.Options{Now: func() time.Time { return now }})
 	uid := uuid.NewString() // put makes it the subscription too
-	if _, err := put(ctx, s, uid); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(put(ctx, s, uid))(t)
 	for _, scope := range []string{"dns-zone", "key-vault", "oidc-documents"} {
-		if err := s.CompleteAzureSearch(ctx, scope, now, 10*period); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.CompleteAzureSearch(ctx, scope, now, 10*period))
 	}
 	acquire := func(want string) {
 		t.Helper()
@@ -40,9 +37,7 @@ func TestAzureOrphans(t *testing.T) {
 		if omitted, err := s.SaveAzureOrphans(ctx, uid, orphans); err != nil || omitted != 0 {
 			t.Fatalf("omitted %d, %v", omitted, err)
 		}
-		if err := s.CompleteAzureSearch(ctx, uid, begin, period); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.CompleteAzureSearch(ctx, uid, begin, period))
 	}
 	list := func(count int) []store.AzureOrphan {
 		t.Helper()
@@ -89,16 +84,12 @@ func TestAzureOrphans(t *testing.T) {
 	if o, err := s.FindAzureOrphan(call("call"), orphanUID, grace); err != nil || o.AzureID != "/subscriptions/s/resourceGroups/First" {
 		t.Errorf("found %+v, %v", o, err)
 	}
-	if err := s.EndAzureOrphanDeletion(call("call"), orphanUID, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.EndAzureOrphanDeletion(call("call"), orphanUID, false))
 	list(1)
 	if _, err := s.FindAzureOrphan(call("call"), orphanUID, grace); !errors.Is(err, store.ErrCallRepeated) {
 		t.Errorf("a repeated call: %v", err)
 	}
-	if err := s.EndAzureOrphanDeletion(call("another call"), orphanUID, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.EndAzureOrphanDeletion(call("another call"), orphanUID, true))
 	list(0)
 	if _, err := s.FindAzureOrphan(ctx, orphanUID, grace); !errors.Is(err, store.ErrUnknown) {
 		t.Errorf("a deleted orphan: %v", err)
@@ -120,26 +111,15 @@ func TestSubscriptionWithoutClustersIsForgotten(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, store.Options{})
 	uid := uuid.NewString()
-	if _, err := put(ctx, s, uid); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(put(ctx, s, uid))(t)
 	orphan := store.AzureOrphan{Kind: "resource-group", AzureID: "/subscriptions/s/resourceGroups/g"}
-	if _, err := s.SaveAzureOrphans(ctx, uid, []store.AzureOrphan{orphan}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		tx.Aggregates[uid].Cluster.DeleteTime, tx.Aggregates[uid].Cluster.GoneTime = s.Now(), s.Now()
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.SaveAzureOrphans(ctx, uid, []store.AzureOrphan{orphan}))(t)
+	must.Do(t, end(ctx, s, uid))
 	for i, want := range []bool{false, true, false} {
 		if forgotten, err := s.ForgetAzureSubscription(ctx, uid); err != nil || forgotten != want {
 			t.Errorf("call %d: %v, %v, want %v", i, forgotten, err, want)
 		}
-		if err := s.Purge(ctx, s.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Purge(ctx, s.Now().Add(time.Hour)))
 	}
 	if left, err := s.ListAzureOrphans(ctx, "", 0, 10); err != nil || len(left) > 0 {
 		t.Errorf("left: %+v, %v", left, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // shortestLifetime is the first lifetime of the certificate of TestListenFollowsCertificate.
@@ -21,30 +22,18 @@ const shortestLifetime = 2 * time.Second
 // TestListenFollowsCertificate renews the certificate of a store that listens for notifications. It replaces its session before the
 // certificate ends, and receives what is notified afterwards.
 func TestListenFollowsCertificate(t *testing.T) {
-	dir, err := os.MkdirTemp("", "hcpmesh-postgres-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "hcpmesh-postgres-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	// The unprivileged user of the server needs search permission.
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	signer, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
+	signer := must.Get(mesh.OpenAuthority(filepath.Join(dir, "ca"), "local"))(t)
 	folder := func(peer mesh.Peer) string { return filepath.Join(dir, string(peer)) }
 	for _, peer := range []mesh.Peer{mesh.PostgreSQL, mesh.ClusterService} {
-		if err := signer.Issue(folder(peer), peer, "127.0.0.1"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, signer.Issue(folder(peer), peer, "127.0.0.1"))
 	}
 	renew := func(lifetime time.Duration) {
 		t.Helper()
-		if err := signer.IssueFor(lifetime, folder(mesh.ClusterService), mesh.ClusterService); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, signer.IssueFor(lifetime, folder(mesh.ClusterService), mesh.ClusterService))
 	}
 	role := postgresserver.Role{Name: "service", Certificate: string(mesh.ClusterService)}
 	server, err := postgresserver.Start(t.Context(), postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true,
@@ -55,17 +44,9 @@ func TestListenFollowsCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Kill)
-	if err := server.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	identity, err := mesh.LoadIdentity(folder(mesh.ClusterService))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(store.Options{URL: server.URL("fleet", role), Authentication: postgres.Authentication{TLS: identity.ClientTLS(mesh.PostgreSQL)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Provision(t.Context()))
+	identity := must.Get(mesh.LoadIdentity(folder(mesh.ClusterService)))(t)
+	s := must.Get(store.Open(store.Options{URL: server.URL("fleet", role), Authentication: postgres.Authentication{TLS: identity.ClientTLS(mesh.PostgreSQL)}}))(t)
 	t.Cleanup(s.Close)
 
 	ctx, cancel := eventually.Context(t)
@@ -99,14 +80,8 @@ func TestListenFollowsCertificate(t *testing.T) {
 		}
 	}
 	renew(time.Hour)
-	next, err := mesh.LoadIdentity(folder(mesh.ClusterService))
-	if err != nil {
-		t.Fatal(err)
-	}
-	administrator, err := postgres.Open(ctx, postgres.Options{URL: server.AdministratorURL("fleet"), Application: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(mesh.LoadIdentity(folder(mesh.ClusterService)))(t)
+	administrator := must.Get(postgres.Open(ctx, postgres.Options{URL: server.AdministratorURL("fleet"), Application: "test"}))(t)
 	defer administrator.Close()
 	eventually.Soon(t, "a session with the next certificate receives a notification", func() error {
 		// A value that is received while this is the certificate of the session was notified to the session.

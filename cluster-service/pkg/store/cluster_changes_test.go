@@ -1,32 +1,25 @@
 package store_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // setGeneration stores a generation of a cluster, and nothing if the change fails.
 func setGeneration(t *testing.T, s *store.Store, uid string, generation int64) {
 	t.Helper()
-	if err := s.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		tx.Aggregates[uid].Cluster.Generation = generation
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, update(t.Context(), s, uid, func(a *fleet.ClusterAggregate) { a.Cluster.Generation = generation }))
 }
 
 // generations returns the generations in the stored changes of a cluster, in the order of the list.
 func generations(t *testing.T, s *store.Store, uid string) (found []int64) {
 	t.Helper()
-	changes, err := s.ClusterChanges(t.Context(), uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := must.Get(s.ClusterChanges(t.Context(), uid))(t)
 	for _, c := range changes {
 		if of, ok := c.GetChange().(*csv1.ClusterChange_DesiredState); ok {
 			found = append(found, of.DesiredState.GetGeneration())
@@ -60,23 +53,14 @@ func TestClusterChangesAreRemoved(t *testing.T) {
 	uids := fleetOf(t, s, 2)
 	now = now.Add(10 * 24 * time.Hour)
 	setGeneration(t, s, uids[0], 2)
-	if err := s.Update(t.Context(), uids[1:], func(_ context.Context, tx *store.Tx) error {
-		tx.Aggregates[uids[1]].Cluster.DeleteTime, tx.Aggregates[uids[1]].Cluster.GoneTime = now, now
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, end(t.Context(), s, uids[1]))
 	now = now.Add(5 * 24 * time.Hour)
-	if err := s.Purge(t.Context(), now.Add(-7*24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Purge(t.Context(), now.Add(-7*24*time.Hour)))
 	if found := generations(t, s, uids[0]); len(found) != 1 || found[0] != 2 {
 		t.Errorf("after 15 days: %v", found)
 	}
 	now = now.Add(5 * 24 * time.Hour)
-	if err := s.Purge(t.Context(), now.Add(-7*24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Purge(t.Context(), now.Add(-7*24*time.Hour)))
 	if changes, err := s.ClusterChanges(t.Context(), uids[1]); err != nil || len(changes) > 0 {
 		t.Errorf("the changes of a removed cluster are %v, %v", changes, err)
 	}

@@ -13,6 +13,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // began is when the oldest concern of waitingFleet began.
@@ -25,7 +26,7 @@ func waitingFleet(t testing.TB, s *store.Store, count int) (waiting []string) {
 	uids := fleetOf(t, s, count)
 	for first := 0; first < count; first += 500 {
 		some := uids[first:min(first+500, count)]
-		if err := s.Update(t.Context(), some, func(_ context.Context, tx *store.Tx) error {
+		must.Do(t, s.Update(t.Context(), some, func(_ context.Context, tx *store.Tx) error {
 			for n, uid := range some {
 				i, a := first+n, tx.Aggregates[uid]
 				a.Cluster.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
@@ -40,9 +41,7 @@ func waitingFleet(t testing.TB, s *store.Store, count int) (waiting []string) {
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for i := 0; i < count; i += 10 {
 		waiting = append(waiting, uids[i])
@@ -52,10 +51,7 @@ func waitingFleet(t testing.TB, s *store.Store, count int) (waiting []string) {
 
 func concernsOf(t *testing.T, s *store.Store, f store.ConcernFilter) (uids []string, last store.ClusterConcern) {
 	t.Helper()
-	concerns, err := s.ListConcerns(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	concerns := must.Get(s.ListConcerns(t.Context(), f))(t)
 	for _, c := range concerns {
 		uids, last = append(uids, c.UID), c
 	}
@@ -101,10 +97,7 @@ func TestConcernsAreFoundByAge(t *testing.T) {
 	if read, plan, err := s.ConcernRowsRead(t.Context(), page); err != nil || read > 2*(50+1) {
 		t.Errorf("%v rows were read for 50 of %d: %v\n%s", read, count, err, plan)
 	}
-	groups, err := s.SummarizeConcerns(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := must.Get(s.SummarizeConcerns(t.Context(), ""))(t)
 	want := []store.ConcernGroup{
 		{Layer: "control-plane", State: "EtcdWaitingForQuorum", Version: "4.19.3", Clusters: 100, Oldest: began},
 		{Layer: "node-pool", State: "WaitingForNodes", Version: "4.19.3", Clusters: 100, Oldest: began.Add(10 * time.Minute)},
@@ -123,16 +116,7 @@ func TestConcernsFollowClusterChanges(t *testing.T) {
 	uid := uuid.NewString()
 	check := func(want string, change func(c *fleet.Cluster)) {
 		t.Helper()
-		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			a := tx.Aggregates[uid]
-			if a.Cluster == nil {
-				a.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-			}
-			change(a.Cluster)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, update(ctx, s, uid, func(a *fleet.ClusterAggregate) { change(a.Cluster) }))
 		got := ""
 		if _, last := concernsOf(t, s, store.ConcernFilter{Limit: 10}); last.Layer != "" {
 			got = fmt.Sprintf("%s/%s", last.Layer, last.State)
@@ -147,9 +131,7 @@ func TestConcernsFollowClusterChanges(t *testing.T) {
 	check("cluster-service/UNSPECIFIED", func(*fleet.Cluster) {})
 	check("", func(c *fleet.Cluster) { c.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY })
 	check("control-plane/Waiting", func(c *fleet.Cluster) { c.Status.Progress = entry("Waiting") })
-	if err := s.ForgetConcerns(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ForgetConcerns(ctx))
 	s = open(t, store.Options{URL: url})
 	check("control-plane/Waiting", func(*fleet.Cluster) {})
 	check("", func(c *fleet.Cluster) { c.Status.Progress = entry("Available") })

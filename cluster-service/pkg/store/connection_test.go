@@ -8,8 +8,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -31,10 +33,7 @@ func TestSessionsSetTheirParameters(t *testing.T) {
 func TestStoppedProcessLosesItsLocks(t *testing.T) {
 	// The time-out must not end the migration and the second write, which a busy machine can interrupt.
 	url := databases.Migrated(t, store.Migrations())
-	s, err := store.Open(store.Options{URL: postgrestest.RuntimeURL(t, url) + "&idle_in_transaction_session_timeout=2000"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(store.Options{URL: postgrestest.RuntimeURL(t, url) + "&idle_in_transaction_session_timeout=2000"}))(t)
 	t.Cleanup(s.Close)
 	uid := uuid.NewString()
 	stopped, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -50,9 +49,7 @@ func TestStoppedProcessLosesItsLocks(t *testing.T) {
 		ended <- err
 	}()
 	<-stopped
-	if _, err := put(t.Context(), s, uid); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(put(t.Context(), s, uid))(t)
 	close(goOn)
 	if err := <-ended; !store.IsUnavailable(err) {
 		t.Errorf("the stopped transaction ended with %v, want an error that can be retried", err)
@@ -66,18 +63,10 @@ func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	if _, err := first.Clock(t.Context()); err != nil { // the first read of the clock writes to it
 		t.Fatal(err)
 	}
-	direct, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer direct.Close(t.Context())
-	if _, err := direct.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s SET default_transaction_read_only = on", pgx.Identifier{direct.Config().Database}.Sanitize())); err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(store.Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(direct.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s SET default_transaction_read_only = on", pgx.Identifier{direct.Config().Database}.Sanitize())))(t)
+	s := must.Get(store.Open(store.Options{URL: url}))(t)
 	defer s.Close()
 	if _, err := s.Clock(t.Context()); err != nil {
 		t.Errorf("reading: %v", err)
@@ -96,36 +85,21 @@ func TestPurgeDoesNotBlockCommits(t *testing.T) {
 	for range 3 {
 		uid := uuid.NewString()
 		uids = append(uids, uid)
-		if _, err := put(ctx, s, uid); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			c := tx.Aggregates[uid].Cluster
-			c.DeleteTime, c.GoneTime = s.Now().Add(-1), s.Now().Add(-1)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(put(ctx, s, uid))(t)
+		must.Do(t, update(ctx, s, uid, func(a *fleet.ClusterAggregate) {
+			a.Cluster.DeleteTime, a.Cluster.GoneTime = s.Now().Add(-1), s.Now().Add(-1)
+		}))
 	}
-	release, err := s.LockRow(ctx, "clusters", uids[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Purge(ctx, s.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := put(ctx, s, uuid.NewString()); err != nil {
-		t.Fatal(err)
-	}
+	release := must.Get(s.LockRow(ctx, "clusters", uids[1]))(t)
+	must.Do(t, s.Purge(ctx, s.Now()))
+	must.Get(put(ctx, s, uuid.NewString()))(t)
 	for i, uid := range uids {
 		if _, err := s.Cluster(ctx, uid); (err == nil) != (i == 1) {
 			t.Errorf("tombstone %d: %v", i, err)
 		}
 	}
 	release()
-	if err := s.Purge(ctx, s.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Purge(ctx, s.Now()))
 	if _, err := s.Cluster(ctx, uids[1]); err == nil {
 		t.Error("the tombstone was not purged")
 	}

@@ -8,27 +8,26 @@ import (
 
 	"github.com/google/uuid"
 
-	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
-// TestEventFollowsCommit checks that subscribers see committed data only, and no event of a transaction that was rolled
-// back. The pool has one connection: a handler that reads proves that the transaction's connection was returned.
+// TestEventFollowsCommit checks that subscribers see committed data only, and that a transaction that was rolled back directly before its
+// commit, or by its change, has no event, uses no revision and stores nothing. The pool has one connection: a handler that reads proves that the transaction's connection was returned.
 func TestEventFollowsCommit(t *testing.T) {
-	failBeforeCommit := false
+	failBeforeCommit, died := false, errors.New("the process died")
 	s := open(t, store.Options{MaxConnections: 1, Fault: func(point string) error {
 		if failBeforeCommit && point == "before-commit" {
-			return errors.New("the process died")
+			return died
 		}
 		return nil
 	}})
 	ctx, uid := t.Context(), uuid.NewString()
-	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 1}}))
+	began := must.Get(s.Clock(ctx))(t)
 	var events []store.Event
 	var stored *fleet.Cluster
 	s.Subscribe(func(ctx context.Context, e store.Event) {
@@ -39,7 +38,7 @@ func TestEventFollowsCommit(t *testing.T) {
 		events = append(events, e)
 	})
 	create := func(ctx context.Context, tx *store.Tx) error {
-		c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+		c := newCluster(s, uid)
 		tx.Aggregates[uid].Cluster = c
 		tx.Aggregates[uid].Works = []*fleet.Work{{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1}}
 		_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
@@ -47,8 +46,8 @@ func TestEventFollowsCommit(t *testing.T) {
 	}
 
 	failBeforeCommit = true
-	if err := s.Update(ctx, []string{uid}, create); err == nil {
-		t.Fatal("the update succeeded, want the error of the fault")
+	if err := s.Update(ctx, []string{uid}, create); !errors.Is(err, died) {
+		t.Fatalf("got %v, want the error of the fault", err)
 	}
 	failBeforeCommit = false
 	refused := errors.New("refused")
@@ -60,20 +59,24 @@ func TestEventFollowsCommit(t *testing.T) {
 	if len(events) > 0 {
 		t.Fatalf("transactions that were rolled back have the events %+v", events)
 	}
-
-	if err := s.Update(ctx, []string{uid}, create); err != nil {
-		t.Fatal(err)
+	if _, err := s.Cluster(ctx, uid); !errors.Is(err, store.ErrUnknown) {
+		t.Errorf("the cluster exists: %v", err)
 	}
+	if shards, err := s.Shards(ctx); err != nil || shards[0].Clusters != 0 {
+		t.Errorf("shards %v, %v; want the place free", shards, err)
+	}
+	if clock, err := s.Clock(ctx); err != nil || clock != began {
+		t.Errorf("clock %v, %v; want no revision used", clock, err)
+	}
+
+	must.Do(t, s.Update(ctx, []string{uid}, create))
 	if len(events) != 1 || !slices.Equal(events[0].WorksDue, []string{uid}) || events[0].PlacementChanged || events[0].Revision != stored.Revision {
 		t.Fatalf("events of the creation: %+v, want one with the work and the revision %d", events, stored.Revision)
 	}
-	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		tx.Aggregates[uid].Works = nil
-		tx.Aggregates[uid].Cluster.DeleteTime, tx.Aggregates[uid].Cluster.GoneTime = s.Now(), s.Now()
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, update(ctx, s, uid, func(a *fleet.ClusterAggregate) {
+		a.Works = nil
+		a.Cluster.DeleteTime, a.Cluster.GoneTime = s.Now(), s.Now()
+	}))
 	if len(events) != 2 || len(events[1].WorksDue) > 0 || !events[1].PlacementChanged {
 		t.Fatalf("events of the deletion: %+v, want one that a place became free", events[1:])
 	}

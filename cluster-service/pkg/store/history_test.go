@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRestartedServerRestartsRevisions simulates a restarted or restored server, and revisions that decreased. All clusters then
@@ -17,38 +18,23 @@ func TestRestartedServerRestartsRevisions(t *testing.T) {
 	url := databases.Migrated(t, store.Migrations())
 	s := open(t, store.Options{URL: url})
 	ctx := t.Context()
-	direct, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(pgx.Connect(ctx, url))(t)
 	defer func() { _ = direct.Close(context.Background()) }()
 	for _, back := range map[string]string{
 		"it was restarted": "UPDATE revision_clock SET server_started = server_started - interval '1 hour'",
 		"it was restored":  "UPDATE revision_clock SET server_started = server_started - interval '1 hour', revision = revision - 1",
 		"only lower":       "UPDATE revision_clock SET revision = revision - 1",
 	} {
-		before, err := s.Clock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(s.Clock(ctx))(t)
 		uids := map[string]bool{}
 		for range 3 {
 			uid := uuid.NewString()
-			if _, err := put(ctx, s, uid); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(put(ctx, s, uid))(t)
 			uids[uid] = true
 		}
-		lost, err := s.Clock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := direct.Exec(ctx, back); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.RestartRevisions(ctx, lost.Revision); err != nil {
-			t.Fatal(err)
-		}
+		lost := must.Get(s.Clock(ctx))(t)
+		must.Get(direct.Exec(ctx, back))(t)
+		must.Do(t, s.RestartRevisions(ctx, lost.Revision))
 		changes, clock, err := s.Changes(ctx, lost.Revision, 1000)
 		if err != nil || clock.RestartedAt <= lost.Revision || clock.RestartedAt <= before.RestartedAt || clock.Revision < clock.RestartedAt {
 			t.Fatalf("after %q the clock is %+v, %v; it was %+v", back, clock, err, lost)

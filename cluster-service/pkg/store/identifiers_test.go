@@ -12,6 +12,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // fleetOf makes clusters c-0000 and so on, 20 in each subscription but for the second half, which are all in one. Those with
@@ -24,7 +25,7 @@ func fleetOf(t testing.TB, s *store.Store, count int) (uids []string) {
 	const atOnce = 500
 	for first := 0; first < count; first += atOnce {
 		some := uids[first:min(first+atOnce, count)]
-		if err := s.Update(t.Context(), some, func(_ context.Context, tx *store.Tx) error {
+		must.Do(t, s.Update(t.Context(), some, func(_ context.Context, tx *store.Tx) error {
 			for n, uid := range some {
 				i := first + n
 				subscription, host := fmt.Sprintf("Sub-%d", i/20), fmt.Sprintf("api.p%d.example.com", i)
@@ -49,9 +50,7 @@ func fleetOf(t testing.TB, s *store.Store, count int) (uids []string) {
 					Status:     &csv1.ClusterStatus{Phase: phase, ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: fmt.Sprintf("p%d", i), ApiUrl: "https://" + host}}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return uids
 }
@@ -141,13 +140,9 @@ func TestFiltersFollowClusterChanges(t *testing.T) {
 	if count("4.19.3", created) != 1 || count("", created) != 1 || count("4.20", created) != 0 || count("", updating) != 0 {
 		t.Error("a new cluster is not found by its release and its phase")
 	}
-	if err := s.Update(t.Context(), uids, func(_ context.Context, tx *store.Tx) error {
-		cluster := tx.Aggregates[uids[0]].Cluster
-		cluster.Release.Version, cluster.Status.Phase = "4.20.0", updating
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, update(t.Context(), s, uids[0], func(a *fleet.ClusterAggregate) {
+		a.Cluster.Release.Version, a.Cluster.Status.Phase = "4.20.0", updating
+	}))
 	if count("4.19.3", updating) != 0 || count("", created) != 0 || count("4.20", updating) != 1 || count("", updating) != 1 {
 		t.Error("a cluster is not found by its new release and its new phase")
 	}
@@ -162,16 +157,7 @@ func TestIdentifiersFollowClusterChanges(t *testing.T) {
 	uid := uuid.NewString()
 	change := func(change func(c *fleet.Cluster)) {
 		t.Helper()
-		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			aggregate := tx.Aggregates[uid]
-			if aggregate.Cluster == nil {
-				aggregate.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-			}
-			change(aggregate.Cluster)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, update(ctx, s, uid, func(a *fleet.ClusterAggregate) { change(a.Cluster) }))
 	}
 	at := func(host string) int {
 		t.Helper()
@@ -193,9 +179,7 @@ func TestIdentifiersFollowClusterChanges(t *testing.T) {
 	if at("[::1]:6443") != 0 || at("api.example.com") != 1 {
 		t.Error("a cluster is found by its old host, or not by its new one")
 	}
-	if err := s.ForgetIdentifiers(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ForgetIdentifiers(ctx))
 	if at("api.example.com") != 0 {
 		t.Fatal("a cluster without identifiers is found")
 	}

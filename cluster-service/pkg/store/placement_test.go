@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/uuid"
 
-	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // place creates a cluster if it does not exist and requests a place for it.
@@ -22,7 +22,7 @@ func place(ctx context.Context, s *store.Store, uid string) (shard string, err e
 	err = s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 		t := tx.Aggregates[uid]
 		if t.Cluster == nil {
-			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+			t.Cluster = newCluster(s, uid)
 		}
 		_, err := tx.Place(ctx, t.Cluster, t.PlacementNeeds(), &rules)
 		shard = t.Cluster.Shard
@@ -45,9 +45,7 @@ func TestCordonedShardGetsNoClusters(t *testing.T) {
 	const rounds, creators = 15, 4
 	s := open(t, store.Options{MaxConnections: 12})
 	ctx := t.Context()
-	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 30}, {Name: "b", Capacity: 30}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 30}, {Name: "b", Capacity: 30}}))
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -73,10 +71,7 @@ func TestCordonedShardGetsNoClusters(t *testing.T) {
 					continue
 				}
 				// The deletion frees the place for the next cluster.
-				if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-					tx.Aggregates[uid].Cluster.DeleteTime, tx.Aggregates[uid].Cluster.GoneTime = s.Now(), s.Now()
-					return nil
-				}); err != nil {
+				if err := end(ctx, s, uid); err != nil {
 					t.Error(err)
 					return
 				}
@@ -85,9 +80,7 @@ func TestCordonedShardGetsNoClusters(t *testing.T) {
 	}
 	for round := range rounds {
 		name, capacity := string("ab"[round%2]), int32(round%4)
-		if err := change(ctx, s, name, func(shard *store.Shard) { shard.Cordoned, shard.Override.Capacity = true, &capacity }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, change(ctx, s, name, func(shard *store.Shard) { shard.Cordoned, shard.Override.Capacity = true, &capacity }))
 		before := onShard(t, s, name)
 		for range 5 {
 			if after := onShard(t, s, name); after > before {
@@ -96,9 +89,7 @@ func TestCordonedShardGetsNoClusters(t *testing.T) {
 				before = after
 			}
 		}
-		if err := change(ctx, s, name, func(shard *store.Shard) { shard.Cordoned = false }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, change(ctx, s, name, func(shard *store.Shard) { shard.Cordoned = false }))
 	}
 	close(done)
 	group.Wait()
@@ -113,10 +104,7 @@ func TestCordonedShardGetsNoClusters(t *testing.T) {
 			}
 		}
 	}
-	shards, err := s.Shards(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(s.Shards(ctx))(t)
 	for _, shard := range shards {
 		if shard.Clusters != 0 || shard.Version == 0 {
 			t.Errorf("at the end %s has %d clusters at version %d", shard.Name, shard.Clusters, shard.Version)
@@ -126,10 +114,7 @@ func TestCordonedShardGetsNoClusters(t *testing.T) {
 
 func onShard(t *testing.T, s *store.Store, name string) int32 {
 	t.Helper()
-	shards, err := s.Shards(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(s.Shards(t.Context()))(t)
 	for _, shard := range shards {
 		if shard.Name == name {
 			return shard.Clusters
@@ -143,9 +128,7 @@ func onShard(t *testing.T, s *store.Store, name string) int32 {
 func TestDecisionsAreBounded(t *testing.T) {
 	s := open(t, store.Options{})
 	ctx, uid := t.Context(), uuid.NewString()
-	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 0}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 0}}))
 	for range 3 {
 		if shard, err := place(ctx, s, uid); err != nil || shard != "" {
 			t.Fatalf("%q, %v", shard, err)
@@ -156,36 +139,22 @@ func TestDecisionsAreBounded(t *testing.T) {
 		t.Fatalf("%+v, %v; want one decision, three times", e, err)
 	}
 	for i := range 30 {
-		if err := s.ConfigureShards(ctx, []config.Shard{{Name: fmt.Sprintf("s%d", i), Capacity: 0}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := place(ctx, s, uid); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.ConfigureShards(ctx, []config.Shard{{Name: fmt.Sprintf("s%d", i), Capacity: 0}}))
+		must.Get(place(ctx, s, uid))(t)
 	}
 	if e, err = s.Placement(ctx, uid); err != nil || len(e.Decisions) != 20 || len(e.Decisions[0].Verdicts) != 31 || len(e.Decisions[19].Verdicts) != 12 {
 		t.Errorf("%d decisions, %v; want the newest 20", len(e.Decisions), err)
 	}
 	// The cluster's own rules are deleted with it.
-	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	must.Do(t, s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		tx.SetPolicyOverride(uid, &store.PolicyOverride{Policy: placement.Policy{Shard: "s3"}, Actor: store.Actor{Name: "kim"}, Time: s.Now()})
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if e, err = s.Placement(ctx, uid); err != nil || e.Override == nil || e.Decide(s.Now(), &rules).Policy.Shard != "s3" {
 		t.Errorf("%+v, %v; want its own rules", e, err)
 	}
-	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		c := tx.Aggregates[uid].Cluster
-		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Purge(ctx, s.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, end(ctx, s, uid))
+	must.Do(t, s.Purge(ctx, s.Now().Add(time.Second)))
 	if e, err := s.Placement(ctx, uid); !errors.Is(err, store.ErrUnknown) {
 		t.Errorf("%+v, %v; want ErrUnknown", e, err)
 	}
@@ -195,13 +164,9 @@ func TestDecisionsAreBounded(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	s := open(t, store.Options{})
 	ctx := t.Context()
-	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 1}}))
 	for i := range 105 {
-		if err := change(ctx, s, "a", func(shard *store.Shard) { shard.Cordoned = i%2 == 0 }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, change(ctx, s, "a", func(shard *store.Shard) { shard.Cordoned = i%2 == 0 }))
 	}
 	changes, err := s.ShardChanges(ctx, "a")
 	if err != nil || len(changes) != 100 || changes[0].Version != 105 || changes[99].Version != 6 {
@@ -214,24 +179,16 @@ func TestUnresponsiveAgentIsDetected(t *testing.T) {
 	now := time.Now().Truncate(time.Microsecond)
 	s := open(t, store.Options{Now: func() time.Time { return now }})
 	ctx, uid := t.Context(), uuid.NewString()
-	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 9}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := place(ctx, s, uid); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 9}}))
+	must.Get(place(ctx, s, uid))(t)
 	work := func(change func(*fleet.Work)) {
 		t.Helper()
-		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			t := tx.Aggregates[uid]
-			if len(t.Works) == 0 {
-				t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
+		must.Do(t, update(ctx, s, uid, func(a *fleet.ClusterAggregate) {
+			if len(a.Works) == 0 {
+				a.Works = append(a.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
 			}
-			change(t.Works[0])
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+			change(a.Works[0])
+		}))
 	}
 	steps := []struct {
 		reason    string

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,7 +8,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRepairedRemovals checks that removals are listed newest first when their objects exist again, also if both happened before the first
@@ -27,20 +28,13 @@ func TestRepairedRemovals(t *testing.T) {
 	}
 	set := func(uid string, gone time.Time, removals ...*csv1.ObjectRemoval) {
 		t.Helper()
-		if err := s.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			c := tx.Aggregates[uid].Cluster
-			c.Status.Removals, c.DeleteTime, c.GoneTime = removals, gone, gone
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, update(t.Context(), s, uid, func(a *fleet.ClusterAggregate) {
+			a.Cluster.Status.Removals, a.Cluster.DeleteTime, a.Cluster.GoneTime = removals, gone, gone
+		}))
 	}
 	expect := func(reason string, limit int, want ...string) {
 		t.Helper()
-		found, err := s.RepairedRemovals(t.Context(), now.Add(-24*time.Hour), limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(s.RepairedRemovals(t.Context(), now.Add(-24*time.Hour), limit))(t)
 		var names []string
 		for _, r := range found {
 			if r.GetClusterUid() == "" || r.GetClusterResourceId() == "" {

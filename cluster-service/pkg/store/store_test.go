@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
@@ -34,39 +34,48 @@ func open(t testing.TB, options store.Options) *store.Store {
 	}
 	// The suite runs with the rights that the service has in a region.
 	options.URL = postgrestest.RuntimeURL(t, options.URL)
-	s, err := store.Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(options))(t)
 	t.Cleanup(s.Close)
-	if err := s.CheckMigrated(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CheckMigrated(t.Context()))
 	return s
 }
 
 // openAsOwner returns a store with the rights of the owner, for tests that need them to refresh the statistics of tables.
 func openAsOwner(t testing.TB) *store.Store {
 	t.Helper()
-	s, err := store.Open(store.Options{URL: databases.Migrated(t, store.Migrations())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(store.Options{URL: databases.Migrated(t, store.Migrations())}))(t)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// newCluster returns a cluster that was created now.
+func newCluster(s *store.Store, uid string) *fleet.Cluster {
+	return &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+}
+
+// update changes an aggregate. It creates its cluster if there is none.
+func update(ctx context.Context, s *store.Store, uid string, change func(a *fleet.ClusterAggregate)) error {
+	return s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		a := tx.Aggregates[uid]
+		if a.Cluster == nil {
+			a.Cluster = newCluster(s, uid)
+		}
+		change(a)
+		return nil
+	})
+}
+
+// end completes the deletion of a cluster.
+func end(ctx context.Context, s *store.Store, uid string) error {
+	return update(ctx, s, uid, func(a *fleet.ClusterAggregate) { a.Cluster.DeleteTime, a.Cluster.GoneTime = s.Now(), s.Now() })
 }
 
 // put creates a cluster, or increments the generation of an existing one, and returns its revision.
 func put(ctx context.Context, s *store.Store, uid string) (int64, error) {
 	var c *fleet.Cluster
-	err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t := tx.Aggregates[uid]
-		if t.Cluster == nil {
-			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-		}
-		c = t.Cluster
+	err := update(ctx, s, uid, func(a *fleet.ClusterAggregate) {
+		c = a.Cluster
 		c.Generation++
-		return nil
 	})
 	if err != nil {
 		return 0, err
@@ -163,23 +172,17 @@ func TestReadReturnsConsistentState(t *testing.T) {
 	s := open(t, store.Options{MaxConnections: readers + 1})
 	uid, pool := uuid.NewString(), uuid.NewString()
 	change := func(generation int64) error {
-		err := s.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			aggregate := tx.Aggregates[uid]
-			if aggregate.Cluster == nil {
-				aggregate.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+		return update(t.Context(), s, uid, func(aggregate *fleet.ClusterAggregate) {
+			if len(aggregate.Pools) == 0 {
 				aggregate.Pools = []*fleet.NodePool{{UID: pool, ClusterUID: uid, ResourceID: "/x/" + uid + "/y", Spec: &csv1.NodePoolSpec{}, Status: &csv1.NodePoolStatus{}, CreateTime: s.Now()}}
 				aggregate.Works = []*fleet.Work{{ID: uuid.NewString(), ClusterUID: uid, OwnerUID: pool, Kind: fleet.NodePoolWork, Name: "w", Shard: "mgmt-1"}}
 			}
 			aggregate.Cluster.Generation = generation
 			aggregate.Pools[0].Generation = generation
 			aggregate.Works[0].Generation = generation
-			return nil
 		})
-		return err
 	}
-	if err := change(1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, change(1))
 	done := make(chan struct{})
 	var reading sync.WaitGroup
 	for range readers {
@@ -216,28 +219,14 @@ func TestReadReturnsConsistentState(t *testing.T) {
 func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 	s := open(t, store.Options{MaxConnections: 12})
 	ctx := t.Context()
-	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 10}, {Name: "b", Capacity: 20}, {Name: "c", Capacity: 50}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.ChangeShard(ctx, "c", func(shard *store.Shard, _ []store.Shard) (*store.Shard, *store.ShardChange, error) {
-		shard.Cordoned = true
-		return shard, &store.ShardChange{Time: s.Now(), Actor: store.Actor{Name: "kim"}, Action: "cordon"}, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 10}, {Name: "b", Capacity: 20}, {Name: "c", Capacity: 50}}))
+	must.Do(t, change(ctx, s, "c", func(shard *store.Shard) { shard.Cordoned = true }))
 	placed := make(chan string, 100)
 	var group sync.WaitGroup
 	for range 40 {
 		group.Go(func() {
 			uid := uuid.NewString()
-			var shard string
-			err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
-				c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-				tx.Aggregates[uid].Cluster = c
-				_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
-				shard = c.Shard
-				return err
-			})
+			shard, err := place(ctx, s, uid)
 			if err != nil {
 				t.Error(err)
 			}
@@ -253,53 +242,11 @@ func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 	if count["a"] != 10 || count["b"] != 20 || count["c"] != 0 || count[""] != 10 {
 		t.Errorf("places used: %v, want a full, b full, c cordoned, 10 without", count)
 	}
-	shards, err := s.Shards(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(s.Shards(ctx))(t)
 	for _, shard := range shards {
 		if int(shard.Clusters) != count[shard.Name] {
 			t.Errorf("shard %s counts %d clusters and has %d", shard.Name, shard.Clusters, count[shard.Name])
 		}
-	}
-}
-
-// TestRollbackUndoesAllChanges fails a transaction directly before its commit.
-func TestRollbackUndoesAllChanges(t *testing.T) {
-	crash := errors.New("crash")
-	fail := false
-	s := open(t, store.Options{Fault: func(point string) error {
-		if fail && point == "before-commit" {
-			return crash
-		}
-		return nil
-	}})
-	ctx, uid := t.Context(), uuid.NewString()
-	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 10}}); err != nil {
-		t.Fatal(err)
-	}
-	began, err := s.Clock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fail = true
-	if err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
-		c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-		tx.Aggregates[uid].Cluster = c
-		_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
-		return err
-	}); !errors.Is(err, crash) {
-		t.Fatalf("got %v", err)
-	}
-	fail = false
-	if _, err := s.Cluster(ctx, uid); !errors.Is(err, store.ErrUnknown) {
-		t.Errorf("the cluster exists: %v", err)
-	}
-	if shards, err := s.Shards(ctx); err != nil || shards[0].Clusters != 0 {
-		t.Errorf("shards %v, %v; want the place free", shards, err)
-	}
-	if clock, err := s.Clock(ctx); err != nil || clock != began {
-		t.Errorf("clock %v, %v; want no revision used", clock, err)
 	}
 }
 
@@ -311,11 +258,8 @@ func TestDueWorksAreLeased(t *testing.T) {
 	ctx, uid := t.Context(), uuid.NewString()
 	var due []string
 	s.Subscribe(func(_ context.Context, e store.Event) { due = append(due, e.WorksDue...) })
-	err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-		t := tx.Aggregates[uid]
-		t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: now}
-		t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
-		return nil
+	err := update(ctx, s, uid, func(a *fleet.ClusterAggregate) {
+		a.Works = append(a.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
 	})
 	if err != nil || len(due) != 1 {
 		t.Fatalf("due %v, %v; want the cluster", due, err)
@@ -337,25 +281,12 @@ func TestPurgeAdvancesCompaction(t *testing.T) {
 	s := open(t, store.Options{})
 	ctx := t.Context()
 	kept, gone := uuid.NewString(), uuid.NewString()
-	began, err := s.Clock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	began := must.Get(s.Clock(ctx))(t)
 	for _, uid := range []string{kept, gone} {
-		if _, err := put(ctx, s, uid); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(put(ctx, s, uid))(t)
 	}
-	if err := s.Update(ctx, []string{gone}, func(_ context.Context, tx *store.Tx) error {
-		c := tx.Aggregates[gone].Cluster
-		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Purge(ctx, s.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, end(ctx, s, gone))
+	must.Do(t, s.Purge(ctx, s.Now().Add(time.Second)))
 	changes, clock, err := s.Changes(ctx, 0, 10)
 	if err != nil || len(changes) != 1 || changes[0].Cluster.UID != kept || clock.Compacted != began.Revision+3 {
 		t.Errorf("changes %v, clock %v, %v; want the kept cluster and compaction up to %d", changes, clock, err, began.Revision+3)
@@ -373,13 +304,9 @@ func TestErrorsOmitPassword(t *testing.T) {
 // TestAggregateIsPlannedOnce checks that PostgreSQL plans the statement that reads an aggregate for its first executions only.
 func TestAggregateIsPlannedOnce(t *testing.T) {
 	s, ctx, uid := open(t, store.Options{MaxConnections: 1}), t.Context(), uuid.NewString()
-	if _, err := put(ctx, s, uid); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(put(ctx, s, uid))(t)
 	for range 20 {
-		if _, err := s.Read(ctx, uid); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Read(ctx, uid))(t)
 	}
 	if count, err := s.AggregatePlans(ctx); err != nil || count > 5 {
 		t.Errorf("planned %d times in 21 executions, %v; want 5", count, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // unlimited makes Next wait until there are changes.
@@ -168,9 +169,7 @@ func TestLostRevisionsEndWatches(t *testing.T) {
 		hub.Wake(w.change("b"))
 	}
 	after := w.revision
-	if _, err := hub.Next(t.Context(), after-1, unlimited); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(hub.Next(t.Context(), after-1, unlimited))(t)
 	w.mu.Lock()
 	w.revision = before
 	delete(w.newest, "b")
