@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // contents is a Renderer whose digests are those of the rendered specs and releases.
@@ -78,9 +79,7 @@ func (u *updating) report(refused map[fleet.WorkKind][]string) {
 
 func (u *updating) observed() {
 	u.Helper()
-	if err := region.SettleObserved(start, u.ClusterAggregate, contents{}); err != nil {
-		u.Fatal(err)
-	}
+	must.Do(u, region.SettleObserved(start, u.ClusterAggregate, contents{}))
 }
 
 func (u *updating) changePool(change func(spec *csv1.NodePoolSpec)) {
@@ -190,9 +189,7 @@ func TestRefusedUpdateIsTakenBack(t *testing.T) {
 			steps := []*csv1.UpgradeStep{{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE, FromVersion: "4.21.4", ToVersion: "4.22.1", ToImage: "image-4.22.1", State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED}}
 			upgrade := fleet.NewUpgrade("u", clusterUID, &csv1.UpgradeSpec{Version: "4.22.1", ClusterGeneration: 2}, "4.21.4", steps, start)
 			u.Upgrades = []*fleet.Upgrade{upgrade}
-			if err := upgrade.Acknowledge(start, u.ClusterAggregate, fleet.GateMinorVersion, actor); err != nil {
-				u.Fatal(err)
-			}
+			must.Do(u, upgrade.Acknowledge(start, u.ClusterAggregate, fleet.GateMinorVersion, actor))
 			u.settle()
 			u.report(hosted("spec.release.image"))
 			if upgrade.State() != csv1.UpgradeState_UPGRADE_STATE_FAILED {

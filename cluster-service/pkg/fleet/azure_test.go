@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 var azureDay = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -29,6 +32,22 @@ func inAzure(t *testing.T) (Region, *ClusterAggregate) {
 	}
 	aggregate.Works[0].Observed.Applied.Status = "True"
 	r.planAzure(azureDay, aggregate)
+	return r, aggregate
+}
+
+// createdInAzure returns a cluster whose steps are done, apart from some.
+func createdInAzure(t *testing.T, except ...AzureKind) (Region, *ClusterAggregate) {
+	t.Helper()
+	r, aggregate := inAzure(t)
+	aggregate.Cluster.SigningKey, aggregate.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
+	r.planAzure(azureDay, aggregate)
+	for _, kind := range AzureKinds() {
+		if !slices.Contains(except, kind) {
+			input, _ := r.AzureInput(aggregate, kind)
+			aggregate.Azure.Record(azureDay, outcomeOf(kind, input))
+			r.planAzure(azureDay, aggregate)
+		}
+	}
 	return r, aggregate
 }
 
@@ -177,14 +196,7 @@ func TestAzureRetries(t *testing.T) {
 // TestCertificateIsRenewedBeforeItExpires checks that a certificate is renewed in time, that failed renewals are retried at
 // decreasing intervals, and that a failing renewal affects neither the cluster nor the current certificate.
 func TestCertificateIsRenewedBeforeItExpires(t *testing.T) {
-	r, aggregate := inAzure(t)
-	aggregate.Cluster.SigningKey, aggregate.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
-	r.planAzure(azureDay, aggregate)
-	for step := aggregate.Azure.Next(azureDay, nil); step != nil; step = aggregate.Azure.Next(azureDay, nil) {
-		input, _ := r.AzureInput(aggregate, step.Kind)
-		aggregate.Azure.Record(azureDay, outcomeOf(step.Kind, input))
-		r.planAzure(azureDay, aggregate)
-	}
+	r, aggregate := createdInAzure(t)
 	certificate := aggregate.Azure.Step(AzureCertificate)
 	renew, ends := certificate.Renew, certificate.Expires
 	// The identities are read, and their credentials checked, more often than the certificate is renewed.
@@ -256,16 +268,6 @@ func TestCreationOutcomeDuringDeletionIsUndone(t *testing.T) {
 	}
 }
 
-// TestRegionWithoutAzureHasNoAzureSteps checks that a cluster is ready without Azure steps in a region without Azure.
-func TestRegionWithoutAzureHasNoAzureSteps(t *testing.T) {
-	r, aggregate := inAzure(t)
-	aggregate.Azure, r.AzureKinds = nil, nil
-	r.planAzure(azureDay, aggregate)
-	if aggregate.Azure != nil || !r.azureReady(aggregate) || len(aggregate.azureLayers()) > 0 {
-		t.Errorf("the Azure state is %+v, want none", aggregate.Azure)
-	}
-}
-
 // TestRecoveredClusterGetsAllAzureSteps checks that a recovered cluster has all steps and the recovered owner of the subnet's
 // association.
 func TestRecoveredClusterGetsAllAzureSteps(t *testing.T) {
@@ -280,5 +282,197 @@ func TestRecoveredClusterGetsAllAzureSteps(t *testing.T) {
 		if got := aggregate.Azure.SubnetAssociated(); got != associated {
 			t.Errorf("the service owns the association: %v, want %v", got, associated)
 		}
+	}
+}
+
+var ada = &csv1.Actor{Name: "ada@example.com", Reason: "the customer's roles are their own"}
+
+// TestOnlyStuckCreationStepsCanBeForced checks which steps of a creation can be forced, and the refusals of the others.
+func TestOnlyStuckCreationStepsCanBeForced(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		step   string
+		after  time.Duration
+		given  func(t *ClusterAggregate)
+		// refused is a part of the refusal; empty when it is forced.
+		refused string
+		unknown bool
+	}{
+		"Stuck":    {"the step exceeded its time limit", "azure/operator-roles", time.Hour, nil, "", false},
+		"NotStuck": {"the step is within its time limit", "azure/operator-roles", time.Minute, nil, "may be forced from 2026-03-01T12:15:00Z on", false},
+		"Done":     {"the cluster does not wait for it", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure.Step(AzureRoles).Done = true }, "is done. The cluster waits for: azure/resource-group", false},
+		"Again": {"the step was forced before", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) {
+			t.Azure.Step(AzureRoles).Forced = &AzureForce{By: "bob@example.com"}
+		}, "was forced by bob@example.com", false},
+		"Identities": {"the HostedCluster needs the client IDs", "azure/identities", time.Hour, nil, "cannot be forced: the control plane is not created without", false},
+		"Unknown":    {"a step is named as in the progress", "operator-roles", time.Hour, nil, `There is no step "operator-roles". The cluster waits for: azure/resource-group`, true},
+		"NoAzure":    {"no Azure step exists", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
+		"Ready":      {"a cluster that was ready once waits for no step", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
+		"Deleting":   {"a deletion has its own steps", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "force a step of its deletion instead", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, aggregate := inAzure(t)
+			if tc.given != nil {
+				tc.given(aggregate)
+			}
+			err := r.ForceCreationStep(azureDay.Add(tc.after), aggregate, tc.step, ada)
+			if tc.refused == "" {
+				if err != nil || aggregate.Azure.Step(AzureRoles).Forced.By != ada.Name {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			var refusal *StepRefusal
+			if !errors.As(err, &refusal) || refusal.Unknown != tc.unknown || !strings.Contains(refusal.Message, tc.refused) {
+				t.Errorf("%s: refused with %v, want %q", tc.reason, err, tc.refused)
+			}
+		})
+	}
+}
+
+// TestForcedStepIsRetriedAndNotAwaited checks that a cluster does not wait for a forced step, and that the step is retried until it
+// succeeds.
+func TestForcedStepIsRetriedAndNotAwaited(t *testing.T) {
+	r, aggregate := createdInAzure(t, AzureRoles)
+	later := azureDay.Add(time.Hour)
+	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
+	if r.azureReady(aggregate) {
+		t.Fatal("the cluster is reported ready with a failing step")
+	}
+	must.Do(t, r.ForceCreationStep(later, aggregate, "azure/operator-roles", ada))
+	r.planAzure(later, aggregate)
+	if !r.azureReady(aggregate) {
+		t.Error("the cluster waits for the forced step")
+	}
+	layers := aggregate.azureLayers()
+	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "12 of 13 Azure resources of the cluster exist. ada@example.com let the creation continue without the check of the operators' roles "+
+		"(the customer's roles are their own); its last attempt failed: the customer must act." {
+		t.Errorf("the progress is %v", layers)
+	}
+	step := aggregate.Azure.Step(AzureRoles)
+	for range 30 {
+		aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
+	}
+	r.planAzure(later, aggregate)
+	if wait := step.RetryTime.Sub(later); !step.Due || wait != azureLastForced {
+		t.Errorf("it is retried after %v", wait)
+	}
+	// It also reads the identities again.
+	if n := aggregate.RetryAzure(later, ada); n != 2 || !step.RetryTime.IsZero() {
+		t.Errorf("a retry retries %d steps", n)
+	}
+	aggregate.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
+	r.planAzure(later, aggregate)
+	if layers := aggregate.azureLayers(); step.Forced != nil || layers[0].message != "All 13 Azure resources of the cluster exist." {
+		t.Errorf("after success the step is %+v and the progress %v", step, layers)
+	}
+}
+
+// TestIdentitiesAreReadAgain checks when the identities of a ready cluster are read again, and that replaced identities make
+// the steps due that depend on them.
+func TestIdentitiesAreReadAgain(t *testing.T) {
+	const a, b = "/subscriptions/S/a", "/subscriptions/S/b"
+	r, aggregate := createdInAzure(t)
+	now := azureDay
+	step := aggregate.Azure.Step(AzureIdentities)
+	record := func(wantNext time.Duration, failure string, facts ...map[string]string) {
+		t.Helper()
+		input, _ := r.AzureInput(aggregate, AzureIdentities)
+		o := AzureOutcome{Kind: AzureIdentities, Done: failure == "", Error: failure, Input: input, Requests: step.Requests, Facts: map[string]string{AzureIdentitiesMissing: ""}}
+		for _, f := range facts {
+			maps.Copy(o.Facts, f)
+		}
+		aggregate.Azure.Record(now, o)
+		r.planAzure(now, aggregate)
+		if got := step.RetryTime.Sub(now); got != wantNext {
+			t.Fatalf("the identities are read again after %v, want %v", got, wantNext)
+		}
+	}
+	undone := func() (kinds []AzureKind) {
+		for _, s := range aggregate.Azure.Steps {
+			if !s.Done {
+				kinds = append(kinds, s.Kind)
+			}
+		}
+		return kinds
+	}
+
+	if next := aggregate.Azure.Next(now.Add(azureIdentitiesInterval-time.Second), nil); next != nil {
+		t.Fatalf("step %s is attempted before it is due", next.Kind)
+	}
+	now = now.Add(azureIdentitiesInterval)
+	if next := aggregate.Azure.Next(now, nil); next == nil || next.Kind != AzureIdentities {
+		t.Fatalf("after %v the next step is %v", azureIdentitiesInterval, next)
+	}
+	record(azureIdentitiesInterval, "", IdentityFacts(a, "client-a", "principal-a"))
+	first := aggregate.Azure.IdentityIDs()
+	record(azureIdentitiesInterval, "", IdentityFacts(b, "client-b", "principal-b"))
+	known := aggregate.Azure.IdentityIDs()
+	if first == "" || first == known {
+		t.Errorf("another identity changes the digest from %q to %q", first, known)
+	}
+	record(azureIdentitiesInterval, "", IdentityFacts(strings.ToUpper(a), "client-a", "principal-a"), IdentityFacts(b, "client-b", "principal-b"))
+	if got := aggregate.Azure.IdentityIDs(); got != known || len(undone()) > 0 {
+		t.Errorf("equal identities change the digest from %q to %q and make %v due", known, got, undone())
+	}
+
+	// A failure changes nothing but the progress, and the interval of the attempts grows.
+	record(azureFirstRetry, "Azure returned 503")
+	if layers := aggregate.azureLayers(); len(layers) != 1 || layers[0].state != clusterstatus.StateIdentityReadFailing || len(undone()) > 0 {
+		t.Errorf("after a failure the progress is %v, and %v are due", layers, undone())
+	}
+	for range 12 {
+		input, _ := r.AzureInput(aggregate, AzureIdentities)
+		aggregate.Azure.Record(now, AzureOutcome{Kind: AzureIdentities, Input: input, Requests: step.Requests, Error: "x"})
+	}
+	record(azureLastIdentities, "it does not exist", map[string]string{AzureIdentitiesMissing: "properties.x"})
+	if layers := aggregate.azureLayers(); len(layers) != 1 || layers[0].state != clusterstatus.StateIdentityDeleted || !r.azureReady(aggregate) {
+		t.Errorf("without an identity the progress is %v", layers)
+	}
+	// A retry reads them at once. Until then, the progress does not change.
+	if n := aggregate.RetryAzure(now, ada); n != 1 {
+		t.Errorf("a retry retries %d steps", n)
+	}
+	if next, layers := aggregate.Azure.Next(now, nil), aggregate.azureLayers(); next != step || layers[0].state != clusterstatus.StateIdentityDeleted {
+		t.Errorf("after a retry the next step is %v and the progress %v", next, layers)
+	}
+
+	// An attempt that started before a request does not answer it, whatever its outcome.
+	for _, failure := range []string{"", "Azure returned 503"} {
+		record(map[string]time.Duration{"": azureIdentitiesInterval, "Azure returned 503": azureFirstRetry}[failure], failure)
+		started := step.Requests
+		aggregate.Azure.ReadIdentitiesAgain()
+		input, _ := r.AzureInput(aggregate, AzureIdentities)
+		aggregate.Azure.Record(now, AzureOutcome{Kind: AzureIdentities, Done: failure == "", Error: failure, Input: input, Requests: started})
+		r.planAzure(now, aggregate)
+		if next := aggregate.Azure.Next(now, nil); next != step {
+			t.Errorf("after an attempt with the failure %q the next step is %v, want the identities", failure, next)
+		}
+	}
+
+	for _, replacement := range []string{"2", "3"} {
+		record(azureIdentitiesInterval, "", IdentityFacts(a, "client-a", "principal-a"), IdentityFacts(b, "client-b"+replacement, "principal-b"+replacement))
+		if want := []AzureKind{AzureRoles, AzureFederation, AzureCredentials}; !slices.Equal(undone(), want) || aggregate.Azure.IdentityIDs() == known {
+			t.Errorf("a replaced identity makes %v due, want %v", undone(), want)
+		}
+		if aggregate.Azure.ClientID(b) != "client-b"+replacement || aggregate.Azure.PrincipalID(strings.ToUpper(b)) != "principal-b"+replacement {
+			t.Errorf("the IDs are %v", aggregate.Azure.Step(AzureIdentities).Facts)
+		}
+		for _, kind := range undone() {
+			input, _ := r.AzureInput(aggregate, kind)
+			aggregate.Azure.Record(now, outcomeOf(kind, input))
+		}
+		r.planAzure(now, aggregate)
+		if layers := aggregate.azureLayers(); len(undone()) > 0 || len(layers) != 1 || layers[0].state != "Ready" {
+			t.Errorf("after the replacement the progress is %v", layers)
+		}
+	}
+
+	// A row of an early release has no time of the next read: the identities are read at once.
+	step.RetryTime = time.Time{}
+	r.planAzure(now, aggregate)
+	if next := aggregate.Azure.Next(now, nil); next == nil || next.Kind != AzureIdentities || !next.Done {
+		t.Errorf("the next step is %v, want the identities", next)
 	}
 }

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/hostedreport"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 const (
@@ -53,9 +56,7 @@ func placed(t *testing.T) *fleet.ClusterAggregate {
 
 func settle(t *testing.T, aggregate *fleet.ClusterAggregate, renderer fleet.Renderer) {
 	t.Helper()
-	if err := region.Settle(start, aggregate, renderer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, region.Settle(start, aggregate, renderer))
 }
 
 // observe reports what the agent observes of a work. Maestro acknowledged its desired content before.
@@ -371,9 +372,7 @@ func TestNodePoolDeletionKeepsCluster(t *testing.T) {
 func TestUnchangedStateKeepsItsTime(t *testing.T) {
 	aggregate := placed(t)
 	before := proto.CloneOf(aggregate.Cluster.Status)
-	if err := region.Settle(start.Add(time.Hour), aggregate, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, region.Settle(start.Add(time.Hour), aggregate, nil))
 	if !proto.Equal(before, aggregate.Cluster.Status) {
 		t.Errorf("after an hour, the status changed from %v to %v", before, aggregate.Cluster.Status)
 	}
@@ -389,5 +388,126 @@ func TestNames(t *testing.T) {
 	}
 	if p := fleet.Prefix(clusterUID, 0); len(p) != 15 || p[0] < 'a' || p[0] > 'z' || p == fleet.Prefix(clusterUID, 1) {
 		t.Errorf("prefix %q", p)
+	}
+}
+
+// TestNodePoolProgressNamesWhatIsAwaited checks the state and the message of the last progress entry of a node pool.
+func TestNodePoolProgressNamesWhatIsAwaited(t *testing.T) {
+	tests := map[string]struct {
+		reason         string
+		replicas       int64
+		wanted         int32
+		settled        bool
+		change         func(*feedback.Observed)
+		state, message string
+	}{
+		"Growing": {reason: "one of two nodes is ready", replicas: 1, wanted: 2, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
+		"Unhealthy": {reason: "the size was reached, and then a node became unhealthy", replicas: 1, wanted: 2, settled: true,
+			change: func(o *feedback.Observed) { *o = with(*o, feedback.AllNodes, "False") }, state: "NodesUnhealthy", message: "1 of 2 nodes are ready. So it is"},
+		"Starting": {reason: "an autoscaled pool grows: one node has no machine yet, and the machine of another one boots", replicas: 1, wanted: 2, settled: true,
+			change: func(o *feedback.Observed) {
+				o.Conditions[feedback.AllNodes] = feedback.Condition{Status: "False", Reason: "NodeProvisioning,WaitingForNodeRef"}
+			}, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
+		"Starting and unhealthy": {reason: "one node starts, and another one does not report", replicas: 1, wanted: 2, settled: true,
+			change: func(o *feedback.Observed) {
+				o.Conditions[feedback.AllNodes] = feedback.Condition{Status: "False", Reason: "NodeConditionsFailed,WaitingForNodeRef", Message: "2 of 3 machines are not healthy"}
+			}, state: "NodesUnhealthy", message: "1 of 2 nodes are ready. 2 of 3 machines are not healthy"},
+		"Paused": {reason: "HyperShift reports the generation of a paused pool and does nothing", replicas: 2, wanted: 2, state: "Reconciling",
+			message: "Waiting for HyperShift to act on the desired state.",
+			change:  func(o *feedback.Observed) { *o = with(*o, feedback.ReconciliationActive, "False") }},
+		"Shrinking": {reason: "nodes are removed after they are drained", replicas: 3, wanted: 2, state: "ScalingDown",
+			message: "3 of 2 nodes are ready. Surplus nodes are drained before they are removed."},
+		"Upgrading": {reason: "nodes are counted by their versions", replicas: 2, wanted: 2, state: "UpdatingVersion",
+			message: "1 of 3 nodes run 4.21.4; 2 of 2 nodes are ready.",
+			change: func(o *feedback.Observed) {
+				*o = with(*o, feedback.UpdatingVersion, "True")
+				o.NodeVersions = []feedback.NodeVersion{{Version: "4.20.16", Ready: 1, Unready: 1}, {Version: "4.21.4", Ready: 1}}
+			}},
+		"Replaced": {reason: "another configuration, of the same version", replicas: 2, wanted: 2, state: "ReplacingNodes",
+			message: "Nodes are replaced one by one because their machine template or configuration changed; 2 of 2 nodes are ready.",
+			change:  func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingConfig, "True") }},
+		"Skew": {reason: "HyperShift reports the skew", replicas: 2, wanted: 2, state: "UnsupportedVersionSkew", message: "So it is",
+			change: func(o *feedback.Observed) { *o = with(*o, feedback.VersionSkew, "False") }},
+		"Ready": {reason: "nothing is awaited", replicas: 2, wanted: 2, state: "Ready", message: "2 nodes are ready."},
+		"Empty": {reason: "the desired size is 0", state: "Ready", message: "0 nodes are ready."},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			aggregate := placed(t)
+			aggregate.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: tc.wanted}
+			if tc.settled {
+				aggregate.Pools[0].Status.ObservedGeneration = 1
+			}
+			o := with(applied("pool-1"), feedback.AllMachines, "True")
+			o.Replicas, o.Version = tc.replicas, "4.21.4"
+			if tc.change != nil {
+				tc.change(&o)
+			}
+			observe(aggregate.Work(fleet.NodePoolWork, poolUID), o)
+			settle(t, aggregate, versions{})
+			progress := aggregate.Pools[0].Status.GetProgress()
+			if got := progress[len(progress)-1]; got.GetState() != tc.state || got.GetMessage() != tc.message {
+				t.Errorf("%s: %s, want %s: %s: %s", got.GetState(), got.GetMessage(), tc.state, tc.message, tc.reason)
+			}
+		})
+	}
+}
+
+// TestConditionsOfParts checks that a cluster has the conditions of the parts of its HostedCluster, since the time of the last
+// change, and none while the HostedCluster does not exist.
+func TestConditionsOfParts(t *testing.T) {
+	aggregate := placed(t)
+	work := aggregate.Work(fleet.HostedCluster, "")
+	at := start
+	report := func(observed feedback.Observed) {
+		t.Helper()
+		work.Observed, at = observed, at.Add(time.Hour)
+		must.Do(t, region.Settle(at, aggregate, versions{}))
+	}
+	withParts := func(etcd string) feedback.Observed {
+		observed := hosted("cluster-1", "True", "Completed")
+		for _, part := range feedback.PartConditions {
+			observed = with(observed, part, "True")
+		}
+		return with(observed, feedback.EtcdAvailable, etcd)
+	}
+	report(withParts("True"))
+	changed := at
+	report(withParts("False"))
+	for _, part := range feedback.PartConditions {
+		want, since := "True", changed
+		if part == feedback.EtcdAvailable {
+			want, since = "False", at
+		}
+		if c := conditionOf(aggregate.Cluster.Status.GetConditions(), part); c.GetStatus() != want || c.GetReason() != "Because" || !c.GetLastTransitionTime().AsTime().Equal(since) {
+			t.Errorf("%s: %v, want %s since %v", part, c, want, since)
+		}
+	}
+	report(missing())
+	for _, part := range feedback.PartConditions {
+		if c := conditionOf(aggregate.Cluster.Status.GetConditions(), part); c != nil {
+			t.Errorf("without a HostedCluster: %v", c)
+		}
+	}
+}
+
+// TestObservationFromInside checks that a cluster has the last report of its management cluster's prober, and none without one.
+func TestObservationFromInside(t *testing.T) {
+	aggregate := placed(t)
+	work := aggregate.Work(fleet.HostedCluster, "")
+	report := hostedreport.InsideReport{State: hostedreport.InsideUnavailable, Since: start, Check: "livez", Outcome: "etcd", Detail: "status 500: etcd", CertificateEnd: start.Add(time.Hour), Observed: start.Add(time.Minute)}
+	for _, want := range []*csv1.InsideObservation{
+		{State: "unavailable", Since: timestamppb.New(report.Since), Check: "livez", Outcome: "etcd", Detail: "status 500: etcd",
+			CertificateEndTime: timestamppb.New(report.CertificateEnd), ObservedTime: timestamppb.New(report.Observed)},
+		nil,
+	} {
+		work.Observed = hosted("cluster-1", "True", "Completed")
+		if want != nil {
+			work.Observed.Inside = &report
+		}
+		must.Do(t, region.Settle(start.Add(time.Hour), aggregate, versions{}))
+		if got := aggregate.Cluster.Status.GetInsideObservation(); !proto.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // refuse reports that the management cluster permanently refuses a version of a work whose desired content Maestro acknowledged as
@@ -134,9 +135,7 @@ func TestRefusedChangeFails(t *testing.T) {
 			aggregate := placed(t)
 			for i, step := range tc.steps {
 				step(aggregate)
-				if err := region.Settle(start.Add(time.Duration(i)*time.Second), aggregate, versions{}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, region.Settle(start.Add(time.Duration(i)*time.Second), aggregate, versions{}))
 			}
 			var properties []string
 			require := func(noun, want, got string, conditions []*csv1.Condition) {

@@ -12,6 +12,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestElevationIsRevoked is the table of the revocation v1 of elevation e1, on a cluster with one credential of each of the elevations
@@ -200,9 +201,7 @@ func TestEndByAnotherPersonRestartsControlPlane(t *testing.T) {
 			observed := func() {
 				t.Helper()
 				now = now.Add(time.Minute)
-				if err := region.SettleObserved(now, aggregate, renderer); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, region.SettleObserved(now, aggregate, renderer))
 			}
 			// A settlement that fails replaces the rows of the aggregate.
 			status := func() *csv1.BreakGlassRevocationStatus { return aggregate.Revocation(tc.revocations[0].UID).Status }
@@ -258,9 +257,7 @@ func TestLateEndRestartsControlPlane(t *testing.T) {
 			observed := func() {
 				t.Helper()
 				now = now.Add(time.Minute)
-				if err := region.SettleObserved(now, aggregate, renderer); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, region.SettleObserved(now, aggregate, renderer))
 			}
 			requireRestart := func(step string, want time.Time) {
 				t.Helper()
