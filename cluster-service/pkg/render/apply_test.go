@@ -24,36 +24,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // managementCluster starts a real API server with HyperShift's published CustomResourceDefinitions. It returns the clients of HyperShift and
 // of Maestro's agent, which has only the rights that it has in a region.
 func managementCluster(t *testing.T) (operatorClient, agentClient dynamic.Interface) {
 	t.Helper()
-	operator, err := filepath.Abs("../../../.build/third-party/crds/hypershift/hypershift-operator")
-	if err != nil {
-		t.Fatal(err)
-	}
+	operator := must.Get(filepath.Abs("../../../.build/third-party/crds/hypershift/hypershift-operator"))(t)
 	var wanted []string
 	for _, pattern := range []string{"zz_generated.crd-manifests/hostedclusters-*-Default.crd.yaml", "zz_generated.crd-manifests/nodepools-Default.crd.yaml",
 		"certificates.hypershift.openshift.io_*.yaml"} {
-		files, err := filepath.Glob(filepath.Join(operator, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(operator, pattern)))(t)
 		if len(files) == 0 {
 			kubeapitest.SkipUnlessCI(t, "HyperShift's CustomResourceDefinitions are not built; run tooling/third-party/build.sh")
 		}
 		wanted = append(wanted, files...)
 	}
 	cluster := kubeapitest.Start(t)
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: wanted, ErrorIfPathMissing: true, CRDs: withoutSchema("SecretProviderClass", "SecretSync")}); err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig()))(t)
+	must.Get(envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: wanted, ErrorIfPathMissing: true, CRDs: withoutSchema("SecretProviderClass", "SecretSync")}))(t)
 	return dynamicClient(t, cluster.Kubeconfig()), dynamicClient(t, cluster.AgentKubeconfig(t))
 }
 
@@ -76,16 +66,9 @@ func withoutSchema(kinds ...string) []*apiextensionsv1.CustomResourceDefinition 
 // dynamicClient returns a client with the certificate of a kubeconfig and without a limit of its rate.
 func dynamicClient(t *testing.T, kubeconfig string) dynamic.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	config.QPS = -1
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return must.Get(dynamic.NewForConfig(config))(t)
 }
 
 var resources = map[string]schema.GroupVersionResource{
@@ -130,9 +113,7 @@ func TestRealAPIServerAcceptsManifests(t *testing.T) {
 			operatorWrite := `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"annotations":{"hypershift.openshift.io/HasBeenAvailable":"true"},
 				"finalizers":["hypershift.openshift.io/finalizer"]}}`
 			hostedClusters := client.Resource(resources["HostedCluster"]).Namespace(namespace)
-			if _, err := hostedClusters.Patch(ctx, clusterName, types.MergePatchType, []byte(operatorWrite), metav1.PatchOptions{FieldManager: "hypershift-operator-manager"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(hostedClusters.Patch(ctx, clusterName, types.MergePatchType, []byte(operatorWrite), metav1.PatchOptions{FieldManager: "hypershift-operator-manager"}))(t)
 
 			// As many ranges as the frontend accepts leave no room for those of the region.
 			r.Config.InternalAPICIDRs = []string{"10.11.0.0/16", "10.12.0.0/16"}
@@ -144,25 +125,17 @@ func TestRealAPIServerAcceptsManifests(t *testing.T) {
 			aggregate.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 5}
 			aggregate.Pools[0].Spec.Taints = nil
 			before := aggregate.Work(fleet.HostedCluster, "").Digest
-			if err := r.Region.Settle(aggregate.Cluster.CreateTime, aggregate, r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Region.Settle(aggregate.Cluster.CreateTime, aggregate, r))
 			apply(t, agent, r, aggregate)
 
-			object, err := hostedClusters.Get(ctx, clusterName, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			object := must.Get(hostedClusters.Get(ctx, clusterName, metav1.GetOptions{}))(t)
 			if allowed, _, err := unstructured.NestedStringSlice(object.Object, "spec", "networking", "apiServer", "allowedCIDRBlocks"); err != nil || !slices.Equal(allowed, aggregate.Cluster.Spec.Api.AuthorizedCidrs) {
 				t.Errorf("%d ranges may reach the API, want those of the customer: %v", len(allowed), err)
 			}
 			if object.GetAnnotations()["hypershift.openshift.io/HasBeenAvailable"] != "true" || len(object.GetFinalizers()) != 1 {
 				t.Error("an update removed fields that HyperShift owns")
 			}
-			bundle, err := r.Bundle(aggregate, aggregate.Work(fleet.HostedCluster, ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			bundle := must.Get(r.Bundle(aggregate, aggregate.Work(fleet.HostedCluster, "")))(t)
 			if bundle.Digest == before {
 				t.Error("the update did not change the digest")
 			}

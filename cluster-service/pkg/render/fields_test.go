@@ -23,6 +23,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // renderedFile lists the fields of all renderings. The admission policy of Maestro's agent permits no others.
@@ -56,18 +57,13 @@ func renderings(t *testing.T, r *render.Renderer, aggregate *fleet.ClusterAggreg
 	t.Helper()
 	var all []rendering
 	for _, w := range aggregate.Works {
-		bundle, err := r.Bundle(aggregate, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bundle := must.Get(r.Bundle(aggregate, w))(t)
 		for i, manifest := range bundle.Manifests {
 			if bundle.Configs[i].UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
 				continue
 			}
 			found := rendering{resource: bundle.Configs[i].ResourceIdentifier.Resource + "." + bundle.Configs[i].ResourceIdentifier.Group}
-			if err := json.Unmarshal(opened(t, manifest), &found.object); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(opened(t, manifest), &found.object))
 			all = append(all, found)
 		}
 	}
@@ -178,20 +174,12 @@ func TestRenderedFieldsAreCurrent(t *testing.T) {
 			addDefaults(t, found.resource, fields[found.resource].(map[string]any)["spec"].(map[string]any), stored.Object["spec"].(map[string]any))
 		}
 	}
-	encoded, err := yaml.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(yaml.Marshal(fields))(t)
 	want := renderedHeader + string(encoded)
 	if *update {
-		if err := os.WriteFile(renderedFile, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(renderedFile, []byte(want), 0o644))
 	}
-	have, err := os.ReadFile(renderedFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	have := must.Get(os.ReadFile(renderedFile))(t)
 	if diff := cmp.Diff(want, string(have)); diff != "" {
 		t.Errorf("%s is out of date: run the test with -update (-want +have):\n%s", renderedFile, diff)
 	}
@@ -226,10 +214,7 @@ func addDefaults(t *testing.T, path string, known, stored map[string]any) {
 				}
 			}
 		default:
-			text, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(value))(t)
 			only := onlyValue + string(text)
 			if known[key] == nil {
 				known[key] = only
@@ -246,19 +231,14 @@ func createNamespace(t *testing.T, client dynamic.Interface, name string) {
 	namespace := &unstructured.Unstructured{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	namespace.SetName(name)
-	if _, err := client.Resource(resources["Namespace"]).Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.Resource(resources["Namespace"]).Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 }
 
 // applyTo applies a rendering as the work agent does. The server rejects unknown fields.
 func applyTo(t *testing.T, client dynamic.Interface, found rendering, options metav1.PatchOptions) (*unstructured.Unstructured, error) {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: found.object}
-	text, err := object.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(object.MarshalJSON())(t)
 	options.FieldManager, options.Force, options.FieldValidation = workv1.DefaultFieldManager, new(true), metav1.FieldValidationStrict
 	return client.Resource(resources[object.GetKind()]).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(), types.ApplyPatchType, text, options)
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
@@ -31,18 +32,13 @@ import (
 func TestAgentWritesOnlyRenderedFields(t *testing.T) {
 	nightly.Only(t)
 	cluster := kubeapitest.Start(t)
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig()))(t)
 	schemas := map[string]*apiextensionsv1.JSONSchemaProps{}
 	for kind, file := range map[string]string{"HostedCluster": "hostedclusters-Hypershift-CustomNoUpgrade", "NodePool": "nodepools-CustomNoUpgrade"} {
 		schemas[kind] = publishedSchema(t, file)
 	}
 	custom := []string{"HostedCluster", "NodePool", "CertificateSigningRequestApproval", "CertificateRevocationRequest", "SecretProviderClass", "SecretSync"}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: withoutSchema(custom...)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: withoutSchema(custom...)}))(t)
 	operator, agent := dynamicClient(t, cluster.Kubeconfig()), dynamicClient(t, cluster.AgentKubeconfig(t))
 	m := &mutator{t: t, agent: agent, listed: renderedList(t), tried: map[string]bool{}}
 	for name, settle := range allVariants(t) {
@@ -92,9 +88,7 @@ func publishedSchema(t *testing.T, name string) *apiextensionsv1.JSONSchemaProps
 		t.Fatal(err)
 	}
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(text, &definition); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &definition))
 	for _, version := range definition.Spec.Versions {
 		if version.Name == "v1beta1" {
 			return version.Schema.OpenAPIV3Schema
@@ -107,14 +101,9 @@ func publishedSchema(t *testing.T, name string) *apiextensionsv1.JSONSchemaProps
 // renderedList returns the list of the agent's policy.
 func renderedList(t *testing.T) map[string]any {
 	t.Helper()
-	text, err := os.ReadFile(renderedFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(renderedFile))(t)
 	var list map[string]any
-	if err := yaml.Unmarshal(text, &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &list))
 	return list
 }
 

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	workv1 "open-cluster-management.io/api/work/v1"
@@ -23,7 +26,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/seal"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
+	"github.com/hcpmesh/hcpmesh/internal/vmsize"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -166,9 +172,7 @@ func settled(t *testing.T, r *render.Renderer, change func(*fleet.ClusterAggrega
 	t.Helper()
 	aggregate := aggregate()
 	change(aggregate)
-	if err := r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate, r))
 	return aggregate
 }
 
@@ -186,18 +190,12 @@ func compareGolden(t *testing.T, r *render.Renderer, name string, change func(*f
 	aggregate := settled(t, r, change)
 	var out strings.Builder
 	for _, w := range aggregate.Works {
-		bundle, err := r.Bundle(aggregate, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bundle := must.Get(r.Bundle(aggregate, w))(t)
 		if carriesDigest := w.Kind != fleet.CredentialWork && w.Kind != fleet.RevocationWork; carriesDigest && bundle.Digest != w.Digest {
 			t.Errorf("work %s: the bundle's digest is %s, the planned one %s", w.Name, bundle.Digest, w.Digest)
 		}
 		for i, manifest := range bundle.Manifests {
-			text, err := yaml.JSONToYAML(opened(t, manifest))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(yaml.JSONToYAML(opened(t, manifest)))(t)
 			strategy := bundle.Configs[i].UpdateStrategy
 			if strategy != nil && strategy.Type == workv1.UpdateStrategyTypeReadOnly {
 				out.WriteString("--- # work " + w.Name + ", read only\n" + string(text))
@@ -211,14 +209,9 @@ func compareGolden(t *testing.T, r *render.Renderer, name string, change func(*f
 	}
 	path := filepath.Join("testdata", name+".golden.yaml")
 	if *update {
-		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(out.String()), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), out.String()); diff != "" {
 		t.Errorf("the rendering differs from %s (-want +got):\n%s", path, diff)
 	}
@@ -228,24 +221,13 @@ func compareGolden(t *testing.T, r *render.Renderer, name string, change func(*f
 func opened(t *testing.T, manifest json.RawMessage) []byte {
 	t.Helper()
 	var object map[string]any
-	if err := json.Unmarshal(manifest, &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(manifest, &object))
 	if object["kind"] != "Secret" {
 		return manifest
 	}
-	keys, err := seal.LoadPrivate("testdata/mgmt-1.private.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := seal.OpenSecret(object, "mgmt-1", keys); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	keys := must.Get(seal.LoadPrivate("testdata/mgmt-1.private.json"))(t)
+	must.Do(t, seal.OpenSecret(object, "mgmt-1", keys))
+	return must.Get(json.Marshal(object))(t)
 }
 
 func TestDigestFollowsContent(t *testing.T) {
@@ -304,9 +286,7 @@ func TestClientIDsComeFromAzure(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	settle := func() {
 		t.Helper()
-		if err := r.Region.Settle(now, cluster, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Region.Settle(now, cluster, r))
 	}
 	settle()
 	if w := cluster.Work(fleet.HostedCluster, ""); w != nil {
@@ -338,10 +318,7 @@ func TestClientIDsComeFromAzure(t *testing.T) {
 	cluster.Cluster.Release.Version = "4.21.4"
 	read(platform.ControlPlaneOperators["kms"], "read-kms")
 	settle()
-	bundle, err := r.Bundle(cluster, cluster.Work(fleet.HostedCluster, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bundle := must.Get(r.Bundle(cluster, cluster.Work(fleet.HostedCluster, "")))(t)
 	var all strings.Builder
 	for _, manifest := range bundle.Manifests {
 		all.Write(manifest)
@@ -375,10 +352,7 @@ func TestSecretsAreSealed(t *testing.T) {
 	r := renderer()
 	aggregate := settled(t, r, variants["everything"])
 	for _, w := range aggregate.Works {
-		bundle, err := r.Bundle(aggregate, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bundle := must.Get(r.Bundle(aggregate, w))(t)
 		for _, manifest := range bundle.Manifests {
 			for _, secret := range []string{signingKey, string(r.PullSecret)} {
 				for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))} {
@@ -426,9 +400,7 @@ func TestOmittedRangesAreReported(t *testing.T) {
 	aggregate := settled(t, r, func(a *fleet.ClusterAggregate) { a.Cluster.Spec.Api.AuthorizedCidrs = customers })
 	settle := func(renderer fleet.Renderer) {
 		t.Helper()
-		if err := r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate, renderer); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate, renderer))
 	}
 	requireReport := func(step, want string) {
 		t.Helper()
@@ -467,4 +439,133 @@ func TestOmittedRangesAreReported(t *testing.T) {
 	aggregate.Cluster.Spec.Api.AuthorizedCidrs = nil
 	settle(r)
 	requireReport("all addresses may reach the API", "")
+}
+
+// TestControlPlaneNamespaceIsOnlyRead renders the work of a HostedCluster. The agent must report the identity of the control-plane
+// namespace from a watch, and must never apply or delete it.
+func TestControlPlaneNamespaceIsOnlyRead(t *testing.T) {
+	r := renderer()
+	aggregate := settled(t, r, func(*fleet.ClusterAggregate) {})
+	bundle := must.Get(r.Bundle(aggregate, aggregate.Work(fleet.HostedCluster, "")))(t)
+	found := 0
+	for i, manifest := range bundle.Manifests {
+		var object map[string]any
+		must.Do(t, json.Unmarshal(manifest, &object))
+		if object["kind"] != "Namespace" {
+			continue
+		}
+		found++
+		name := fleet.ControlPlaneNamespace(r.Environment, aggregate.Cluster)
+		want := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}
+		if diff := cmp.Diff(want, object); diff != "" {
+			t.Error(diff)
+		}
+		config := bundle.Configs[i]
+		paths := []string{}
+		for _, rule := range config.FeedbackRules {
+			for _, path := range rule.JsonPaths {
+				paths = append(paths, path.Path)
+			}
+		}
+		if config.ResourceIdentifier != (workv1.ResourceIdentifier{Resource: "namespaces", Name: name}) ||
+			config.UpdateStrategy.Type != workv1.UpdateStrategyTypeReadOnly || config.FeedbackScrapeType != workv1.FeedbackWatchType {
+			t.Errorf("config %+v", config)
+		}
+		if diff := cmp.Diff([]string{".metadata.uid", ".metadata.creationTimestamp", ".metadata.deletionTimestamp"}, paths); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d control-plane namespaces", found)
+	}
+}
+
+// TestRestartOfControlPlaneIsRendered checks that a requested restart changes the annotation for which HyperShift restarts a control
+// plane, and the digest of the work; and that a control plane without such a request has no annotation.
+func TestRestartOfControlPlaneIsRendered(t *testing.T) {
+	r := renderer()
+	render := func(restart *timestamppb.Timestamp) (annotation, digest string) {
+		t.Helper()
+		aggregate := settled(t, r, func(t *fleet.ClusterAggregate) { t.Cluster.Status.ControlPlaneRestartTime = restart })
+		bundle := must.Get(r.Bundle(aggregate, aggregate.Work(fleet.HostedCluster, "")))(t)
+		for _, manifest := range bundle.Manifests {
+			var h hyperv1.HostedCluster
+			if err := json.Unmarshal(manifest, &h); err == nil && h.Kind == "HostedCluster" {
+				return h.Annotations[hyperv1.RestartDateAnnotation], bundle.Digest
+			}
+		}
+		t.Fatal("the work has no HostedCluster")
+		return "", ""
+	}
+	at := time.Date(2026, 3, 14, 15, 9, 26, 535e6, time.UTC)
+	digests := map[string]bool{}
+	for want, restart := range map[string]*timestamppb.Timestamp{
+		"": nil, "2026-03-14T15:09:26.535Z": timestamppb.New(at), "2026-03-14T15:09:26.536Z": timestamppb.New(at.Add(time.Millisecond)),
+	} {
+		got, digest := render(restart)
+		if got != want || digests[digest] {
+			t.Errorf("the annotation is %q, want %q; the digest is that of another one: %t", got, want, digests[digest])
+		}
+		digests[digest] = true
+	}
+}
+
+// TestRolloutReadsComponents checks that a rollout reads all components of a control plane and applies nothing.
+func TestRolloutReadsComponents(t *testing.T) {
+	r := renderer()
+	aggregate := settled(t, r, func(aggregate *fleet.ClusterAggregate) {
+		aggregate.Upgrades = []*fleet.Upgrade{{UID: "9a4b6f0e-7a52-4a0b-8a0d-0d4f0f6f3c42", ClusterUID: uid, Spec: &csv1.UpgradeSpec{}, Status: &csv1.UpgradeStatus{
+			State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, Steps: []*csv1.UpgradeStep{{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE,
+				State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, ToVersion: "4.21.4"}}}}}
+	})
+	i := slices.IndexFunc(aggregate.Works, func(w *fleet.Work) bool { return w.Kind == fleet.RolloutWork })
+	if i < 0 {
+		t.Fatalf("no rollout work among %v", aggregate.Works)
+	}
+	bundle := must.Get(r.Bundle(aggregate, aggregate.Works[i]))(t)
+	var names []string
+	for i, manifest := range bundle.Manifests {
+		want := workv1.ResourceIdentifier{Group: "hypershift.openshift.io", Resource: "controlplanecomponents", Namespace: fleet.ControlPlaneNamespace(r.Environment, aggregate.Cluster)}
+		var object struct {
+			APIVersion, Kind string
+			Metadata         struct{ Name, Namespace string }
+		}
+		must.Do(t, json.Unmarshal(manifest, &object))
+		want.Name = object.Metadata.Name
+		names = append(names, object.Metadata.Name)
+		config := bundle.Configs[i]
+		if object.APIVersion != "hypershift.openshift.io/v1beta1" || object.Kind != "ControlPlaneComponent" || object.Metadata.Namespace != want.Namespace ||
+			config.ResourceIdentifier != want || config.UpdateStrategy.Type != workv1.UpdateStrategyTypeReadOnly || len(config.FeedbackRules) != 1 {
+			t.Errorf("%s with %+v", manifest, config)
+		}
+	}
+	if diff := cmp.Diff(release.ControlPlaneComponents(), names); diff != "" {
+		t.Error(diff)
+	}
+	// A bundle must fit a message of Maestro, which may have 500 KiB.
+	if text, err := json.Marshal(bundle); err != nil || len(text) > 64<<10 {
+		t.Errorf("the bundle has %d bytes, %v", len(text), err)
+	}
+}
+
+// TestSizesMatchDefinition checks that HyperShift's NodePool can have each size that the region can offer. A size that it cannot have would be
+// accepted from customers, and then refused by management clusters.
+func TestSizesMatchDefinition(t *testing.T) {
+	schema := publishedSchema(t, "nodepools-Default")
+	for _, field := range []string{"spec", "platform", "azure", "vmSize"} {
+		property, ok := schema.Properties[field]
+		if !ok {
+			t.Fatalf("NodePool has no %s", field)
+		}
+		schema = &property
+	}
+	if schema.Pattern == "" || schema.MaxLength == nil {
+		t.Fatal("the size of a NodePool has no pattern or no limit")
+	}
+	pattern := regexp.MustCompile(schema.Pattern)
+	for _, name := range vmsize.Names() {
+		if !pattern.MatchString(name) || int64(len(name)) > *schema.MaxLength {
+			t.Errorf("HyperShift refuses the size %s: remove it from sizes.txt", name)
+		}
+	}
 }
