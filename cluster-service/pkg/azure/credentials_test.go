@@ -48,18 +48,16 @@ func (c *credentials) step() *fleet.AzureStep { return c.cluster.Azure.Step(flee
 // attempt advances the clock to the time at which the next step is due, and attempts it.
 func (c *credentials) attempt() fleet.AzureOutcome {
 	c.Helper()
-	must.Do(c, c.steps.Region.Settle(c.clock.Now(), c.cluster, nil))
-	at, due := c.cluster.Azure.DueTime()
-	if !due {
-		c.Fatalf("no step is due: %+v", c.step())
-	}
-	if at.After(c.clock.Now()) {
-		c.clock.set(at)
-	}
-	o := c.steps.Try(c.Context(), c.cluster, c.cluster.Azure.Next(c.clock.Now(), nil))
-	c.cluster.Azure.Record(c.clock.Now(), o)
-	must.Do(c, c.steps.Region.Settle(c.clock.Now(), c.cluster, nil))
-	return o
+	return c.region.attempt(c.clock.Now, c.cluster, func() *fleet.AzureStep {
+		at, due := c.cluster.Azure.DueTime()
+		if !due {
+			c.Fatalf("no step is due: %+v", c.step())
+		}
+		if at.After(c.clock.Now()) {
+			c.clock.set(at)
+		}
+		return c.cluster.Azure.Next(c.clock.Now(), nil)
+	})
 }
 
 // until attempts steps until wanted returns true.
@@ -82,12 +80,7 @@ func (c *credentials) stored(short string) (secret azsecrets.GetSecretResponse, 
 
 // condition returns the condition CredentialsIssued.
 func (c *credentials) condition() string {
-	for _, condition := range c.cluster.Cluster.Status.GetConditions() {
-		if condition.GetType() == clusterstatus.CredentialsIssued {
-			return condition.GetStatus() + " " + condition.GetReason() + ": " + condition.GetMessage()
-		}
-	}
-	return ""
+	return conditionOf(c.cluster.Cluster.Status.GetConditions(), clusterstatus.CredentialsIssued)
 }
 
 // TestCredentialsAreRenewed keeps the credentials of a cluster valid over three renewals, although one in ten requests fails. The published client
@@ -123,9 +116,7 @@ func TestCredentialsAreRenewed(t *testing.T) {
 	for range 2 {
 		c.attempt()
 	}
-	if left := c.inAzure(); len(left) > 0 {
-		t.Errorf("left in Azure: %v", left)
-	}
+	c.nothingLeft()
 }
 
 // TestRefusedIdentityHidesNoOther deletes one of two identities. Its credential is refused, the other one is renewed. With the identity created

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -33,14 +34,8 @@ func TestOwnershipIsProved(t *testing.T) {
 			w := newRegion(t, emulator.Options{})
 			cluster := w.cluster("192.0.2.1")
 			w.settle(cluster)
-			groups, err := armresources.NewResourceGroupsClient(customer, w.azure.Tokens, w.azure.Options())
-			if err != nil {
-				t.Fatal(err)
-			}
-			zones, err := armdns.NewZonesClient(customer, w.azure.Tokens, w.azure.Options())
-			if err != nil {
-				t.Fatal(err)
-			}
+			groups := must.Get(armresources.NewResourceGroupsClient(customer, w.azure.Tokens, w.azure.Options()))(t)
+			zones := must.Get(armdns.NewZonesClient(customer, w.azure.Tokens, w.azure.Options()))(t)
 			group, zoneName := armresources.ResourceGroup{Location: to.Ptr("westus3"), Tags: tc.tags}, "aro.p."+zone
 			if tc.replaced {
 				deletion, err := groups.BeginDelete(t.Context(), "managed", nil)
@@ -52,19 +47,13 @@ func TestOwnershipIsProved(t *testing.T) {
 				}
 			} else {
 				group.ManagedBy = to.Ptr(cluster.Cluster.ResourceID)
-				if _, err := zones.CreateOrUpdate(t.Context(), "managed", zoneName, armdns.Zone{Location: to.Ptr("global"), Tags: tc.tags}, nil); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(zones.CreateOrUpdate(t.Context(), "managed", zoneName, armdns.Zone{Location: to.Ptr("global"), Tags: tc.tags}, nil))(t)
 			}
-			if _, err := groups.CreateOrUpdate(t.Context(), "managed", group, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(groups.CreateOrUpdate(t.Context(), "managed", group, nil))(t)
 			if tc.reason != "" {
 				cluster.Cluster.DeleteTime = w.now
 				cluster.Works = slices.DeleteFunc(cluster.Works, func(work *fleet.Work) bool { return work.Kind == fleet.HostedCluster })
-				if err := w.steps.Region.Settle(w.now, cluster, nil); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, w.steps.Region.Settle(w.now, cluster, nil))
 				if o := w.steps.Try(t.Context(), cluster, cluster.Azure.Step(fleet.AzureResourceGroup)); o.Done || !strings.Contains(o.Error, tc.reason) {
 					t.Errorf("the outcome is %+v", o)
 				}

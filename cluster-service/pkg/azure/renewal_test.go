@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
 
@@ -44,10 +45,7 @@ func newRenewal(t *testing.T) *renewal {
 	c := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	w := newRegion(t, emulator.Options{OperationDelay: 10 * time.Minute, Now: c.Now})
 	w.now, w.steps.Now, w.steps.Region.AzureKinds = c.Now(), c.Now, []fleet.AzureKind{fleet.AzureCertificate}
-	vault, err := azcertificates.NewClient(w.azure.URL, w.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: w.azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	vault := must.Get(azcertificates.NewClient(w.azure.URL, w.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: w.azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 	r := &renewal{region: w, clock: c, vault: vault, cluster: w.cluster("192.0.2.1")}
 	r.until(func() bool { return r.step() != nil && r.step().Done })
 	return r
@@ -58,10 +56,7 @@ func (r *renewal) step() *fleet.AzureStep { return r.cluster.Azure.Step(fleet.Az
 // newest returns the vault's newest version, which must be valid.
 func (r *renewal) newest() (version string, ends time.Time) {
 	r.Helper()
-	found, err := r.vault.GetCertificate(r.Context(), "kas-cid", "", nil)
-	if err != nil {
-		r.Fatal(err)
-	}
+	found := must.Get(r.vault.GetCertificate(r.Context(), "kas-cid", "", nil))(r)
 	if len(found.CER) == 0 || !found.Attributes.Expires.After(r.clock.Now()) {
 		r.Fatalf("at %v the vault has a certificate until %v", r.clock.Now(), found.Attributes.Expires)
 	}
@@ -73,9 +68,7 @@ func (r *renewal) newest() (version string, ends time.Time) {
 func (r *renewal) until(wanted func() bool) {
 	r.Helper()
 	for tries := 0; ; tries++ {
-		if err := r.steps.Region.Settle(r.clock.Now(), r.cluster, nil); err != nil {
-			r.Fatal(err)
-		}
+		must.Do(r, r.steps.Region.Settle(r.clock.Now(), r.cluster, nil))
 		if wanted() {
 			return
 		}
@@ -116,9 +109,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	r.cluster.Works = nil
 	r.cluster.Cluster.DeleteTime = r.clock.Now()
 	r.until(func() bool { return r.cluster.Azure == nil || len(r.cluster.Azure.Steps) == 0 })
-	if left := r.inAzure(); len(left) > 0 {
-		t.Errorf("left in Azure: %v", left)
-	}
+	r.nothingLeft()
 }
 
 // TestCertificateIsRenewedAfterFaults disturbs the renewal. The certificate in use must stay available meanwhile.
@@ -143,9 +134,7 @@ func TestCertificateIsRenewedAfterFaults(t *testing.T) {
 				rules = append(rules, faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Count: 1})
 			}
 			for _, rule := range rules {
-				if _, err := r.azure.Faults().Add(rule); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(r.azure.Faults().Add(rule))(t)
 			}
 			failed := false
 			r.until(func() bool {
@@ -176,13 +165,8 @@ func TestCertificateRenewedByAnotherClient(t *testing.T) {
 	r := newRenewal(t)
 	first, _ := r.newest()
 	r.clock.set(r.step().Renew.Add(-24 * time.Hour))
-	policy, err := r.vault.GetCertificate(t.Context(), "kas-cid", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.vault.CreateCertificate(t.Context(), "kas-cid", azcertificates.CreateCertificateParameters{CertificatePolicy: policy.Policy, Tags: policy.Tags}, nil); err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(r.vault.GetCertificate(t.Context(), "kas-cid", "", nil))(t)
+	must.Get(r.vault.CreateCertificate(t.Context(), "kas-cid", azcertificates.CreateCertificateParameters{CertificatePolicy: policy.Policy, Tags: policy.Tags}, nil))(t)
 	r.until(func() bool { return r.cluster.RenewedCertificate() != "" })
 	second, ends := r.newest()
 	if second == first || r.cluster.RenewedCertificate() != second || !r.step().Expires.Equal(ends) {
@@ -198,16 +182,14 @@ func TestCertificateRenewedByAnotherClient(t *testing.T) {
 // TestDeletedCertificateIsCreatedAgain deletes the certificate in the vault. The step creates it again when the renewal is due.
 func TestDeletedCertificateIsCreatedAgain(t *testing.T) {
 	r := newRenewal(t)
-	if _, err := r.vault.DeleteCertificate(t.Context(), "kas-cid", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.vault.DeleteCertificate(t.Context(), "kas-cid", nil))(t)
 	r.clock.set(r.step().Renew)
 	for r.cluster.RenewedCertificate() == "" {
-		if err := r.steps.Region.Settle(r.clock.Now(), r.cluster, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.steps.Region.Settle(r.clock.Now(), r.cluster, nil))
 		at, _ := r.cluster.Azure.DueTime()
-		r.clock.set(later(r.clock.Now(), at))
+		if at.After(r.clock.Now()) {
+			r.clock.set(at)
+		}
 		r.cluster.Azure.Record(r.clock.Now(), r.steps.Try(t.Context(), r.cluster, r.step()))
 		if r.clock.Now().After(r.step().Expires) {
 			t.Fatalf("the certificate was not created again: %+v", r.step())
@@ -216,11 +198,4 @@ func TestDeletedCertificateIsCreatedAgain(t *testing.T) {
 	if version, _ := r.newest(); version != r.cluster.RenewedCertificate() {
 		t.Errorf("the vault has %s, and %s is rendered", version, r.cluster.RenewedCertificate())
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -111,23 +111,15 @@ func (r *requirements) check() bool {
 	if at := r.step().RetryTime; at.After(r.clock.Now()) {
 		r.clock.set(at)
 	}
-	o := r.steps.Try(r.Context(), r.cluster, r.step())
-	if !o.Done || o.Error != "" {
+	if o := r.attempt(r.clock.Now, r.cluster, r.step); !o.Done || o.Error != "" {
 		r.Errorf("a check blocks the cluster: %+v", o)
 	}
-	r.cluster.Azure.Record(r.clock.Now(), o)
-	must.Do(r, r.steps.Region.Settle(r.clock.Now(), r.cluster, nil))
 	return true
 }
 
 // condition returns the condition RequirementsValid of a node pool.
 func (r *requirements) condition(pool int) string {
-	for _, c := range r.cluster.Pools[pool].Status.GetConditions() {
-		if c.GetType() == clusterstatus.RequirementsValid {
-			return strings.TrimSuffix(c.GetStatus()+" "+c.GetReason()+": "+c.GetMessage(), ": ")
-		}
-	}
-	return ""
+	return conditionOf(r.cluster.Pools[pool].Status.GetConditions(), clusterstatus.RequirementsValid)
 }
 
 // awaited returns the state of the layer azure of a node pool.
@@ -243,15 +235,14 @@ func TestOwnVirtualMachinesAreNotMissing(t *testing.T) {
 // TestUnusableAnswersBlockNothing answers the requests for Azure Compute wrongly. No answer blocks the cluster or makes the condition False, and a
 // condition that was False stays. The next usable answer heals it.
 func TestUnusableAnswersBlockNothing(t *testing.T) {
-	respond := func(status int, header http.Header, body io.Reader) func(*http.Request) *http.Response {
+	// A body is read once, and each answer has its own.
+	respond := func(status int, header http.Header, body func() io.Reader) func(*http.Request) *http.Response {
 		return func(*http.Request) *http.Response {
-			return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(body)}
+			return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(body())}
 		}
 	}
 	text := func(status int, body string) func(*http.Request) *http.Response {
-		return func(r *http.Request) *http.Response {
-			return respond(status, http.Header{}, strings.NewReader(body))(r)
-		}
+		return respond(status, http.Header{}, func() io.Reader { return strings.NewReader(body) })
 	}
 	const usable = `{"resourceType":"virtualMachines","name":"Standard_D8s_v3","locations":["westus3"],"family":"standardDSv3Family"`
 	only := func(path string, answer func(*http.Request) *http.Response) func(*http.Request) *http.Response {
@@ -279,13 +270,9 @@ func TestUnusableAnswersBlockNothing(t *testing.T) {
 		"no quota of all":     only("/usages", text(200, `{"value":[]}`)),
 		"negative use":        only("/usages", text(200, `{"value":[{"name":{"value":"cores"},"currentValue":-1,"limit":1}]}`)),
 		"quota without limit": only("/usages", text(200, `{"value":[{"name":{"value":"cores"},"currentValue":1}]}`)),
-		"huge": func(r *http.Request) *http.Response {
-			return respond(200, http.Header{}, io.MultiReader(strings.NewReader(`{"value":[{"name":"`), endless{}))(r)
-		},
-		"huge error": func(r *http.Request) *http.Response { return respond(500, http.Header{}, endless{})(r) },
-		"throttled": func(r *http.Request) *http.Response {
-			return respond(429, http.Header{"Retry-After": {"1800"}}, strings.NewReader(""))(r)
-		},
+		"huge":                respond(200, http.Header{}, func() io.Reader { return io.MultiReader(strings.NewReader(`{"value":[{"name":"`), endless{}) }),
+		"huge error":          respond(500, http.Header{}, func() io.Reader { return endless{} }),
+		"throttled":           respond(429, http.Header{"Retry-After": {"1800"}}, func() io.Reader { return http.NoBody }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRequirements(t, nodes(3, ""))

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 	azurearm "github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
@@ -41,19 +42,13 @@ type region struct {
 func newRegion(t *testing.T, options emulator.Options) *region {
 	t.Helper()
 	options.DataDir, options.AssumeCustomers, options.Seed = t.TempDir(), true, emulatortest.Seed(zone)
-	started, err := emulatortest.Start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := must.Get(emulatortest.Start(options))(t)
 	t.Cleanup(func() {
 		if err := started.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	signing := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	settings := config.AzureResources{ResourceManager: started.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: started.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
@@ -87,9 +82,7 @@ func (w *region) settle(t *fleet.ClusterAggregate) {
 	ctx, cancel := eventually.Context(w)
 	defer cancel()
 	for {
-		if err := w.steps.Region.Settle(w.now, t, nil); err != nil {
-			w.Fatal(err)
-		}
+		must.Do(w, w.steps.Region.Settle(w.now, t, nil))
 		at, due := time.Time{}, false
 		if t.Azure != nil {
 			at, due = t.Azure.DueTime()
@@ -117,12 +110,37 @@ func (w *region) remove(t *fleet.ClusterAggregate) {
 	w.settle(t)
 }
 
+// attempt settles the cluster, attempts a step, records its outcome and settles the cluster again. next returns the step.
+func (w *region) attempt(now func() time.Time, t *fleet.ClusterAggregate, next func() *fleet.AzureStep) fleet.AzureOutcome {
+	w.Helper()
+	must.Do(w, w.steps.Region.Settle(now(), t, nil))
+	o := w.steps.Try(w.Context(), t, next())
+	t.Azure.Record(now(), o)
+	must.Do(w, w.steps.Region.Settle(now(), t, nil))
+	return o
+}
+
+// conditionOf returns the text of a condition, or "" if there is none.
+func conditionOf(conditions []*csv1.Condition, kind string) string {
+	for _, c := range conditions {
+		if c.GetType() == kind {
+			return strings.TrimSuffix(c.GetStatus()+" "+c.GetReason()+": "+c.GetMessage(), ": ")
+		}
+	}
+	return ""
+}
+
+// nothingLeft checks that Azure has none of the clusters' resources.
+func (w *region) nothingLeft() {
+	w.Helper()
+	if left := w.inAzure(); len(left) > 0 {
+		w.Errorf("left in Azure: %v", left)
+	}
+}
+
 func (w *region) inAzure() []string {
 	w.Helper()
-	left, err := w.azure.Leftovers()
-	if err != nil {
-		w.Fatal(err)
-	}
+	left := must.Get(w.azure.Leftovers())(w)
 	slices.Sort(left)
 	return left
 }
@@ -168,14 +186,15 @@ var operations = map[string]struct {
 	"DeleteDiscovery":   {"DELETE", "blob", "/openid-configuration", 0},
 }
 
-// TestEveryOperationResumes disturbs each request of the steps: the response is lost, the request is lost, Azure throttles or
-// fails it. The steps must then reach the same resources as without the fault, and delete all of them.
+// TestEveryOperationResumes disturbs each request of the steps: the response is lost, the request is lost, Azure throttles it,
+// fails it or has another operation in progress. The steps must then reach the same resources as without the fault, and delete all of them.
 func TestEveryOperationResumes(t *testing.T) {
 	injected := map[string]faults.Rule{
 		"LostResponse": {DropResponse: true},
 		"LostRequest":  {DropRequest: true},
 		"Throttled":    {Status: 429, RetryAfterMS: 60_000},
 		"Failed":       {Status: 500},
+		"Conflict":     {Status: 409, Code: "AnotherOperationInProgress", RetryAfterMS: 50},
 	}
 	delays := map[string]time.Duration{"Immediate": 0, "Delayed": time.Millisecond}
 	if !nightly.Run() {
@@ -193,19 +212,14 @@ func TestEveryOperationResumes(t *testing.T) {
 					t.Run(operation+fault, func(t *testing.T) {
 						w := &region{T: t, azure: w.azure, steps: w.steps, now: time.Now()}
 						rule.Methods, rule.Services, rule.Path, rule.Skip, rule.Count = []string{o.method}, []string{o.service}, o.path, o.skip, 1
-						id, err := w.azure.Faults().Add(rule)
-						if err != nil {
-							t.Fatal(err)
-						}
+						id := must.Get(w.azure.Faults().Add(rule))(t)
 						cluster := w.cluster("192.0.2.1")
 						w.settle(cluster)
 						if diff := cmp.Diff(want, w.inAzure()); diff != "" {
 							t.Errorf("in Azure (-want +got):\n%s", diff)
 						}
 						w.remove(cluster)
-						if left := w.inAzure(); len(left) > 0 {
-							t.Errorf("left in Azure: %v", left)
-						}
+						w.nothingLeft()
 						for _, r := range w.azure.Faults().List() {
 							if r.ID == id && r.Fired != 1 {
 								t.Errorf("%s %s matched %d times and was disturbed %d times", o.method, o.path, r.Matched, r.Fired)
@@ -249,9 +263,7 @@ func TestRecordsFollowTheEndpoint(t *testing.T) {
 		}
 	}
 	w.remove(cluster)
-	if left := w.inAzure(); len(left) > 0 {
-		t.Errorf("left in Azure: %v", left)
-	}
+	w.nothingLeft()
 }
 
 // lastTwo returns the last two segments of a resource ID.
