@@ -146,8 +146,7 @@ func TestConcurrentRevocations(t *testing.T) {
 	if known, err := service.RevokeBreakGlassCredentials(ctx, again); err != nil || known.GetUid() != taken {
 		t.Errorf("repeated request: %v", err)
 	}
-	r.hypershift.Hold(false)
-	r.maestro.Touch()
+	r.continueSigning()
 	for _, uid := range []string{taken, ofSRE.Uid} {
 		service.awaitRevocation(t, uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
 	}

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -78,6 +80,13 @@ func (i *instance) awaitCredential(t *testing.T, uid string, states ...csv1.Brea
 	})
 }
 
+// applyAuth applies an external authentication and waits for a phase with an observed generation.
+func (i *instance) applyAuth(t *testing.T, request *csv1.ApplyExternalAuthRequest, phase csv1.ExternalAuthPhase, generation int64) *csv1.ExternalAuth {
+	t.Helper()
+	must.Get(i.ApplyExternalAuth(t.Context(), request))(t)
+	return i.awaitAuth(t, request.Uid, phase, generation)
+}
+
 func (i *instance) awaitRevocation(t *testing.T, uid string, state csv1.BreakGlassRevocationState) *csv1.BreakGlassRevocation {
 	t.Helper()
 	return await(t, i, uid, (*csv1.WatchResponse).GetBreakGlassRevocation, func(v *csv1.BreakGlassRevocation) bool {
@@ -91,13 +100,6 @@ func (i *instance) issue(t *testing.T, cluster *csv1.ApplyClusterRequest, class 
 	request := credentialRequest(t, cluster, class)
 	must.Get(i.ApplyBreakGlassCredential(t.Context(), request))(t)
 	return request, i.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
-}
-
-func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterRequest, *csv1.Cluster) {
-	t.Helper()
-	request := applyRequest(name, 1)
-	must.Get(i.ApplyCluster(t.Context(), request))(t)
-	return request, i.awaitCluster(t, request.Uid, clusterReady(1))
 }
 
 // onlyWorks checks that Maestro holds exactly the works of one cluster whose names have these suffixes.
@@ -142,8 +144,7 @@ func TestExternalAuthLifecycle(t *testing.T) {
 		t.Errorf("second external authentication of a cluster: %v", err)
 	}
 	request.Generation, request.Spec.Clients = 2, nil
-	must.Get(service.ApplyExternalAuth(ctx, request))(t)
-	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2)
+	service.applyAuth(t, request, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2)
 	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid}); err != nil || !clusterReady(1)(c) {
 		t.Errorf("the cluster is %v, %v; its external authentication must not affect it", c.GetStatus().GetPhase(), err)
 	}
@@ -164,8 +165,7 @@ func TestExternalAuthLifecycle(t *testing.T) {
 	// An external authentication is deleted with its cluster.
 	again := authRequest(cluster, "Other", 1)
 	must.Get(service.ApplyExternalAuth(ctx, again))(t)
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
-	service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	service.removed(t, cluster.Uid)
 	a, err := service.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: again.Uid})
 	if err != nil || a.GetStatus().GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED {
 		t.Errorf("external authentication after the deletion of its cluster: %v, %v", a.GetStatus(), err)
@@ -225,8 +225,7 @@ func TestBreakGlassLifecycle(t *testing.T) {
 	if known, err := service.ApplyBreakGlassCredential(ctx, first); err != nil || known.GetUid() != first.Uid {
 		t.Errorf("repeated request: %v", err)
 	}
-	r.hypershift.Hold(false)
-	r.maestro.Touch()
+	r.continueSigning()
 	done := service.awaitRevocation(t, revoke.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
 	if done.GetStatus().GetCompletionTime() == nil || len(done.GetStatus().GetConditions()) != 6 {
 		t.Errorf("the revocation ended as %v", done.GetStatus())
@@ -247,8 +246,7 @@ func TestBreakGlassLifecycle(t *testing.T) {
 	must.Get(service.ApplyBreakGlassCredential(ctx, late))(t)
 	must.Get(service.RevokeBreakGlassCredentials(ctx, running))(t)
 	r.onlyWorks(id, "", "-00-namespaces", "-credential-"+late.Uid, "-revocation-"+running.Uid)
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
-	service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	service.removed(t, cluster.Uid)
 	r.onlyWorks(id)
 	service.awaitCredential(t, late.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED)
 	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
@@ -305,28 +303,32 @@ func TestRejectedCredentialFails(t *testing.T) {
 // TestAccessErrors checks the rejected requests of external authentications and credentials.
 func TestAccessErrors(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	service := r.start(nil)
+	service := newRegion(t).start(nil)
 	ctx := t.Context()
 	cluster := applyRequest("c", 1)
 	must.Get(service.ApplyCluster(ctx, cluster))(t)
 	auth := func(change func(*csv1.ApplyExternalAuthRequest)) func() error {
-		return func() error {
-			request := authRequest(cluster, "ea", 1)
-			change(request)
-			_, err := service.ApplyExternalAuth(ctx, request)
-			return err
-		}
+		request := authRequest(cluster, "ea", 1)
+		change(request)
+		return failure(ctx, service.ApplyExternalAuth, request)
 	}
 	known := credentialRequest(t, cluster, customer)
 	must.Get(service.ApplyBreakGlassCredential(ctx, known))(t)
+	credentialOf := func(class csv1.BreakGlassClass, change func(*csv1.ApplyBreakGlassCredentialRequest)) func() error {
+		request := credentialRequest(t, cluster, class)
+		change(request)
+		return failure(ctx, service.ApplyBreakGlassCredential, request)
+	}
 	credential := func(change func(*csv1.ApplyBreakGlassCredentialRequest)) func() error {
-		return func() error {
-			request := credentialRequest(t, cluster, customer)
-			change(request)
-			_, err := service.ApplyBreakGlassCredential(ctx, request)
-			return err
-		}
+		return credentialOf(customer, change)
+	}
+	level := func(level csv1.BreakGlassLevel) func() error {
+		return credentialOf(sre, func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Level = level })
+	}
+	revocation := func(class csv1.BreakGlassClass, change func(*csv1.RevokeBreakGlassCredentialsRequest)) func() error {
+		request := revokeRequest(cluster, class)
+		change(request)
+		return failure(ctx, service.RevokeBreakGlassCredentials, request)
 	}
 	csr := func(subject pkix.Name) func() error {
 		return credential(func(r *csv1.ApplyBreakGlassCredentialRequest) {
@@ -334,12 +336,7 @@ func TestAccessErrors(t *testing.T) {
 		})
 	}
 	const request = "spec.certificate_signing_request"
-	tests := map[string]struct {
-		reason string
-		call   func() error
-		code   codes.Code
-		detail string
-	}{
+	checkErrors(t, map[string]errorCase{
 		"Auth, several fields": {"all wrong fields are named at once", auth(func(r *csv1.ApplyExternalAuthRequest) {
 			r.Spec.Issuer.Url, r.Spec.Issuer.CertificateAuthority, r.Spec.ClaimMappings.Username.Prefix = "http://x", "no PEM", "p"
 		}), codes.InvalidArgument, "spec.issuer.url spec.issuer.certificate_authority spec.claim_mappings.username.prefix"},
@@ -348,64 +345,50 @@ func TestAccessErrors(t *testing.T) {
 		}), codes.InvalidArgument, "spec.issuer.certificate_authority"},
 		"Auth, foreign client": {"tokens for it would be refused", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Clients[0].ClientId = "other" }),
 			codes.InvalidArgument, "spec.clients[0].client_id"},
-		"Auth, client twice":    {"HyperShift keeps one per component", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Clients[1].ComponentName = "console" }), codes.InvalidArgument, "spec.clients[1]"},
-		"Auth, no audiences":    {"a token must be for somebody", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Issuer.Audiences, r.Spec.Clients = nil, nil }), codes.InvalidArgument, "spec.issuer.audiences"},
-		"Auth, unknown cluster": {"its cluster was not applied yet", auth(func(r *csv1.ApplyExternalAuthRequest) { r.ClusterUid = uuid.NewString() }), codes.FailedPrecondition, "CLUSTER_UNKNOWN"},
-		"Auth, unknown": {"nothing is known of it", func() error {
-			_, err := service.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: uuid.NewString()})
-			return err
-		}, codes.NotFound, "EXTERNAL_AUTH_UNKNOWN"},
+		"Auth, client twice":        {"HyperShift keeps one per component", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Clients[1].ComponentName = "console" }), codes.InvalidArgument, "spec.clients[1]"},
+		"Auth, no audiences":        {"a token must be for somebody", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Issuer.Audiences, r.Spec.Clients = nil, nil }), codes.InvalidArgument, "spec.issuer.audiences"},
+		"Auth, unknown cluster":     {"its cluster was not applied yet", auth(func(r *csv1.ApplyExternalAuthRequest) { r.ClusterUid = uuid.NewString() }), codes.FailedPrecondition, "CLUSTER_UNKNOWN"},
+		"Auth, unknown":             {"nothing is known of it", failure(ctx, service.GetExternalAuth, &csv1.GetExternalAuthRequest{Uid: uuid.NewString()}), codes.NotFound, "EXTERNAL_AUTH_UNKNOWN"},
 		"Credential, another user":  {"a customer is one user", csr(pkix.Name{CommonName: "system:admin", Organization: []string{"system:masters"}}), codes.InvalidArgument, request},
 		"Credential, class of SREs": {"the name is of the other class", csr(pkix.Name{CommonName: "system:sre-break-glass:x", Organization: []string{"system:masters"}}), codes.InvalidArgument, request},
 		"Credential, another group": {"the signer does not look at groups", csr(pkix.Name{CommonName: "system:customer-break-glass:system-admin", Organization: []string{"system:masters", "x"}}), codes.InvalidArgument, request},
 		"Credential, level of a customer": {"a customer has one level", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) {
 			r.Spec.Level = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_ADMIN
 		}), codes.InvalidArgument, "spec.level"},
-		"Credential, SRE without level": {"no level is the default", func() error {
-			r := credentialRequest(t, cluster, sre)
-			r.Spec.Level = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED
-			_, err := service.ApplyBreakGlassCredential(ctx, r)
-			return err
-		}, codes.InvalidArgument, "spec.level"},
-		"Credential, unknown level": {"a level is one that exists", func() error {
-			r := credentialRequest(t, cluster, sre)
-			r.Spec.Level = 9
-			_, err := service.ApplyBreakGlassCredential(ctx, r)
-			return err
-		}, codes.InvalidArgument, "spec.level"},
-		"Credential, reader as admin": {"the certificate would give more than the level", func() error {
-			r := credentialRequest(t, cluster, sre)
-			r.Spec.Level = csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER
-			_, err := service.ApplyBreakGlassCredential(ctx, r)
-			return err
-		}, codes.InvalidArgument, request},
-		"Credential, no request":    {"there is no key to certify", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.CertificateSigningRequest = "x" }), codes.InvalidArgument, request},
-		"Credential, too long":      {"it lives a day at most", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Lifetime = durationpb.New(25 * time.Hour) }), codes.InvalidArgument, "spec.lifetime"},
-		"Credential, nobody":        {"who asked is recorded", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Requester = "" }), codes.InvalidArgument, "spec.requester"},
-		"Credential, another again": {"a uid is one credential", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Uid = known.Uid }), codes.InvalidArgument, "spec"},
+		"Credential, SRE without level": {"no level is the default", level(csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_UNSPECIFIED), codes.InvalidArgument, "spec.level"},
+		"Credential, unknown level":     {"a level is one that exists", level(9), codes.InvalidArgument, "spec.level"},
+		"Credential, reader as admin":   {"the certificate would give more than the level", level(csv1.BreakGlassLevel_BREAK_GLASS_LEVEL_READER), codes.InvalidArgument, request},
+		"Credential, no request":        {"there is no key to certify", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.CertificateSigningRequest = "x" }), codes.InvalidArgument, request},
+		"Credential, too long":          {"it lives a day at most", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Lifetime = durationpb.New(25 * time.Hour) }), codes.InvalidArgument, "spec.lifetime"},
+		"Credential, nobody":            {"who asked is recorded", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Requester = "" }), codes.InvalidArgument, "spec.requester"},
+		"Credential, another again":     {"a uid is one credential", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Uid = known.Uid }), codes.InvalidArgument, "spec"},
 		"Credential, unknown cluster": {"its cluster was not applied yet", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.ClusterUid = uuid.NewString() }),
 			codes.FailedPrecondition, "CLUSTER_UNKNOWN"},
-		"Credential, unknown": {"nothing is known of it", func() error {
-			_, err := service.GetBreakGlassCredential(ctx, &csv1.GetBreakGlassCredentialRequest{Uid: uuid.NewString()})
-			return err
-		}, codes.NotFound, "BREAK_GLASS_CREDENTIAL_UNKNOWN"},
-		"Revocation, SRE without reason": {"the reason is recorded", func() error {
-			r := revokeRequest(cluster, sre)
-			r.Reason = ""
-			_, err := service.RevokeBreakGlassCredentials(ctx, r)
-			return err
-		}, codes.InvalidArgument, "reason"},
-		"Revocation, no class": {"all of them are never meant", func() error {
-			r := revokeRequest(cluster, customer)
-			r.Class = 0
-			_, err := service.RevokeBreakGlassCredentials(ctx, r)
-			return err
-		}, codes.InvalidArgument, "class"},
-		"Revocation, unknown": {"nothing is known of it", func() error {
-			_, err := service.GetBreakGlassRevocation(ctx, &csv1.GetBreakGlassRevocationRequest{Uid: uuid.NewString()})
-			return err
-		}, codes.NotFound, "BREAK_GLASS_REVOCATION_UNKNOWN"},
+		"Credential, unknown":            {"nothing is known of it", failure(ctx, service.GetBreakGlassCredential, &csv1.GetBreakGlassCredentialRequest{Uid: uuid.NewString()}), codes.NotFound, "BREAK_GLASS_CREDENTIAL_UNKNOWN"},
+		"Revocation, SRE without reason": {"the reason is recorded", revocation(sre, func(r *csv1.RevokeBreakGlassCredentialsRequest) { r.Reason = "" }), codes.InvalidArgument, "reason"},
+		"Revocation, no class":           {"all of them are never meant", revocation(customer, func(r *csv1.RevokeBreakGlassCredentialsRequest) { r.Class = 0 }), codes.InvalidArgument, "class"},
+		"Revocation, unknown":            {"nothing is known of it", failure(ctx, service.GetBreakGlassRevocation, &csv1.GetBreakGlassRevocationRequest{Uid: uuid.NewString()}), codes.NotFound, "BREAK_GLASS_REVOCATION_UNKNOWN"},
+	})
+	// The 50th request is accepted, the 51st exceeds the limit.
+	for i := range 50 {
+		_, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, sre))
+		if (i < 49) != (err == nil) || err != nil && reasonOf(err) != "TOO_MANY_CREDENTIALS" {
+			t.Fatalf("credential %d: %v", i+2, err)
+		}
 	}
+}
+
+// errorCase is a call with the code of its error.
+type errorCase struct {
+	reason string
+	call   func() error
+	code   codes.Code
+	// detail is the reason of the ErrorInfo, or the fields of the violations.
+	detail string
+}
+
+func checkErrors(t *testing.T, tests map[string]errorCase) {
+	t.Helper()
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := tc.call()
@@ -417,12 +400,13 @@ func TestAccessErrors(t *testing.T) {
 			}
 		})
 	}
-	// The 50th request is accepted, the 51st exceeds the limit.
-	for i := range 50 {
-		_, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, sre))
-		if (i < 49) != (err == nil) || err != nil && reasonOf(err) != "TOO_MANY_CREDENTIALS" {
-			t.Fatalf("credential %d: %v", i+2, err)
-		}
+}
+
+// failure returns a function that makes a call and returns its error.
+func failure[Request, Response any](ctx context.Context, method func(context.Context, Request, ...grpc.CallOption) (Response, error), request Request) func() error {
+	return func() error {
+		_, err := method(ctx, request)
+		return err
 	}
 }
 

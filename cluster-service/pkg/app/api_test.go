@@ -14,9 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
-	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
@@ -24,37 +22,24 @@ import (
 // TestErrors checks the rejected requests of the API with their error details.
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	service := r.start(nil)
+	service := newRegion(t).start(nil)
 	ctx := t.Context()
 	existing, deleted := applyRequest("existing", 2), applyRequest("deleted", 1)
 	for _, request := range []*csv1.ApplyClusterRequest{existing, deleted} {
 		must.Get(service.ApplyCluster(ctx, request))(t)
 	}
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}))(t)
+	service.remove(t, deleted.Uid)
 	apply := func(change func(*csv1.ApplyClusterRequest)) func() error {
-		return func() error {
-			request := applyRequest("existing", 3)
-			change(request)
-			_, err := service.ApplyCluster(ctx, request)
-			return err
-		}
+		request := applyRequest("existing", 3)
+		change(request)
+		return failure(ctx, service.ApplyCluster, request)
 	}
 	applyPool := func(change func(*csv1.ApplyNodePoolRequest)) func() error {
-		return func() error {
-			request := poolRequest(existing, "np", 1)
-			change(request)
-			_, err := service.ApplyNodePool(ctx, request)
-			return err
-		}
+		request := poolRequest(existing, "np", 1)
+		change(request)
+		return failure(ctx, service.ApplyNodePool, request)
 	}
-	tests := map[string]struct {
-		reason string
-		call   func() error
-		code   codes.Code
-		// detail is the reason of the ErrorInfo, or the fields of the violations.
-		detail string
-	}{
+	checkErrors(t, map[string]errorCase{
 		"Several fields": {"all wrong fields are named at once", apply(func(r *csv1.ApplyClusterRequest) {
 			r.Uid, r.Spec.Network.PodCidr, r.Spec.Version.Id = "x", "10.0.0.1/8", "4"
 		}), codes.InvalidArgument, "uid spec.version.id spec.network.pod_cidr"},
@@ -63,31 +48,19 @@ func TestErrors(t *testing.T) {
 		"Create-only":   {"the network is fixed", apply(func(r *csv1.ApplyClusterRequest) { r.Spec.Network.HostPrefix = 24 }), codes.InvalidArgument, "spec.network"},
 		"No spec":       {"a spec is required", apply(func(r *csv1.ApplyClusterRequest) { r.Spec = nil }), codes.InvalidArgument, "spec"},
 		"Older":         {"an older generation changes nothing and is no mistake", apply(func(r *csv1.ApplyClusterRequest) { r.Generation = 1; r.Spec.Network.HostPrefix = 24 }), codes.OK, ""},
-		"Deleted uid":   {"a uid that was deleted never comes back", func() error { _, err := service.ApplyCluster(ctx, deleted); return err }, codes.FailedPrecondition, "UID_DELETED"},
+		"Deleted uid":   {"a uid that was deleted never comes back", failure(ctx, service.ApplyCluster, deleted), codes.FailedPrecondition, "UID_DELETED"},
 		"Name in use": {"another uid holds the resource id", apply(func(r *csv1.ApplyClusterRequest) {
 			r.Uid = uuid.NewString()
 			r.ResourceId = strings.ToUpper(r.ResourceId)
 		}), codes.FailedPrecondition, "RESOURCE_ID_IN_USE"},
-		"Prefix in use": {"two clusters cannot share their host names", apply(func(r *csv1.ApplyClusterRequest) { *r = *conflicting(ctx, t, service) }), codes.InvalidArgument, "spec.dns.base_domain_prefix"},
-		"Unknown": {"nothing is known of it", func() error {
-			_, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: uuid.NewString()})
-			return err
-		}, codes.NotFound, "CLUSTER_UNKNOWN"},
-		"Unknown pool": {"nothing is known of it", func() error {
-			_, err := service.GetNodePool(ctx, &csv1.GetNodePoolRequest{Uid: uuid.NewString()})
-			return err
-		}, codes.NotFound, "NODE_POOL_UNKNOWN"},
+		"Prefix in use":   {"two clusters cannot share their host names", apply(func(r *csv1.ApplyClusterRequest) { *r = *conflicting(ctx, t, service) }), codes.InvalidArgument, "spec.dns.base_domain_prefix"},
+		"Unknown":         {"nothing is known of it", failure(ctx, service.GetCluster, &csv1.GetClusterRequest{Uid: uuid.NewString()}), codes.NotFound, "CLUSTER_UNKNOWN"},
+		"Unknown pool":    {"nothing is known of it", failure(ctx, service.GetNodePool, &csv1.GetNodePoolRequest{Uid: uuid.NewString()}), codes.NotFound, "NODE_POOL_UNKNOWN"},
 		"Early pool":      {"its cluster was not applied yet", applyPool(func(r *csv1.ApplyNodePoolRequest) { r.ClusterUid = uuid.NewString() }), codes.FailedPrecondition, "CLUSTER_UNKNOWN"},
 		"Late pool":       {"its cluster is being deleted", applyPool(func(r *csv1.ApplyNodePoolRequest) { r.ClusterUid = deleted.Uid }), codes.FailedPrecondition, "CLUSTER_DELETING"},
 		"Pool of no size": {"a size is required", applyPool(func(r *csv1.ApplyNodePoolRequest) { r.Spec.Size = nil }), codes.InvalidArgument, "spec.replicas"},
-		"Page": {"a page has a size", func() error {
-			_, err := service.ListClusters(ctx, &csv1.ListClustersRequest{PageSize: 501, PageToken: "!"})
-			return err
-		}, codes.InvalidArgument, "page_size page_token"},
-		"Shard": {"there is no such shard", func() error {
-			_, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "x", Actor: kim})
-			return err
-		}, codes.NotFound, "PROVISION_SHARD_UNKNOWN"},
+		"Page":            {"a page has a size", failure(ctx, service.ListClusters, &csv1.ListClustersRequest{PageSize: 501, PageToken: "!"}), codes.InvalidArgument, "page_size page_token"},
+		"Shard":           {"there is no such shard", failure(ctx, service.UpdateProvisionShard, &csv1.UpdateProvisionShardRequest{Name: "x", Actor: kim}), codes.NotFound, "PROVISION_SHARD_UNKNOWN"},
 		"Future revision": {"the revision is from another database", func() error {
 			stream, err := service.Watch(ctx, &csv1.WatchRequest{AfterRevision: 1 << 40})
 			if err == nil {
@@ -95,29 +68,7 @@ func TestErrors(t *testing.T) {
 			}
 			return err
 		}, codes.OutOfRange, "REVISION_COMPACTED"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			err := tc.call()
-			if status.Code(err) != tc.code {
-				t.Fatalf("%v, want code %s: %s", err, tc.code, tc.reason)
-			}
-			if err == nil {
-				return
-			}
-			e := apierror.As(apierror.FromGRPC(err))
-			detail := []string{}
-			for _, v := range e.Violations {
-				detail = append(detail, v.Field)
-			}
-			if e.Reason != "" {
-				detail = append(detail, e.Reason)
-			}
-			if got := strings.Join(detail, " "); got != tc.detail {
-				t.Errorf("detail %q, want %q: %s", got, tc.detail, tc.reason)
-			}
-		})
-	}
+	})
 }
 
 // conflicting returns a request for another cluster with the domain prefix of the existing one.
@@ -132,8 +83,7 @@ func conflicting(ctx context.Context, t *testing.T, service *instance) *csv1.App
 // TestDeletionOfUnknownLeavesTombstone deletes resources that were never applied.
 func TestDeletionOfUnknownLeavesTombstone(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	service := r.start(nil)
+	service := newRegion(t).start(nil)
 	request := applyRequest("c", 1)
 	pool := poolRequest(request, "np", 1)
 	c, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid, ResourceId: request.ResourceId})
@@ -152,29 +102,6 @@ func TestDeletionOfUnknownLeavesTombstone(t *testing.T) {
 	if _, err := service.ApplyCluster(t.Context(), again); err != nil {
 		t.Errorf("same name with another UID: %v", err)
 	}
-}
-
-// TestClustersWaitForCapacity creates more clusters than there are places.
-func TestClustersWaitForCapacity(t *testing.T) {
-	t.Parallel()
-	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1}).run()
-	first, second := applyRequest("first", 1), applyRequest("second", 1)
-	pool := poolRequest(second, "np", 1)
-	for _, request := range []*csv1.ApplyClusterRequest{first, second} {
-		must.Get(service.ApplyCluster(t.Context(), request))(t)
-	}
-	p, err := service.ApplyNodePool(t.Context(), pool)
-	if err != nil || p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING {
-		t.Errorf("%v, %v; want the node pool pending", p, err)
-	}
-	c, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: second.Uid})
-	if err != nil || c.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_PENDING || c.GetStatus().GetProgress()[0].GetState() != "WaitingForCapacity" {
-		t.Errorf("%v, %v; want the second cluster to wait", c, err)
-	}
-	service.awaitCluster(t, first.Uid, clusterReady(1))
-	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.Uid}))(t)
-	service.awaitCluster(t, second.Uid, clusterReady(1))
-	service.awaitPool(t, pool.Uid, poolReady)
 }
 
 // TestReplicas runs two Cluster Services on one database. Each serves half of the requests, and half of the clusters are
@@ -263,26 +190,4 @@ func TestWatchResumes(t *testing.T) {
 	if seen != 6 {
 		t.Errorf("saw %d clusters", seen)
 	}
-}
-
-// TestRejectedContentFailsUntilChanged makes Maestro reject a bundle permanently.
-func TestRejectedContentFailsUntilChanged(t *testing.T) {
-	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	refused := true
-	r.maestro.Fault(func(string, *maestrotest.Resource) (error, error) {
-		if refused {
-			return status.Error(codes.InvalidArgument, "no"), nil
-		}
-		return nil, nil
-	})
-	service := r.start(nil)
-	request := applyRequest("c", 1)
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return c.GetStatus().GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_FAILED })
-	r.maestro.Fault(nil)
-	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(2))
 }

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -33,27 +31,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/intenttest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/logtest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/netfault"
 )
-
-// record stores the log output.
-type record struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
 
 // TestProcess runs the process with mTLS, its files, and a database that becomes available after the start. The log must
 // not contain a secret.
@@ -93,7 +74,7 @@ func TestProcess(t *testing.T) {
 		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))})))
 	must.Do(t, options.Validate())
 
-	var logged record
+	var logged logtest.Log
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	defer slog.SetDefault(before)
@@ -176,7 +157,7 @@ func TestProcess(t *testing.T) {
 // requestSREAccess requests a credential of class sre with the identity of the frontend, in the name of an engineer who does not
 // know of it. The request must be refused and audited, and nothing may be stored. The same request of the backend is accepted with
 // the engineer's intent.
-func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServiceClient, admin *intenttest.Admin, cluster *csv1.ApplyClusterRequest, logged *record) {
+func requestSREAccess(t *testing.T, backend *instance, frontend csv1.ClusterServiceClient, admin *intenttest.Admin, cluster *csv1.ApplyClusterRequest, logged *logtest.Log) {
 	t.Helper()
 	request := credentialRequest(t, cluster, sre)
 	if _, err := frontend.ApplyBreakGlassCredential(t.Context(), request); status.Code(err) != codes.PermissionDenied || reasonOf(err) != mesh.ReasonNotAuthorized {

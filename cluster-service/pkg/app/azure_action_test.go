@@ -68,8 +68,7 @@ func TestRetryOfAzureSteps(t *testing.T) {
 	service := r.start(nil)
 	ctx := t.Context()
 	request := r.azureRequest("c")
-	must.Get(service.ApplyCluster(ctx, request))(t)
-	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+	service.applyCluster(t, request, func(c *csv1.Cluster) bool {
 		return strings.HasPrefix(progressOf(c, "azure"), "RetryingDnsZone: Attempt 1 failed")
 	})
 	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the subscription's limit was raised")}
@@ -100,9 +99,7 @@ func TestRetryOfAzureSteps(t *testing.T) {
 	if by := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-zone").GetActions(); len(by) != 1 || by[0].GetActor().GetName() != again.Actor.GetName() {
 		t.Errorf("actions recorded at the step: %v", by)
 	}
-	if left := r.inAzure(deleted); len(left) > 0 {
-		t.Errorf("left in Azure: %v", left)
-	}
+	r.nothingInAzure(t, deleted)
 }
 
 // TestForceOfAzureSteps blocks a role check during creation and a removal during deletion. An SRE can force each step
@@ -124,6 +121,11 @@ func TestForceOfAzureSteps(t *testing.T) {
 	})
 	if waiting.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING {
 		t.Fatalf("the cluster is %v", waiting.GetStatus().GetPhase())
+	}
+	for _, want := range []string{"the customer must act", "operator ingress", "0336e1d3-7a87-462b-b6db-342b63f7802c", "subnets/sub"} {
+		if said := progressOf(waiting, "azure"); !strings.Contains(said, want) {
+			t.Errorf("%q does not name %q", said, want)
+		}
 	}
 	force := func(step string) *csv1.ForceClusterStepRequest {
 		return &csv1.ForceClusterStepRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Step: step, Actor: alice("the customer's role is their own")}

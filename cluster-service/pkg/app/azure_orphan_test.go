@@ -45,11 +45,9 @@ func TestAzureOrphans(t *testing.T) {
 	ctx := t.Context()
 	deleted, living := r.azureRequest("deleted"), r.azureRequest("living")
 	for _, request := range []*csv1.ApplyClusterRequest{deleted, living} {
-		must.Get(service.ApplyCluster(ctx, request))(t)
-		service.awaitCluster(t, request.Uid, clusterReady(1))
+		service.applyUntilReady(t, request)
 	}
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}))(t)
-	tombstone := service.awaitCluster(t, deleted.Uid, clusterDeleted)
+	tombstone := service.removed(t, deleted.Uid)
 
 	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
@@ -25,7 +27,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/clusterstatus"
 	"github.com/hcpmesh/hcpmesh/internal/entra/entratest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
@@ -116,6 +120,14 @@ func (r *region) inAzure(c *csv1.Cluster) []string {
 	return left
 }
 
+// nothingInAzure checks that Azure has nothing of a deleted cluster.
+func (r *region) nothingInAzure(t *testing.T, deleted *csv1.Cluster) {
+	t.Helper()
+	if left := r.inAzure(deleted); len(left) > 0 {
+		t.Errorf("left in Azure: %v", left)
+	}
+}
+
 // everything returns what a cluster has in Azure.
 func everything() []string {
 	const (
@@ -179,8 +191,7 @@ func TestAzureResources(t *testing.T) {
 			r.play()
 			service := r.start(nil)
 			request := r.azureRequest("c")
-			must.Get(service.ApplyCluster(t.Context(), request))(t)
-			ready := service.awaitCluster(t, request.Uid, clusterReady(1))
+			ready := service.applyUntilReady(t, request)
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
 				t.Errorf("Azure resources of a ready cluster (-want +got):\n%s", diff)
 			}
@@ -188,11 +199,8 @@ func TestAzureResources(t *testing.T) {
 				t.Errorf("progress in Azure is %q", got)
 			}
 			checkDocuments(t, r, ready)
-			must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
-			deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
-			if left := r.inAzure(deleted); len(left) > 0 {
-				t.Errorf("left in Azure: %v", left)
-			}
+			deleted := service.removed(t, request.Uid)
+			r.nothingInAzure(t, deleted)
 			steps := map[string]bool{}
 			for _, s := range deleted.GetStatus().GetDeletion().GetSteps() {
 				steps[s.GetName()] = s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_DONE
@@ -360,8 +368,7 @@ func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).withAzure(emulator.Options{}).run()
 	request := r.azureRequest("c")
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
+	ready := service.applyUntilReady(t, request)
 	remove := func(id, version, audience string) {
 		t.Helper()
 		if status, text, err := r.azure.Send(t.Context(), r.azure.Tokens, audience, http.MethodDelete, id+"?api-version="+version, ""); err != nil || status >= http.StatusBadRequest {
@@ -374,11 +381,8 @@ func TestDeletionToleratesMissingAzureResources(t *testing.T) {
 	remove("/subscriptions/"+customerSubscription+"/resourceGroups/managed-c", "2021-04-01", manage)
 	remove("/subscriptions/"+customerSubscription+"/resourceGroups/cust-rg", "2021-04-01", manage)
 	remove("/certificates/kas-"+ready.GetStatus().GetClusterId(), "7.6", "https://vault.azure.net")
-	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
-	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
-	if left := r.inAzure(deleted); len(left) > 0 {
-		t.Errorf("left in Azure: %v", left)
-	}
+	deleted := service.removed(t, request.Uid)
+	r.nothingInAzure(t, deleted)
 }
 
 // TestForeignAzureResourcesAreKept changes the owner of the managed resource group.
@@ -390,12 +394,10 @@ func TestForeignAzureResourcesAreKept(t *testing.T) {
 	must.Get(groups.CreateOrUpdate(t.Context(), "managed-c", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil))(t)
 	service := r.start(nil)
 	request := r.azureRequest("c")
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+	service.applyCluster(t, request, func(c *csv1.Cluster) bool {
 		return strings.Contains(progressOf(c, "azure"), "RetryingResourceGroup: ") && strings.Contains(progressOf(c, "azure"), "managed-c exists and does not belong to this cluster")
 	})
-	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
-	service.awaitCluster(t, request.Uid, clusterDeleted)
+	service.removed(t, request.Uid)
 	if _, err := groups.Get(t.Context(), "managed-c", nil); err != nil {
 		t.Errorf("a foreign resource group was deleted: %v", err)
 	}
@@ -408,37 +410,7 @@ func (r *region) operatorWithoutRole(t *testing.T) armmsi.Identity {
 	identities, err2 := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
 	must.Do(t, errors.Join(err1, err2))
 	must.Get(groups.CreateOrUpdate(t.Context(), "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil))(t)
-	answer := must.Get(identities.CreateOrUpdate(t.Context(), "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil))(t)
-	return answer.Identity
-}
-
-// TestMissingRolesAreReported leaves an operator without its role until the customer assigns it.
-func TestMissingRolesAreReported(t *testing.T) {
-	t.Parallel()
-	r := newRegion(t).withAzure(emulator.Options{})
-	r.play()
-	ctx := t.Context()
-	identity := r.operatorWithoutRole(t)
-	roles := must.Get(armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
-	service := r.start(nil)
-	request := r.azureRequest("c")
-	must.Get(service.ApplyCluster(ctx, request))(t)
-	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
-		return strings.HasPrefix(progressOf(c, "azure"), "RetryingOperatorRoles: ")
-	})
-	said := progressOf(waiting, "azure")
-	for _, want := range []string{"the customer must act", "operator ingress", "0336e1d3-7a87-462b-b6db-342b63f7802c", "subnets/sub"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q does not name %q", said, want)
-		}
-	}
-	if waiting.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING {
-		t.Errorf("the cluster is %v meanwhile", waiting.GetStatus().GetPhase())
-	}
-	scope := "/subscriptions/" + customerSubscription + "/resourceGroups/cust-rg"
-	must.Get(roles.Create(ctx, scope, uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
-		PrincipalID: identity.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/providers/Microsoft.Authorization/roleDefinitions/4d97b98b-1d4f-4787-a291-c67834d212e7")}}, nil))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(1))
+	return must.Get(identities.CreateOrUpdate(t.Context(), "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil))(t).Identity
 }
 
 // TestHostedClusterHasClientIDsFromAzure creates a cluster with an identity that does not exist. No HostedCluster is published
@@ -469,8 +441,7 @@ func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
 		t.Error("a HostedCluster was published without client IDs")
 	}
 	service.awaitCluster(t, deleted.Uid, missing)
-	service.remove(t, deleted.Uid)
-	service.awaitCluster(t, deleted.Uid, clusterDeleted)
+	service.removed(t, deleted.Uid)
 
 	r.azure.Faults().Clear()
 	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the identity exists now")}
@@ -491,4 +462,201 @@ func TestHostedClusterHasClientIDsFromAzure(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRenewedCertificateIsServed issues certificates that are valid for a day and advances the clock to the last third of
+// it, in which they are renewed. Each new version in the vault reaches the management cluster without an action, a
+// rejection by the issuer is reported and counted, and the cluster stays ready.
+func TestRenewedCertificateIsServed(t *testing.T) {
+	t.Parallel()
+	const lifetime = 24 * time.Hour
+	const untilRenewal, untilOverdue = lifetime * 17 / 24, lifetime * 4 / 24
+	r := newRegion(t).withAzure(emulator.Options{CertificateLifetime: lifetime, OperationDelay: 20 * time.Millisecond})
+	r.servingCertificates = true
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	request := r.azureRequest("c")
+	ready := service.applyUntilReady(t, request)
+	id := ready.GetStatus().GetClusterId()
+	vault := must.Get(azcertificates.NewClient(r.azure.URL, r.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: r.azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
+	newest := func() string {
+		t.Helper()
+		found, err := vault.GetCertificate(ctx, "kas-"+id, "", nil)
+		if err != nil || len(found.CER) == 0 {
+			t.Fatalf("the vault returns no certificate: %v", err)
+		}
+		return found.ID.Version()
+	}
+	// fetched returns the version that the management cluster has to fetch.
+	fetched := func() string {
+		o, _ := r.rendered(t, id, "SecretSync")
+		spec, _ := o["spec"].(map[string]any)
+		version, _ := spec["forceSynchronization"].(string)
+		return version
+	}
+	versions := map[string]bool{newest(): true}
+	for range 3 {
+		r.clock.advance(untilRenewal)
+		awaitCondition(t, "the next version to be fetched", func() bool {
+			version := fetched()
+			return version != "" && !versions[version] && version == newest()
+		})
+		versions[fetched()] = true
+	}
+
+	rule := must.Get(r.azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Code: "QuotaExceeded"}))(t)
+	r.clock.advance(untilRenewal)
+	failing := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return strings.HasPrefix(progressOf(c, "azure"), "RenewalFailing: ")
+	})
+	if said := progressOf(failing, "azure"); !strings.Contains(said, "renew the API server's certificate, which expires at") || !strings.Contains(said, "QuotaExceeded") {
+		t.Errorf("progress is %q", said)
+	}
+	r.clock.advance(untilOverdue)
+	awaitCondition(t, "the metric", func() bool { return service.measures(1, "cluster_service_certificates_overdue") == nil })
+	if first, err := service.metric("cluster_service_certificates_first_end_seconds"); err != nil || first == 0 {
+		t.Errorf("the metric of the first expiry is not set: %v", err)
+	}
+	before := newest()
+	r.azure.Faults().Remove(rule)
+	r.clock.advance(time.Hour) // the next attempt is due
+	awaitCondition(t, "the renewal to go on", func() bool { return newest() != before && fetched() == newest() })
+	healed := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return strings.HasPrefix(progressOf(c, "azure"), "Ready: ") })
+	if s := healed.GetStatus(); s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || s.GetObservedGeneration() != 1 {
+		t.Errorf("the cluster is %v at generation %d", s.GetPhase(), s.GetObservedGeneration())
+	}
+	deleted := service.removed(t, request.Uid)
+	r.nothingInAzure(t, deleted)
+}
+
+// TestRecreatedIdentitiesAreFollowed deletes two identities of a ready cluster and creates them again with the same names. The
+// next update reads them: the HostedCluster gets their client IDs, their federated credentials are created again, and the
+// customer must assign the roles again.
+func TestRecreatedIdentitiesAreFollowed(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t).withAzure(emulator.Options{})
+	r.play()
+	ctx := t.Context()
+	service := r.start(nil)
+	request := r.azureRequest("c")
+	before := service.applyUntilReady(t, request).GetStatus()
+	controlPlane, dataPlane := request.Spec.Platform.ControlPlaneOperators["ingress"], request.Spec.Platform.DataPlaneOperators["image-registry"]
+	hostedCluster := func() string {
+		object, _ := r.rendered(t, before.GetClusterId(), "HostedCluster")
+		return fmt.Sprint(object)
+	}
+	inAzure := func(state string) func(c *csv1.Cluster) bool {
+		return func(c *csv1.Cluster) bool { return strings.HasPrefix(progressOf(c, "azure"), state+": ") }
+	}
+	retry := func(reason string) {
+		t.Helper()
+		must.Get(service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice(reason)}))(t)
+	}
+
+	// While an identity does not exist, the cluster stays as it is.
+	must.Get(r.azure.Faults().Add(faults.Rule{Methods: []string{"GET"}, Path: "/userAssignedIdentities/cp-ingress", Status: 404, Code: "ResourceNotFound"}))(t)
+	retry("the customer reports failing operators")
+	missing := service.awaitCluster(t, request.Uid, inAzure("IdentityDeleted"))
+	if said := progressOf(missing, "azure"); !strings.Contains(said, "controlPlaneOperators[ingress] does not exist") {
+		t.Errorf("the progress is %q", said)
+	}
+	if s := missing.GetStatus(); s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || len(s.GetIdentities()) != len(before.GetIdentities()) {
+		t.Errorf("without the identity the cluster is %v with the identities %v", s.GetPhase(), s.GetIdentities())
+	}
+	r.azure.Faults().Clear()
+	retry("the fault is cleared")
+	service.awaitCluster(t, request.Uid, inAzure("Ready"))
+
+	identities := must.Get(armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
+	name := func(id string) string { return id[strings.LastIndex(id, "/")+1:] }
+	for _, id := range []string{controlPlane, dataPlane} {
+		must.Get(identities.Delete(ctx, "cust-rg", name(id), nil))(t)
+	}
+	// The emulator creates the other one when it is read, with all rights.
+	recreated := r.operatorWithoutRole(t)
+
+	request.Generation++
+	unauthorized := service.applyCluster(t, request, inAzure("RetryingOperatorRoles")).GetStatus()
+	if unauthorized.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY && unauthorized.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_UPDATING {
+		t.Errorf("without the roles the cluster is %v", unauthorized.GetPhase())
+	}
+	roles := must.Get(armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
+	must.Get(roles.Create(ctx, "/subscriptions/"+customerSubscription+"/resourceGroups/cust-rg", uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+		PrincipalID: recreated.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/providers/Microsoft.Authorization/roleDefinitions/4d97b98b-1d4f-4787-a291-c67834d212e7")}}, nil))(t)
+	retry("the roles are assigned")
+	after := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return clusterReady(2)(c) && inAzure("Ready")(c) }).GetStatus()
+
+	var changed []string
+	for id, identity := range after.GetIdentities() {
+		found := must.Get(identities.Get(ctx, "cust-rg", name(id), nil))(t)
+		if identity.GetClientId() != *found.Properties.ClientID || identity.GetPrincipalId() != *found.Properties.PrincipalID {
+			t.Errorf("%s is reported as %v", id, identity)
+		}
+		if identity.GetClientId() != before.GetIdentities()[id].GetClientId() {
+			changed = append(changed, id)
+		}
+	}
+	slices.Sort(changed)
+	if want := []string{strings.ToLower(controlPlane), strings.ToLower(dataPlane)}; !slices.Equal(changed, want) || len(after.GetIdentities()) != len(before.GetIdentities()) {
+		t.Errorf("changed identities are %v, want %v of %v", changed, want, slices.Collect(maps.Keys(before.GetIdentities())))
+	}
+	awaitCondition(t, "the HostedCluster with the new client IDs", func() bool {
+		text := hostedCluster()
+		for _, id := range changed {
+			if !strings.Contains(text, after.GetIdentities()[id].GetClientId()) || strings.Contains(text, before.GetIdentities()[id].GetClientId()) {
+				return false
+			}
+		}
+		return true
+	})
+	credentials := must.Get(armmsi.NewFederatedIdentityCredentialsClient(customerSubscription, r.azure.Tokens, r.azure.Options()))(t)
+	for _, account := range []string{"registry", "registry-operator"} {
+		if _, err := credentials.Get(ctx, "cust-rg", name(dataPlane), before.GetClusterId()+"-"+account, nil); err != nil {
+			t.Errorf("the new identity has no federated credential: %v", err)
+		}
+	}
+}
+
+// TestMissingQuotaIsExplainedAndHeals creates a node pool without the quota that its nodes need. Cluster Service has the rights that it has in a
+// region. The node pool states what is missing, the cluster is ready nevertheless, and the condition becomes True without another request when the
+// quota is raised.
+func TestMissingQuotaIsExplainedAndHeals(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t).withAzure(emulator.Options{Seed: serviceRights()})
+	quota := func(limit int64) {
+		must.Do(t, r.azure.SetComputeLimits(azurearm.ComputeLimits{Subscription: customerSubscription, Quotas: map[string]azurearm.ComputeQuota{"cores": {Limit: limit}}}))
+	}
+	quota(10)
+	var hasQuota atomic.Bool
+	r.runManagementClustersWith(func(object maestrotest.Object) {
+		if object["kind"] == "NodePool" && !hasQuota.Load() {
+			object["status"].(maestrotest.Object)["replicas"] = float64(0)
+		}
+	})
+	service := r.start(nil)
+	request := r.azureRequest("c")
+	service.applyUntilReady(t, request)
+	pool := poolRequest(request, "np", 3)
+	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
+	condition := func(status string) func(p *csv1.NodePool) bool {
+		return func(p *csv1.NodePool) bool {
+			return conditionOf(p.GetStatus().GetConditions(), clusterstatus.RequirementsValid).GetStatus() == status
+		}
+	}
+	unmet := service.awaitPool(t, pool.Uid, condition("False"))
+	entry := clusterstatus.AwaitedLayer(unmet.GetStatus().GetProgress())
+	if entry.GetState() != clusterstatus.StateRequirementsUnmet || !strings.HasPrefix(entry.GetMessage(), "properties.platform.vmSize: the missing nodes (3 of the size Standard_D8s_v3) need 24 cores") {
+		t.Errorf("the node pool waits for %v", entry)
+	}
+	if entry := must.Get(service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: request.Uid}))(t); entry.GetConcern().GetSubjectResourceId() != pool.ResourceId || entry.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY {
+		t.Errorf("the cluster is %s and waits for %v", entry.GetStatus().GetPhase(), entry.GetConcern())
+	}
+	must.Do(t, service.measures(1, "cluster_service_azure_capacity_requests_total", "quotas", "200"))
+	quota(1000)
+	r.clock.advance(5 * time.Minute)
+	service.awaitPool(t, pool.Uid, condition("True"))
+	hasQuota.Store(true)
+	r.maestro.Touch()
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return poolReady(p) && condition("True")(p) })
 }

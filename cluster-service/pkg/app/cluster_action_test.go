@@ -133,41 +133,20 @@ func TestClusterActionsTakeEffectOnce(t *testing.T) {
 		call   func() error
 		code   codes.Code
 	}{
-		"no actor": {"the actor is required", func() error {
-			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid})
-			return err
-		}, codes.InvalidArgument},
-		"no reason": {"the reason is required", func() error {
-			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: &csv1.Actor{Name: "alice"}})
-			return err
-		}, codes.InvalidArgument},
-		"unknown": {"the cluster does not exist", func() error {
-			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: uuid.NewString(), Actor: alice("x")})
-			return err
-		}, codes.NotFound},
-		"another use": {"a UID identifies one action", func() error {
-			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: pause.Uid, ClusterUid: request.Uid, Actor: alice("x")})
-			return err
-		}, codes.InvalidArgument},
-		"long pause": {"a pause is for days", func() error {
-			_, err := service.PauseCluster(ctx, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(time.Now().Add(8 * 24 * time.Hour))})
-			return err
-		}, codes.InvalidArgument},
-		"a work": {"a work is no orphan", func() error {
-			_, err := service.DeleteOrphan(ctx, &csv1.DeleteOrphanRequest{WorkId: own.GetId(), ProvisionShard: own.GetProvisionShard(), Actor: alice("x")})
-			return err
-		}, codes.FailedPrecondition},
-		"size": {"a size is a label", func() error {
-			_, err := service.SetClusterSize(ctx, &csv1.SetClusterSizeRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "Very Large", Actor: alice("x")})
-			return err
-		}, codes.InvalidArgument},
+		"no actor":    {"the actor is required", failure(ctx, service.RetryCluster, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid}), codes.InvalidArgument},
+		"no reason":   {"the reason is required", failure(ctx, service.RetryCluster, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: &csv1.Actor{Name: "alice"}}), codes.InvalidArgument},
+		"unknown":     {"the cluster does not exist", failure(ctx, service.RetryCluster, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: uuid.NewString(), Actor: alice("x")}), codes.NotFound},
+		"another use": {"a UID identifies one action", failure(ctx, service.RetryCluster, &csv1.RetryClusterRequest{Uid: pause.Uid, ClusterUid: request.Uid, Actor: alice("x")}), codes.InvalidArgument},
+		"long pause":  {"a pause is for days", failure(ctx, service.PauseCluster, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(time.Now().Add(8 * 24 * time.Hour))}), codes.InvalidArgument},
+		"a work":      {"a work is no orphan", failure(ctx, service.DeleteOrphan, &csv1.DeleteOrphanRequest{WorkId: own.GetId(), ProvisionShard: own.GetProvisionShard(), Actor: alice("x")}), codes.FailedPrecondition},
+		"size":        {"a size is a label", failure(ctx, service.SetClusterSize, &csv1.SetClusterSizeRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "Very Large", Actor: alice("x")}), codes.InvalidArgument},
 	}
 	for name, tc := range refused {
 		if err := tc.call(); status.Code(err) != tc.code {
 			t.Errorf("%s: %s: got %v, want %s", name, tc.reason, err, tc.code)
 		}
 	}
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
+	service.remove(t, request.Uid)
 	if _, err := service.PauseCluster(ctx, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(until)}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("pause of a cluster that is being deleted: %v", err)
 	}

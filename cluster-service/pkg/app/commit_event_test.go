@@ -43,7 +43,7 @@ func TestDeletionPlacesWaitingCluster(t *testing.T) {
 			if err != nil || waiting.GetStatus().GetProvisionShard() != "" {
 				t.Fatalf("second cluster: %v, %v, want it without a place", waiting.GetStatus(), err)
 			}
-			must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.Uid}))(t)
+			service.remove(t, first.Uid)
 			service.awaitCluster(t, second.Uid, clusterReady(1))
 		})
 	}
@@ -71,7 +71,7 @@ func TestDeletionStartsUpgradeOfPolicy(t *testing.T) {
 	first := service.awaitUpgrade(t, func(u *csv1.Upgrade) bool {
 		return strings.Contains(u.GetStatus().GetSteps()[0].GetMessage(), "The control plane is rolling out")
 	})
-	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.GetClusterUid()}))(t)
+	service.remove(t, first.GetClusterUid())
 	service.awaitUpgrade(t, func(u *csv1.Upgrade) bool {
 		return u.GetClusterUid() != first.GetClusterUid() && u.GetStatus().GetState() == controlPlane
 	})

@@ -62,12 +62,15 @@ func (i *instance) remove(t *testing.T, uid string) {
 	must.Get(i.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: uid}))(t)
 }
 
+// removed deletes a cluster and returns its tombstone.
+func (i *instance) removed(t *testing.T, uid string) *csv1.Cluster {
+	t.Helper()
+	i.remove(t, uid)
+	return i.awaitCluster(t, uid, clusterDeleted)
+}
+
 func stuckCondition(c *csv1.Cluster) *csv1.Condition {
-	i := slices.IndexFunc(c.GetStatus().GetConditions(), func(c *csv1.Condition) bool { return c.GetType() == fleet.DeletionStuck })
-	if i < 0 {
-		return nil
-	}
-	return c.GetStatus().GetConditions()[i]
+	return conditionOf(c.GetStatus().GetConditions(), fleet.DeletionStuck)
 }
 
 // TestDeletionGraph checks the graph at each step of a deletion.
@@ -253,8 +256,7 @@ func TestForceIsRejected(t *testing.T) {
 	id := ready.GetStatus().GetClusterId()
 	pool := service.createReadyPool(t, cluster, "np1", 2)
 	r.maestro.Hold(id + "-np1")
-	must.Get(service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}))(t)
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+	service.deletePool(t, pool, func(p *csv1.NodePool) bool {
 		return stepOf(p.GetStatus().GetDeletion(), "node-pool/np1").GetState() == running
 	})
 	request := &csv1.ForceDeletionStepRequest{ClusterUid: cluster.Uid, Step: "node-pool/np1", Actor: operator("why not")}

@@ -32,24 +32,20 @@ func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 	r, service := newRegion(t).run()
 	request := applyRequest("encrypted", 1)
 	request.Spec.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "vault", KeyName: "key", KeyVersion: "v1", VaultVisibility: csv1.Visibility_VISIBILITY_PUBLIC}}
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(1))
+	service.applyUntilReady(t, request)
 
 	r.hypershift.Hold(true)
 	request.Generation, request.Spec.Etcd.KmsKey.KeyVersion = 2, "v2"
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	rotating := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "ReEncryptionInProgress" })
+	rotating := service.applyCluster(t, request, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "ReEncryptionInProgress" })
 	if s := rotating.GetStatus(); s.GetObservedGeneration() != 1 || s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_UPDATING {
 		t.Errorf("during the rotation: %v", s)
 	}
-	r.hypershift.Hold(false)
-	r.maestro.Touch()
+	r.continueSigning()
 	service.awaitCluster(t, request.Uid, clusterReady(2))
 
 	r.hypershift.RejectKeys(true)
 	request.Generation, request.Spec.Etcd.KmsKey.KeyVersion = 3, "v3"
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "EncryptionKeyInvalid" && keyRejected(c) })
+	service.applyCluster(t, request, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "EncryptionKeyInvalid" && keyRejected(c) })
 	r.hypershift.RejectKeys(false)
 	r.maestro.Touch()
 	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return clusterReady(3)(c) && !keyRejected(c) })
@@ -57,18 +53,14 @@ func TestKeyRotationCompletesAfterReencryption(t *testing.T) {
 
 // keyRejected reports whether a cluster has the condition from which the backend names the customer's key.
 func keyRejected(c *csv1.Cluster) bool {
-	return slices.ContainsFunc(c.GetStatus().GetConditions(), func(condition *csv1.Condition) bool {
-		return condition.GetType() == clusterstatus.EncryptionKeyUsable && condition.GetStatus() == "False"
-	})
+	return statusOf(c, clusterstatus.EncryptionKeyUsable) == "False"
 }
 
 // TestNodePoolVersionRules checks that a rejection names the rule and the allowed versions.
 func TestNodePoolVersionRules(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).run()
-	request := applyRequest("skewed", 1)
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(1))
+	request, _ := service.createReady(t, "skewed")
 	pool := poolRequest(request, "np", 1)
 	pool.Spec.Version = &csv1.Version{Id: "4.22.2"}
 	refused := func(want ...string) {
@@ -89,8 +81,7 @@ func TestNodePoolVersionRules(t *testing.T) {
 	}
 	refused("must not be newer than their control plane, which runs 4.21.4", "allowed: 4.21.4")
 	pool.Spec.Version.Id = "4.20.16"
-	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetVersion() == "4.20.16" })
+	service.applyPool(t, pool, func(p *csv1.NodePool) bool { return p.GetStatus().GetVersion() == "4.20.16" })
 	pool.Generation, pool.Spec.Version.Id = 2, "4.20.15"
 	refused("cannot go back from 4.20.16", "allowed: 4.21.4, 4.21.1, 4.20")
 	// Nodes whose upgrade does not make progress can return to the version that they run, and to no other.
@@ -100,14 +91,12 @@ func TestNodePoolVersionRules(t *testing.T) {
 	pool.Generation, pool.Spec.Version.Id = 3, "4.21.1"
 	refused("cannot go back from 4.21.4", "allowed: 4.21.4")
 	pool.Spec.Version.Id = "4.20.16"
-	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+	service.applyPool(t, pool, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetVersion() == "4.20.16" && p.GetStatus().GetObservedGeneration() == 3
 	})
 	r.hypershift.HoldUpgrades(false)
 	pool.Generation, pool.Spec.Version.Id = 4, "4.21.4"
-	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+	service.applyPool(t, pool, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetVersion() == "4.21.4" && p.GetStatus().GetObservedGeneration() == 4
 	})
 }
@@ -117,9 +106,7 @@ func TestNodePoolVersionRules(t *testing.T) {
 func TestReturnToEarlierContent(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}).run()
-	request := applyRequest("undecided", 1)
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(1))
+	request, _ := service.createReady(t, "undecided")
 	pool := poolRequest(request, "np", 1)
 	replicas := pool.Spec.GetReplicas()
 	apply := func(generation int64, replicas int32) {

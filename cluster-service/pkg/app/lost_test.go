@@ -22,13 +22,9 @@ import (
 // lost until an SRE accepts it.
 func TestLostControlPlane(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	instance := r.start(nil)
+	r, instance := newRegion(t).run()
 	ctx := t.Context()
-	request := applyRequest("lost", 1)
-	must.Get(instance.ApplyCluster(ctx, request))(t)
-	c := instance.awaitCluster(t, request.Uid, clusterReady(1))
+	request, c := instance.createReady(t, "lost")
 	first := c.GetStatus().GetControlPlane().GetUid()
 	if first == "" {
 		t.Fatal("the identity of the control plane is not stored")
@@ -123,13 +119,9 @@ func (r *region) workOf(c *csv1.Cluster) string {
 // still the cluster is lost until an SRE accepts the new control plane.
 func TestLostNamespace(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	instance := r.start(nil)
+	r, instance := newRegion(t).run()
 	ctx := t.Context()
-	request := applyRequest("emptied", 1)
-	must.Get(instance.ApplyCluster(ctx, request))(t)
-	c := instance.awaitCluster(t, request.Uid, clusterReady(1))
+	request, c := instance.createReady(t, "emptied")
 	first, work := c.GetStatus().GetControlPlane(), r.workOf(c)
 	if first.GetNamespaceUid() == "" {
 		t.Fatal("the identity of the control-plane namespace is not stored")
@@ -184,9 +176,7 @@ func TestLostNamespace(t *testing.T) {
 // namespace. The cluster gets the new content and the identity of the namespace. Customers see no change.
 func TestStoredClusterGetsNamespace(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	earlier := r.start(nil)
+	r, earlier := newRegion(t).run()
 	clusters, pools := readyClusters(t, earlier, 1)
 	uid := clusters[0].Uid
 	stored := must.Get(earlier.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: uid}))(t)
@@ -228,20 +218,11 @@ func wantRefusal(t *testing.T, err error, want string) {
 func isLost(reason string) func(*csv1.Cluster) bool {
 	return func(c *csv1.Cluster) bool {
 		s := c.GetStatus()
-		for _, condition := range s.GetConditions() {
-			if condition.GetType() == "Available" && condition.GetReason() == reason {
-				return s.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_LOST && condition.GetStatus() == "False" && statusOf(c, "Degraded") == "True"
-			}
-		}
-		return false
+		available := conditionOf(s.GetConditions(), "Available")
+		return s.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_LOST && available.GetReason() == reason && available.GetStatus() == "False" && statusOf(c, "Degraded") == "True"
 	}
 }
 
 func statusOf(c *csv1.Cluster, name string) string {
-	for _, condition := range c.GetStatus().GetConditions() {
-		if condition.GetType() == name {
-			return condition.GetStatus()
-		}
-	}
-	return ""
+	return conditionOf(c.GetStatus().GetConditions(), name).GetStatus()
 }

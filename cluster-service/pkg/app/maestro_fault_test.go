@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
@@ -81,11 +86,8 @@ func TestMaestroFaultsAreTolerated(t *testing.T) {
 				return tc.fault(count-1, action)
 			})
 			service := r.start(nil)
-			request := applyRequest("c", 1)
-			must.Get(service.ApplyCluster(t.Context(), request))(t)
-			service.awaitCluster(t, request.Uid, clusterReady(1))
-			must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
-			service.awaitCluster(t, request.Uid, clusterDeleted)
+			request, _ := service.createReady(t, "c")
+			service.removed(t, request.Uid)
 		})
 	}
 }
@@ -101,7 +103,7 @@ func TestMaestroIsUnavailable(t *testing.T) {
 	for _, request := range []*csv1.ApplyClusterRequest{kept, dropped} {
 		must.Get(service.ApplyCluster(t.Context(), request))(t)
 	}
-	must.Get(service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: dropped.Uid}))(t)
+	service.remove(t, dropped.Uid)
 	service.awaitCluster(t, kept.Uid, func(c *csv1.Cluster) bool {
 		for _, layer := range c.GetStatus().GetProgress() {
 			if layer.GetLayer() == "maestro" && layer.GetState() == "Retrying" {
@@ -119,9 +121,7 @@ func TestMaestroIsUnavailable(t *testing.T) {
 func TestLostBundlesArePublishedAgain(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).run()
-	request := applyRequest("c", 1)
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(1))
+	request, _ := service.createReady(t, "c")
 	held := r.maestro.Resources()
 	for id := range held {
 		r.maestro.Lose(id)
@@ -146,8 +146,7 @@ func TestUpdateOfLostBundle(t *testing.T) {
 	request := applyRequest("c", 1)
 	for generation := int64(1); generation <= 3; generation++ {
 		request.Generation, request.Spec.Api.AuthorizedCidrs = generation, []string{fmt.Sprintf("192.0.2.%d/32", generation)}
-		must.Get(service.ApplyCluster(t.Context(), request))(t)
-		service.awaitCluster(t, request.Uid, clusterReady(generation))
+		service.applyUntilReady(t, request)
 	}
 	for id, held := range r.maestro.Resources() {
 		if held.Version > 1 {
@@ -155,6 +154,88 @@ func TestUpdateOfLostBundle(t *testing.T) {
 		}
 	}
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 4, nil
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(4))
+	service.applyUntilReady(t, request)
+}
+
+// TestPublishFailsWhileDeleted covers a regression: a work whose publish failed and that was marked for deletion
+// meanwhile terminated the process. It must be deleted.
+func TestPublishFailsWhileDeleted(t *testing.T) {
+	t.Parallel()
+	r, service := newRegion(t).run()
+	cluster := service.installed(t, "c", "4.20.16")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.maestro.Fault(func(action string, resource *maestrotest.Resource) (before, after error) {
+		if action != "create" || !strings.HasPrefix(resource.Name, fleet.ClusterID(cluster.Uid)+"-a") {
+			return nil, nil
+		}
+		once.Do(func() { close(asked) })
+		<-answer
+		return status.Error(codes.Unavailable, "no"), nil
+	})
+	pool := poolRequest(cluster, "a", 2)
+	must.Get(service.ApplyNodePool(t.Context(), pool))(t)
+	<-asked
+	must.Get(service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}))(t)
+	close(answer)
+	service.awaitPool(t, pool.Uid, poolGone)
+}
+
+// damage makes the aggregate of a cluster unreadable until repair is called.
+func (r *region) damage(clusterUID string) (repair func()) {
+	r.t.Helper()
+	execute := func(query string) {
+		r.t.Helper()
+		direct := must.Get(pgx.Connect(r.t.Context(), r.url))(r.t)
+		defer direct.Close(r.t.Context())
+		must.Get(direct.Exec(r.t.Context(), query, clusterUID))(r.t)
+	}
+	execute("INSERT INTO azure_resources (cluster_uid, state) VALUES ($1, 'unreadable')")
+	return func() { execute("DELETE FROM azure_resources WHERE cluster_uid = $1") }
+}
+
+// TestUnreadableClusterDoesNotBlockStatuses covers a regression: statuses are stored in batches, and one unreadable
+// aggregate blocked all other statuses of its batch.
+func TestUnreadableClusterDoesNotBlockStatuses(t *testing.T) {
+	t.Parallel()
+	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}).run()
+	damaged, other := applyRequest("damaged", 1), applyRequest("other", 1)
+	service.applyUntilReady(t, damaged)
+	r.maestro.Silence("mgmt-1", true)
+	damaged.Generation, damaged.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
+	must.Get(service.ApplyCluster(t.Context(), damaged))(t)
+	// The next status arrives while the aggregate is unreadable.
+	untilDone(t, func(ctx context.Context) error {
+		list, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: damaged.Uid})
+		for _, w := range list.GetWorks() {
+			if w.GetPublished() < w.GetDesired() {
+				return fmt.Errorf("%s is not published", w.GetName())
+			}
+		}
+		return err
+	})
+	repair := r.damage(damaged.Uid)
+	r.maestro.Silence("mgmt-1", false)
+	service.applyUntilReady(t, other)
+	repair()
+	service.awaitCluster(t, damaged.Uid, clusterReady(2))
+}
+
+// TestUnreadableClusterDoesNotBlockPlacement makes one of two waiting clusters unreadable. The other one is placed.
+func TestUnreadableClusterDoesNotBlockPlacement(t *testing.T) {
+	t.Parallel()
+	r, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0}).run()
+	damaged, other := applyRequest("damaged", 1), applyRequest("other", 1)
+	for _, request := range []*csv1.ApplyClusterRequest{damaged, other} {
+		must.Get(service.ApplyCluster(t.Context(), request))(t)
+	}
+	repair := r.damage(damaged.Uid)
+	capacity := int32(10)
+	update := &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &capacity, Actor: kim}
+	must.Get(service.UpdateProvisionShard(t.Context(), update))(t)
+	service.awaitCluster(t, other.Uid, clusterReady(1))
+	repair()
+	capacity++
+	must.Get(service.UpdateProvisionShard(t.Context(), update))(t)
+	service.awaitCluster(t, damaged.Uid, clusterReady(1))
 }

@@ -61,9 +61,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 
 	second := r.start(nil)
 	request, cluster := second.createReady(t, "c")
-	pool := poolRequest(request, "np1", 2)
-	must.Get(second.ApplyNodePool(t.Context(), pool))(t)
-	second.awaitPool(t, pool.Uid, poolHas(2))
+	pool := second.createReadyPool(t, request, "np1", 2)
 	recovery, err := second.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
 	if err != nil || recovery.GetProvisionShard() != cluster.GetStatus().GetProvisionShard() || len(recovery.GetSigningKey()) == 0 {
 		t.Fatalf("recovery data is %v, %v", recovery, err)
@@ -103,9 +101,7 @@ func TestLostClusterIsRecovered(t *testing.T) {
 // TestLostReleaseIsNotDowngraded restores the database to a time before a control plane was upgraded.
 func TestLostReleaseIsNotDowngraded(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	first := r.start(nil)
+	r, first := newRegion(t).run()
 	request := first.installed(t, "c", "4.20.8")
 	known := must.Get(first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid}))(t)
 	newer, ok := r.releases.Exact("4.20.16")
@@ -196,8 +192,7 @@ func TestReappearedBundleIsDeleted(t *testing.T) {
 	t.Parallel()
 	r, service := newRegion(t).run()
 	request, cluster := service.createReady(t, "c")
-	service.remove(t, request.Uid)
-	service.awaitCluster(t, request.Uid, clusterDeleted)
+	service.removed(t, request.Uid)
 	late := must.Get(maestro.NewClient(r.maestro.Address, fleet.Source, nil, slog.New(slog.DiscardHandler)))(t)
 	defer func() { _ = late.Close() }()
 	shard, name := cluster.GetStatus().GetProvisionShard(), fleet.WorkName(fleet.Namespaces, cluster.GetStatus().GetClusterId(), "")
@@ -219,8 +214,7 @@ func TestInventory(t *testing.T) {
 		want = append(want, strings.ToLower(request.ResourceId)+" "+request.Uid, strings.ToLower(pool.ResourceId)+" "+pool.Uid)
 	}
 	gone, _ := service.createReady(t, "gone")
-	service.remove(t, gone.Uid)
-	service.awaitCluster(t, gone.Uid, clusterDeleted)
+	service.removed(t, gone.Uid)
 	slices.Sort(want)
 	for _, size := range []int32{1, 2, 6, 100} {
 		var got []string
@@ -253,9 +247,7 @@ func TestLostClusterIsDeleted(t *testing.T) {
 	before := r.backup()
 	first := r.start(nil)
 	request, _ := first.createReady(t, "c")
-	pool := poolRequest(request, "np1", 2)
-	must.Get(first.ApplyNodePool(t.Context(), pool))(t)
-	first.awaitPool(t, pool.Uid, poolHas(2))
+	first.createReadyPool(t, request, "np1", 2)
 	first.stop()
 	r.url = before
 	second := r.start(nil)
@@ -267,9 +259,7 @@ func TestLostClusterIsDeleted(t *testing.T) {
 // bundle is deleted, although Cluster Service does not know the pool. The other is deleted with its cluster.
 func TestLostNodePoolIsDeleted(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	r.play()
-	first := r.start(nil)
+	r, first := newRegion(t).run()
 	request, _ := first.createReady(t, "c")
 	held := r.bundles()
 	first.stop()
@@ -277,8 +267,7 @@ func TestLostNodePoolIsDeleted(t *testing.T) {
 	second := r.start(nil)
 	lost := poolRequest(request, "np1", 2)
 	for _, pool := range []*csv1.ApplyNodePoolRequest{lost, poolRequest(request, "np2", 2)} {
-		must.Get(second.ApplyNodePool(t.Context(), pool))(t)
-		second.awaitPool(t, pool.Uid, poolHas(2))
+		second.applyPool(t, pool, poolHas(2))
 	}
 	second.stop()
 	r.url = before
@@ -287,9 +276,7 @@ func TestLostNodePoolIsDeleted(t *testing.T) {
 	if deleted.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED {
 		t.Error("the node pool is deleted before its bundle")
 	}
-	third.awaitPool(t, lost.Uid, func(p *csv1.NodePool) bool {
-		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
-	})
+	third.awaitPool(t, lost.Uid, poolGone)
 	if now := r.bundles(); len(now) != len(held)+1 {
 		t.Errorf("the bundles are %q, those without node pools %q", now, held)
 	}

@@ -155,33 +155,19 @@ func TestReportsInSituations(t *testing.T) {
 		t.Helper()
 		s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return outermost(c.GetStatus().GetProgress(), layer, state) })
 	}
-	// awaitStep waits until a step of the cluster's deletion is under way.
-	awaitStep := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest, name string) {
-		t.Helper()
-		s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
-			for _, step := range c.GetStatus().GetDeletion().GetSteps() {
-				if step.GetName() == name && step.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
-					return true
-				}
-			}
-			return false
-		})
-	}
 	tests := map[string]struct {
 		reason string
 		shards []config.Shard
 		bring  func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance
 	}{
 		"ready": {"nothing is awaited", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
-			r.play()
-			s := r.start(nil)
+			_, s := r.run()
 			ready(t, s, cluster)
 			s.createReadyPool(t, cluster, "workers", 2)
 			return s
 		}},
 		"upgrade-rolling-out": {"the cluster is ready, and its control plane moves", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
-			r.play()
-			s := r.start(nil)
+			_, s := r.run()
 			s.installed(t, "demo", "4.20.8") // the same cluster, by its name
 			r.hypershift.HoldUpgrades(true)
 			must.Get(s.StartUpgrade(t.Context(), startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)))(t)
@@ -251,15 +237,13 @@ func TestReportsInSituations(t *testing.T) {
 			s := r.start(nil)
 			ready(t, s, cluster)
 			pool := poolRequest(cluster, "workers", 3)
-			must.Get(s.ApplyNodePool(t.Context(), pool))(t)
-			s.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+			s.applyPool(t, pool, func(p *csv1.NodePool) bool {
 				return p.GetStatus().GetReplicas() == 1 && outermost(p.GetStatus().GetProgress(), "node-pool", "WaitingForNodes")
 			})
 			return s
 		}},
 		"awaiting-secret": {"only the customer has it", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
-			r.play()
-			s := r.start(nil)
+			_, s := r.run()
 			ready(t, s, cluster)
 			auth := authRequest(cluster, "entra", 1)
 			must.Get(s.ApplyExternalAuth(t.Context(), auth))(t)
@@ -294,8 +278,8 @@ func TestReportsInSituations(t *testing.T) {
 			s := r.start(nil)
 			apply(t, s, cluster)
 			entry(t, s, cluster, "maestro", "Published")
-			must.Get(s.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
-			awaitStep(t, s, cluster, "hosted-cluster")
+			s.remove(t, cluster.Uid)
+			s.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
 			return s
 		}},
 		"revoking": {"HyperShift replaces the signer", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {

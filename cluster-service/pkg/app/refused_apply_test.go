@@ -18,13 +18,9 @@ import (
 
 // poolRefused matches a node pool whose labels the management cluster permanently refuses.
 func poolRefused(p *csv1.NodePool) bool {
-	if p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED {
-		return false
-	}
-	return slices.ContainsFunc(p.GetStatus().GetConditions(), func(c *csv1.Condition) bool {
-		return c.GetType() == clusterstatus.Applied && c.GetReason() == clusterstatus.ApplyRefused &&
-			slices.Equal(clusterstatus.RefusedProperties(c.GetMessage()), []string{"properties.labels"})
-	})
+	applied := conditionOf(p.GetStatus().GetConditions(), clusterstatus.Applied)
+	return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED && applied.GetReason() == clusterstatus.ApplyRefused &&
+		slices.Equal(clusterstatus.RefusedProperties(applied.GetMessage()), []string{"properties.labels"})
 }
 
 // refuseGold is a stricter kind NodePool.
@@ -71,10 +67,7 @@ func TestPermanentRefusalFailsUntilChanged(t *testing.T) {
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return poolRefused(p) && p.GetGeneration() == 4 })
 	apply(5, "bronze")
 	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return poolReady(p) && p.GetStatus().GetObservedGeneration() == 5 })
-	must.Get(service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}))(t)
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
-		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
-	})
+	service.deletePool(t, pool, poolGone)
 }
 
 // awaitWork waits until a work is applied with a text and without another one, and the list of drifts has its refused generation.
@@ -116,8 +109,7 @@ func TestRefusedExternalAuthDoesNotBlockCluster(t *testing.T) {
 	auth := authRequest(cluster, "entra", 1)
 	auth.Spec.Issuer.CertificateAuthority = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}))
 	auth.Spec.ClaimMappings.Username.Claim = "bad-claim"
-	must.Get(service.ApplyExternalAuth(t.Context(), auth))(t)
-	refused := service.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0)
+	refused := service.applyAuth(t, auth, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0)
 	if !slices.ContainsFunc(refused.GetStatus().GetConditions(), func(c *csv1.Condition) bool {
 		return c.GetReason() == clusterstatus.ApplyRefused && slices.Equal(clusterstatus.RefusedProperties(c.GetMessage()), []string{"properties.claim.mappings.username.claim"})
 	}) {
@@ -128,12 +120,10 @@ func TestRefusedExternalAuthDoesNotBlockCluster(t *testing.T) {
 	service = r.start(nil)
 	cluster.Generation = 2
 	cluster.Spec.Api.AuthorizedCidrs = []string{"10.9.0.0/16"}
-	must.Get(service.ApplyCluster(t.Context(), cluster))(t)
-	service.awaitCluster(t, cluster.Uid, clusterReady(2))
+	service.applyUntilReady(t, cluster)
 	service.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0)
 	auth.Generation, auth.Spec.ClaimMappings.Username.Claim = 2, "email"
-	must.Get(service.ApplyExternalAuth(t.Context(), auth))(t)
-	service.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2)
+	service.applyAuth(t, auth, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2)
 }
 
 // TestSweepRefusedUpdate crashes Cluster Service at every external write, and at pairs of them, of an update of a node pool that is refused.

@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,7 +12,9 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/release/signature"
+	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
 
 // TestRefusedReleases: no cluster, node pool, upgrade or recovery gets a release that is refused. The error names its digest and the
@@ -82,4 +86,20 @@ func TestRefusedReleases(t *testing.T) {
 	if _, err := empty.start(nil).ListOpenShiftVersions(ctx, &csv1.ListOpenShiftVersionsRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("the versions of a region without accepted releases: %v", err)
 	}
+}
+
+// signReleases signs the releases of the built-in catalogue with a new key and returns the flags with which Cluster Service verifies
+// them.
+func signReleases(t *testing.T, dir string) []string {
+	t.Helper()
+	key := must.Get(signature.NewKey(signature.KeyOptions{Name: "publisher"}))(t)
+	public := must.Get(key.PublicKey())(t)
+	root, signatures := filepath.Join(dir, "trust-root.asc"), filepath.Join(dir, "signatures")
+	must.Do(t, os.WriteFile(root, public, 0o600))
+	must.Do(t, os.Mkdir(signatures, 0o700))
+	catalog := must.Get(release.Load(""))(t)
+	for _, known := range catalog.Releases() {
+		must.Do(t, key.SignInto(signatures, known.Digest, signature.NewReference(known.Image, known.Version.String())))
+	}
+	return []string{"--release-trust-root-file=" + root, "--release-signatures=file://" + signatures}
 }

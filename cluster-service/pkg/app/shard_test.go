@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
@@ -71,8 +70,7 @@ func TestShardLifecycle(t *testing.T) {
 		service.awaitCluster(t, requests[i].Uid, clusterReady(1))
 	}
 	pool := poolRequest(requests[1], "np", 70)
-	must.Get(service.ApplyNodePool(ctx, pool))(t)
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 70 })
+	service.applyPool(t, pool, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 70 })
 
 	// With 0/2 and 0/5, the placement order is mgmt-1, then mgmt-2 three times, because 2/5 is less than 1/2.
 	report := service.report(t, "mgmt-2")
@@ -107,7 +105,7 @@ func TestShardLifecycle(t *testing.T) {
 		t.Errorf("deregistering a shard with clusters: %v", err)
 	}
 	for _, request := range requests[1:] {
-		must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
+		service.remove(t, request.Uid)
 	}
 	for _, request := range requests[1:] {
 		service.awaitCluster(t, request.Uid, clusterDeleted)
@@ -181,89 +179,39 @@ func TestShardSettingsOfOperatorTakePrecedence(t *testing.T) {
 // TestShardErrors checks the rejected requests of provision shards.
 func TestShardErrors(t *testing.T) {
 	t.Parallel()
-	r := newRegion(t)
-	service := r.start(nil)
+	service := newRegion(t).start(nil)
 	ctx := t.Context()
 	must.Get(service.ApplyCluster(ctx, applyRequest("c", 1)))(t)
 	yes, negative := true, int32(-1)
 	must.Get(service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}))(t)
 	update := func(request *csv1.UpdateProvisionShardRequest) func() error {
-		return func() error { _, err := service.UpdateProvisionShard(ctx, request); return err }
+		return failure(ctx, service.UpdateProvisionShard, request)
 	}
 	policy := func(request *csv1.SetPlacementPolicyRequest) func() error {
-		return func() error { _, err := service.SetPlacementPolicy(ctx, request); return err }
+		return failure(ctx, service.SetPlacementPolicy, request)
 	}
 	uid := applyRequest("c", 1).Uid
-	tests := map[string]struct {
-		reason string
-		call   func() error
-		code   codes.Code
-		// detail is the reason of the ErrorInfo, or the fields of the violations.
-		detail string
-	}{
-		"Nobody": {"who intervenes is said", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &yes}), codes.InvalidArgument, "actor"},
-		"No reason": {"and why", func() error {
-			_, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", Actor: &csv1.Actor{Name: "kim"}})
-			return err
-		}, codes.InvalidArgument, "actor.reason"},
+	checkErrors(t, map[string]errorCase{
+		"Nobody":    {"who intervenes is said", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &yes}), codes.InvalidArgument, "actor"},
+		"No reason": {"and why", failure(ctx, service.DrainProvisionShard, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", Actor: &csv1.Actor{Name: "kim"}}), codes.InvalidArgument, "actor.reason"},
 		"Settings": {"all wrong fields are named", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &negative, Zones: &csv1.Names{Values: []string{"1", "1"}},
 			SizeClasses: &csv1.Names{Values: []string{"huge"}}, UseConfigured: []string{"name"}, Actor: kim}), codes.InvalidArgument, "zones.values[1] size_classes.values[0] capacity use_configured[0]"},
-		"Set and not": {"which would be meant", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &negative, UseConfigured: []string{"capacity"}, Actor: kim}), codes.InvalidArgument, "capacity use_configured[0]"},
-		"Last":        {"every new cluster would wait", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &yes, Actor: kim}), codes.FailedPrecondition, "LAST_PROVISION_SHARD"},
-		"Drain of the last": {"every new cluster would wait", func() error {
-			_, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", Actor: kim})
-			return err
-		}, codes.FailedPrecondition, "LAST_PROVISION_SHARD"},
-		"Race": {"somebody was faster", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-2", ExpectedVersion: 7, Actor: kim}), codes.Aborted, "PROVISION_SHARD_CHANGED"},
-		"Twice": {"it is there, with other settings", func() error {
-			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "mgmt-1", Capacity: 1, Actor: kim})
-			return err
-		}, codes.FailedPrecondition, "PROVISION_SHARD_EXISTS"},
-		"No key": {"no Secret could be sealed for its agent", func() error {
-			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "mgmt-keyless", Capacity: 1, Actor: kim})
-			return err
-		}, codes.FailedPrecondition, "PROVISION_SHARD_KEY_MISSING"},
-		"Name": {"it is a consumer's", func() error {
-			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "Mgmt 1", Capacity: -1, Actor: kim})
-			return err
-		}, codes.InvalidArgument, "name capacity"},
-		"Forget an open one": {"it takes clusters", func() error {
-			_, err := service.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-1", Actor: kim})
-			return err
-		}, codes.FailedPrecondition, "PROVISION_SHARD_NOT_CORDONED"},
-		"Plan for nobody": {"there is none", func() error {
-			_, err := service.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: "mgmt-9"})
-			return err
-		}, codes.NotFound, "PROVISION_SHARD_UNKNOWN"},
-		"Explain nothing": {"there is none", func() error {
-			_, err := service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uuid.NewString()})
-			return err
-		}, codes.NotFound, "CLUSTER_UNKNOWN"},
+		"Set and not":        {"which would be meant", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &negative, UseConfigured: []string{"capacity"}, Actor: kim}), codes.InvalidArgument, "capacity use_configured[0]"},
+		"Last":               {"every new cluster would wait", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &yes, Actor: kim}), codes.FailedPrecondition, "LAST_PROVISION_SHARD"},
+		"Drain of the last":  {"every new cluster would wait", failure(ctx, service.DrainProvisionShard, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", Actor: kim}), codes.FailedPrecondition, "LAST_PROVISION_SHARD"},
+		"Race":               {"somebody was faster", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-2", ExpectedVersion: 7, Actor: kim}), codes.Aborted, "PROVISION_SHARD_CHANGED"},
+		"Twice":              {"it is there, with other settings", failure(ctx, service.RegisterProvisionShard, &csv1.RegisterProvisionShardRequest{Name: "mgmt-1", Capacity: 1, Actor: kim}), codes.FailedPrecondition, "PROVISION_SHARD_EXISTS"},
+		"No key":             {"no Secret could be sealed for its agent", failure(ctx, service.RegisterProvisionShard, &csv1.RegisterProvisionShardRequest{Name: "mgmt-keyless", Capacity: 1, Actor: kim}), codes.FailedPrecondition, "PROVISION_SHARD_KEY_MISSING"},
+		"Name":               {"it is a consumer's", failure(ctx, service.RegisterProvisionShard, &csv1.RegisterProvisionShardRequest{Name: "Mgmt 1", Capacity: -1, Actor: kim}), codes.InvalidArgument, "name capacity"},
+		"Forget an open one": {"it takes clusters", failure(ctx, service.DeregisterProvisionShard, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-1", Actor: kim}), codes.FailedPrecondition, "PROVISION_SHARD_NOT_CORDONED"},
+		"Plan for nobody":    {"there is none", failure(ctx, service.PlanDrain, &csv1.PlanDrainRequest{Name: "mgmt-9"}), codes.NotFound, "PROVISION_SHARD_UNKNOWN"},
+		"Explain nothing":    {"there is none", failure(ctx, service.ExplainPlacement, &csv1.ExplainPlacementRequest{Uid: uuid.NewString()}), codes.NotFound, "CLUSTER_UNKNOWN"},
 		"Policy": {"all wrong fields are named", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{SizeClass: "huge", ProvisionShard: "a", Avoid: []string{"a"}}}),
 			codes.InvalidArgument, "policy.sizeClass policy.avoid"},
 		"Policy, strategy": {"a value that this release does not know is rejected before the rest of the request is validated",
 			policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{Strategy: 9, SizeClass: "huge"}}), codes.InvalidArgument, "policy.strategy"},
 		"Policy of an unknown cluster": {"the cluster does not exist", policy(&csv1.SetPlacementPolicyRequest{Uid: uuid.NewString(), Actor: kim}), codes.NotFound, "CLUSTER_UNKNOWN"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			err := tc.call()
-			if status.Code(err) != tc.code {
-				t.Fatalf("%v, want code %s: %s", err, tc.code, tc.reason)
-			}
-			e := apierror.As(apierror.FromGRPC(err))
-			detail := []string{}
-			for _, v := range e.Violations {
-				detail = append(detail, v.Field)
-			}
-			if e.Reason != "" {
-				detail = append(detail, e.Reason)
-			}
-			if got := strings.Join(detail, " "); got != tc.detail {
-				t.Errorf("detail %q, want %q: %s", got, tc.detail, tc.reason)
-			}
-		})
-	}
+	})
 	if _, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", AcceptNoRoom: true, Actor: kim}); err != nil {
 		t.Errorf("with accepted lack of capacity: %v", err)
 	}
@@ -307,8 +255,7 @@ func TestPlacementIsExplained(t *testing.T) {
 	// Its own policy excludes the shard that becomes free. The response explains the effect.
 	ruled := must.Get(service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Zones: []string{"2"}}, Actor: kim}))(t)
 	said(ruled, "The cluster has its own rules: in zone 2. kim@example.com set them on", "kernel update", "as soon as mgmt-2 is uncordoned")
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: first.Uid}))(t)
-	service.awaitCluster(t, first.Uid, clusterDeleted)
+	service.removed(t, first.Uid)
 	no := false
 	must.Get(service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &no, Actor: kim}))(t)
 	ready := service.awaitCluster(t, second.Uid, clusterReady(1))

@@ -3,7 +3,6 @@ package app_test
 import (
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 )
@@ -22,8 +21,7 @@ func TestCreationStatements(t *testing.T) {
 	service := r.start(nil)
 	create := func(name string) {
 		request := r.azureRequest(name)
-		must.Get(service.ApplyCluster(t.Context(), request))(t)
-		service.awaitCluster(t, request.Uid, clusterReady(1))
+		service.applyUntilReady(t, request)
 	}
 	create("first") // what follows the start is not counted
 	statements.Reset()

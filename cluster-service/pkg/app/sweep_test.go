@@ -227,8 +227,7 @@ func TestSweepDeletion(t *testing.T) {
 		cluster, _ := steady.createReady(t, fmt.Sprintf("d%d", d.Seed()))
 		steady.createReadyPool(t, cluster, "np1", 1)
 		auth := authRequest(cluster, "ea", 1)
-		must.Get(steady.ApplyExternalAuth(t.Context(), auth))(t)
-		steady.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
+		steady.applyAuth(t, auth, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
 		issued, _ := steady.issue(t, cluster, customer)
 		// The deletion has a step for the signing request as long as it exists.
 		untilDone(t, func(ctx context.Context) error {
@@ -298,8 +297,7 @@ func (r *region) endOf(t *testing.T, clusterUID string, others ...string) world 
 	})
 	w := r.world(t, service, c, others...)
 	if c.GetDeleteTime() == nil {
-		service.remove(t, clusterUID)
-		service.awaitCluster(t, clusterUID, clusterDeleted)
+		service.removed(t, clusterUID)
 	}
 	r.onlyWorks("")
 	if left := service.onShards(t); left != 0 {

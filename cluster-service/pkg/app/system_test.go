@@ -176,6 +176,18 @@ func (r *region) play() {
 	r.t.Cleanup(func() { cancel(); group.Wait() })
 }
 
+// continueUpgrades ends the hold of upgrades, and has HyperShift continue at once.
+func (r *region) continueUpgrades() {
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+}
+
+// continueSigning ends the hold of signers and keys, and has HyperShift continue at once.
+func (r *region) continueSigning() {
+	r.hypershift.Hold(false)
+	r.maestro.Touch()
+}
+
 // instance is a running Cluster Service.
 type instance struct {
 	csv1.ClusterServiceClient
@@ -348,9 +360,38 @@ func (i *instance) awaitCluster(t *testing.T, uid string, wanted func(*csv1.Clus
 	return await(t, i, uid, (*csv1.WatchResponse).GetCluster, wanted)
 }
 
+// applyCluster applies a cluster and waits until it satisfies wanted.
+func (i *instance) applyCluster(t *testing.T, request *csv1.ApplyClusterRequest, wanted func(*csv1.Cluster) bool) *csv1.Cluster {
+	t.Helper()
+	must.Get(i.ApplyCluster(t.Context(), request))(t)
+	return i.awaitCluster(t, request.Uid, wanted)
+}
+
+// applyUntilReady applies a cluster and waits until its generation is ready.
+func (i *instance) applyUntilReady(t *testing.T, request *csv1.ApplyClusterRequest) *csv1.Cluster {
+	t.Helper()
+	return i.applyCluster(t, request, clusterReady(request.Generation))
+}
+
+func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterRequest, *csv1.Cluster) {
+	t.Helper()
+	request := applyRequest(name, 1)
+	return request, i.applyUntilReady(t, request)
+}
+
 func (i *instance) awaitPool(t *testing.T, uid string, wanted func(*csv1.NodePool) bool) *csv1.NodePool {
 	t.Helper()
 	return await(t, i, uid, (*csv1.WatchResponse).GetNodePool, wanted)
+}
+
+// conditionOf returns a condition, or nil if there is none.
+func conditionOf(conditions []*csv1.Condition, kind string) *csv1.Condition {
+	for _, c := range conditions {
+		if c.GetType() == kind {
+			return c
+		}
+	}
+	return nil
 }
 
 // poolReady reports whether a node pool is ready.
@@ -358,12 +399,25 @@ func poolReady(p *csv1.NodePool) bool {
 	return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
 }
 
+// applyPool applies a node pool and waits until it satisfies wanted.
+func (i *instance) applyPool(t *testing.T, request *csv1.ApplyNodePoolRequest, wanted func(*csv1.NodePool) bool) *csv1.NodePool {
+	t.Helper()
+	must.Get(i.ApplyNodePool(t.Context(), request))(t)
+	return i.awaitPool(t, request.Uid, wanted)
+}
+
+// deletePool deletes a node pool and waits until it satisfies wanted.
+func (i *instance) deletePool(t *testing.T, request *csv1.ApplyNodePoolRequest, wanted func(*csv1.NodePool) bool) {
+	t.Helper()
+	must.Get(i.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: request.Uid}))(t)
+	i.awaitPool(t, request.Uid, wanted)
+}
+
 // createReadyPool creates a node pool and waits until it is ready.
 func (i *instance) createReadyPool(t *testing.T, cluster *csv1.ApplyClusterRequest, name string, replicas int32) *csv1.ApplyNodePoolRequest {
 	t.Helper()
 	request := poolRequest(cluster, name, replicas)
-	must.Get(i.ApplyNodePool(t.Context(), request))(t)
-	i.awaitPool(t, request.Uid, poolReady)
+	i.applyPool(t, request, poolReady)
 	return request
 }
 
@@ -417,16 +471,13 @@ func TestClusterLifecycle(t *testing.T) {
 	})
 
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
-	must.Get(service.ApplyCluster(ctx, request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(2))
+	service.applyUntilReady(t, request)
 	pool.Generation, pool.Spec.Size = 2, &csv1.NodePoolSpec_Replicas{Replicas: 5}
-	must.Get(service.ApplyNodePool(ctx, pool))(t)
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+	service.applyPool(t, pool, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetObservedGeneration() == 2 && p.GetStatus().GetReplicas() == 5
 	})
 
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}))(t)
-	service.awaitCluster(t, request.Uid, clusterDeleted)
+	service.removed(t, request.Uid)
 	if held := r.maestro.Resources(); len(held) > 0 {
 		t.Errorf("Maestro still has %v", held)
 	}

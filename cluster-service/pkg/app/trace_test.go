@@ -95,8 +95,7 @@ func TestTraceShowsWhereTimeGoes(t *testing.T) {
 
 	// The next change has another trace: the first one must not grow.
 	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
-	must.Get(service.ApplyCluster(t.Context(), request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(2))
+	service.applyUntilReady(t, request)
 	if after := named(); after["publish apply"] != before["publish apply"] {
 		t.Errorf("the trace had %v and has %v", before, after)
 	}

@@ -91,8 +91,7 @@ func TestPolicyUpgradesFleet(t *testing.T) {
 	if err != nil || held.GetStatus().GetRunning() != int32(limit) || held.GetStatus().GetRemaining() != int32(clusters-limit) {
 		t.Errorf("policy while all upgrades are held: %v, %v", held.GetStatus(), err)
 	}
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	await(first, "upgrading", func(w *csv1.WatchResponse) bool {
 		if u := w.GetUpgrade(); u.GetStatus().GetState() == completed {
 			done[u.GetClusterUid()] = true
@@ -158,8 +157,7 @@ func TestUpgradeStartsWhenAdmitted(t *testing.T) {
 		}
 		return err
 	})
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	ended := func(of *csv1.Upgrade) bool { return of.GetStatus().GetState() == completed }
 	service.watchUntil(t, func(w *csv1.WatchResponse) bool {
 		if u := w.GetUpgrade(); u.GetUid() == first.GetUid() {

@@ -18,6 +18,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
 )
@@ -78,6 +79,13 @@ func (i *instance) awaitUpgrade(t *testing.T, wanted func(*csv1.Upgrade) bool) *
 		return false
 	}, func() string { return fmt.Sprint(last) })
 	return last
+}
+
+// startUpgrade starts an upgrade and waits until one satisfies wanted.
+func (i *instance) startUpgrade(t *testing.T, request *csv1.StartUpgradeRequest, wanted func(*csv1.Upgrade) bool) *csv1.Upgrade {
+	t.Helper()
+	must.Get(i.StartUpgrade(t.Context(), request))(t)
+	return i.awaitUpgrade(t, wanted)
 }
 
 func upgradeIs(uid string, state csv1.UpgradeState) func(*csv1.Upgrade) bool {
@@ -173,8 +181,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	ctx := t.Context()
 	request := applyRequest("c", 1)
 	request.Spec.Version.Id = "4.20"
-	must.Get(service.ApplyCluster(ctx, request))(t)
-	service.awaitCluster(t, request.Uid, clusterReady(1))
+	service.applyUntilReady(t, request)
 
 	r.hypershift.HoldUpgrades(true)
 	request.Generation, request.Spec.Version.Id = 2, "4.21"
@@ -207,8 +214,7 @@ func TestCustomerVersionStartsUpgrade(t *testing.T) {
 	if _, err := service.StartUpgrade(ctx, startRequest(request, "4.21.6", followAll)); refusal(err) != fleet.RuleUpgradeInProgress {
 		t.Errorf("upgrade of an SRE during an upgrade: %v", err)
 	}
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	service.awaitCluster(t, request.Uid, clusterReady(4))
 	service.awaitCluster(t, request.Uid, runs("4.22.2"))
 	list, err := service.ListUpgrades(ctx, &csv1.ListUpgradesRequest{ClusterUid: request.Uid, States: []csv1.UpgradeState{completed}})
@@ -241,8 +247,7 @@ func TestUpgradeableGate(t *testing.T) {
 			cluster := service.installed(t, "c", "4.20.16")
 			request := startRequest(cluster, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
 			request.Acknowledge = []string{fleet.GateMinorVersion}
-			must.Get(service.StartUpgrade(t.Context(), request))(t)
-			service.awaitUpgrade(t, said(awaitsGates, "AdminAckRequired"))
+			service.startUpgrade(t, request, said(awaitsGates, "AdminAckRequired"))
 			must.Do(t, pass(r, service, request.Uid))
 			service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 			r.nothingWasWrong(t)
@@ -299,8 +304,7 @@ func TestPauseAndAbort(t *testing.T) {
 		t.Errorf("abort during the rollout of the control plane: %v", err)
 	}
 	ok("pausing the followers", pause(request.Uid))
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	service.awaitUpgrade(t, said(nodePools, "Paused by ada@example.com"))
 	// A node pool continues without an action when its turn comes.
 	ok("resuming", resume(request.Uid))
@@ -316,8 +320,7 @@ func TestPauseAndAbort(t *testing.T) {
 	if err := pause(last.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "cannot pause or revert") {
 		t.Errorf("pause during the rollout of the control plane: %v", err)
 	}
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	service.awaitUpgrade(t, upgradeIs(last.Uid, completed))
 
 	// An upgrade of node pools only is aborted after the first pool has started. The first pool completes, the second
@@ -328,8 +331,7 @@ func TestPauseAndAbort(t *testing.T) {
 	ok("starting the node pools", err)
 	service.awaitUpgrade(t, said(nodePools, "Node pool a is being upgraded"))
 	ok("aborting the node pools", abort(pools.Uid))
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	service.awaitPool(t, poolRequest(cluster, "a", 2).Uid, poolAt("4.20.16"))
 	if b, err := service.GetNodePool(ctx, &csv1.GetNodePoolRequest{Uid: poolRequest(cluster, "b", 2).Uid}); err != nil || b.GetStatus().GetVersion() != "4.20.15" {
 		t.Errorf("the second node pool is %v, %v", b.GetStatus(), err)
@@ -350,8 +352,7 @@ func TestOtherChangesDuringUpgrade(t *testing.T) {
 
 	scale := poolRequest(cluster, "a", 5)
 	scale.Generation = 2
-	must.Get(service.ApplyNodePool(ctx, scale))(t)
-	service.awaitPool(t, scale.Uid, func(p *csv1.NodePool) bool {
+	service.applyPool(t, scale, func(p *csv1.NodePool) bool {
 		return p.GetStatus().GetObservedGeneration() == 2 && p.GetStatus().GetReplicas() == 5 && p.GetStatus().GetVersion() == "4.20.8"
 	})
 	// A new node pool starts at the previous version of the control plane. A newer version is rejected.
@@ -362,8 +363,7 @@ func TestOtherChangesDuringUpgrade(t *testing.T) {
 	if _, err := service.ApplyNodePool(ctx, ahead); err == nil || !strings.Contains(err.Error(), "nodes must not be newer than their control plane, which runs 4.20.8") {
 		t.Errorf("node pool newer than its control plane: %v", err)
 	}
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	done := service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 	if diff := cmp.Diff([]string{"control plane 4.20.8 to 4.20.16 COMPLETED", "a 4.20.8 to 4.20.16 COMPLETED", "new 4.20.8 to 4.20.16 COMPLETED"}, steps(done)); diff != "" {
 		t.Error(diff)
@@ -378,9 +378,8 @@ func TestOtherChangesDuringUpgrade(t *testing.T) {
 	r.hypershift.HoldUpgrades(true)
 	next := startRequest(cluster, "4.21.4", followAll)
 	next.Acknowledge = []string{fleet.GateMinorVersion}
-	must.Get(service.StartUpgrade(ctx, next))(t)
-	service.awaitUpgrade(t, upgradeIs(next.Uid, controlPlane))
-	must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
+	service.startUpgrade(t, next, upgradeIs(next.Uid, controlPlane))
+	service.remove(t, cluster.Uid)
 	service.awaitUpgrade(t, upgradeIs(next.Uid, canceled))
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if _, err := service.StartUpgrade(ctx, startRequest(cluster, "4.21.4", followAll)); refusal(err) != "CLUSTER_DELETING" {
@@ -427,5 +426,97 @@ func TestRejectedUpgrades(t *testing.T) {
 	}
 	if _, err := service.GetUpgrade(ctx, &csv1.GetUpgradeRequest{Uid: uuid.NewString()}); status.Code(err) != codes.NotFound {
 		t.Errorf("unknown upgrade: %v", err)
+	}
+}
+
+// rollouts returns the names of the bundles through which Cluster Service reads the control plane components of a
+// cluster.
+func (r *region) rollouts(clusterUID string) (names []string) {
+	for _, resource := range r.maestro.Resources() {
+		if strings.HasPrefix(resource.Name, fleet.ClusterID(clusterUID)+"-rollout-") {
+			names = append(names, resource.Name)
+		}
+	}
+	return names
+}
+
+// rolled returns a condition: the message of the control plane step of an upgrade has this suffix.
+func rolled(message string) func(*csv1.Upgrade) bool {
+	return func(u *csv1.Upgrade) bool {
+		return slices.ContainsFunc(u.GetStatus().GetSteps(), func(s *csv1.UpgradeStep) bool { return strings.HasSuffix(s.GetMessage(), message) })
+	}
+}
+
+// TestComponentsAreReportedDuringRollout checks that components are reported one by one while a control plane is
+// upgraded, without writes to the cluster, and that nothing of it is left afterwards.
+func TestComponentsAreReportedDuringRollout(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.componentsAfter = 300 * time.Millisecond
+	r.play()
+	service := r.start(nil)
+	cluster := service.installed(t, "c", "4.20.15")
+	r.hypershift.HoldUpgrades(true)
+	request := startRequest(cluster, "4.20.16", followAll)
+	u := service.startUpgrade(t, request, rolled("The control plane is rolling out 4.20.16. 0 of 4 components are at 4.20.16; waiting for etcd, kube-apiserver."))
+	var names []string
+	for _, c := range u.GetStatus().GetSteps()[0].GetComponents() {
+		names = append(names, c.GetName()+" "+c.GetVersion()+" "+strings.TrimPrefix(c.GetState().String(), "COMPONENT_STATE_"))
+		if c.GetSince() == nil {
+			t.Errorf("component without a time: %v", c)
+		}
+	}
+	if want := []string{"etcd 4.20.15 ROLLING_OUT", "kube-apiserver 4.20.15 ROLLING_OUT", "kube-controller-manager 4.20.15 WAITING", "kube-scheduler 4.20.15 WAITING"}; !slices.Equal(names, want) {
+		t.Errorf("components: %q", names)
+	}
+	before := must.Get(service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: cluster.Uid}))(t)
+	for _, step := range [][2]string{{"etcd", "1 of 4 components are at 4.20.16; waiting for kube-apiserver."},
+		{"kube-apiserver", "2 of 4 components are at 4.20.16; waiting for kube-controller-manager, kube-scheduler."},
+		{"kube-scheduler", "3 of 4 components are at 4.20.16; waiting for kube-controller-manager."}} {
+		r.hypershift.CompleteComponents(step[0])
+		r.maestro.Touch()
+		service.awaitUpgrade(t, rolled(step[1]))
+	}
+	after, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: cluster.Uid})
+	if err != nil || after.GetRevision() != before.GetRevision() {
+		t.Errorf("the reports of components changed the revision of the cluster from %d to %d, %v", before.GetRevision(), after.GetRevision(), err)
+	}
+	r.continueUpgrades()
+	u = service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+	if s := u.GetStatus().GetSteps()[0]; len(s.GetComponents()) > 0 || s.GetComponentsTime() != nil {
+		t.Errorf("step after the upgrade is %v", s)
+	}
+	untilDone(t, func(context.Context) error {
+		if left := r.rollouts(cluster.Uid); len(left) > 0 {
+			return fmt.Errorf("leftovers are %v", left)
+		}
+		return nil
+	})
+	r.nothingWasWrong(t)
+}
+
+// TestUpgradeWithoutComponents checks that an upgrade succeeds if Maestro rejects or does not answer the request for
+// components.
+func TestUpgradeWithoutComponents(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]codes.Code{"Refused": codes.InvalidArgument, "Away": codes.Unavailable} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t)
+			r.componentsAfter = 0
+			r.play()
+			r.maestro.Fault(func(action string, resource *maestrotest.Resource) (before, after error) {
+				if strings.Contains(resource.Name, "-rollout-") && action != "delete" {
+					return status.Error(code, "no"), nil
+				}
+				return nil, nil
+			})
+			service := r.start(nil)
+			cluster := service.installed(t, "c", "4.20.8", "a")
+			request := startRequest(cluster, "4.21.4", followAll)
+			request.Acknowledge = []string{fleet.GateMinorVersion}
+			service.startUpgrade(t, request, upgradeIs(request.Uid, completed))
+			service.awaitPool(t, poolRequest(cluster, "a", 2).Uid, poolAt("4.21.4"))
+			r.nothingWasWrong(t)
+		})
 	}
 }

@@ -2,12 +2,18 @@ package app_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/testing/must"
+	"github.com/hcpmesh/hcpmesh/internal/testing/nightly"
 )
 
 // updating changes the version of a pool whose nodes are blocked, and waits until the nodes are being replaced.
@@ -15,8 +21,7 @@ func (i *instance) updating(t *testing.T, cluster *csv1.ApplyClusterRequest, nam
 	t.Helper()
 	pool := poolRequest(cluster, name, 2)
 	pool.Generation, pool.Spec.Version = 2, &csv1.Version{Id: version}
-	must.Get(i.ApplyNodePool(t.Context(), pool))(t)
-	i.awaitPool(t, pool.Uid, poolInState("UpdatingVersion", 1))
+	i.applyPool(t, pool, poolInState("UpdatingVersion", 1))
 	return pool
 }
 
@@ -51,8 +56,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 	// During an upgrade of the control plane.
 	r.hypershift.HoldUpgrades(true)
 	request := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
-	must.Get(service.StartUpgrade(ctx, request))(t)
-	service.awaitUpgrade(t, upgradeIs(request.Uid, controlPlane))
+	service.startUpgrade(t, request, upgradeIs(request.Uid, controlPlane))
 	t.Run("a version during an upgrade of the control plane", func(t *testing.T) {
 		early := poolRequest(cluster, "early", 2)
 		early.Generation, early.Spec.Version = 2, &csv1.Version{Id: "4.20.16"}
@@ -60,8 +64,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 			t.Errorf("pool version newer than the control plane: %v", err)
 		}
 	})
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
 
 	// During a replacement of the nodes.
@@ -84,8 +87,7 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 	t.Run("labels and taints", func(t *testing.T) {
 		labelled.Generation, labelled.Spec.Labels = 3, map[string]string{"tier": "front"}
 		labelled.Spec.Taints = []*csv1.Taint{{Key: "dedicated", Value: "front", Effect: "NoSchedule"}}
-		must.Get(service.ApplyNodePool(ctx, labelled))(t)
-		service.awaitPool(t, labelled.Uid, func(p *csv1.NodePool) bool { return p.GetGeneration() == 3 && poolInState("UpdatingVersion", 1)(p) })
+		service.applyPool(t, labelled, func(p *csv1.NodePool) bool { return p.GetGeneration() == 3 && poolInState("UpdatingVersion", 1)(p) })
 		// The management cluster receives them during the replacement of the nodes.
 		carries := func() bool {
 			for _, held := range r.maestro.Resources() {
@@ -105,28 +107,25 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 	})
 	deleted := service.updating(t, cluster, "deleted", "4.20.16")
 	t.Run("the pool's deletion", func(t *testing.T) {
-		must.Get(service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: deleted.Uid}))(t)
-		service.awaitPool(t, deleted.Uid, poolGone)
+		service.deletePool(t, deleted, poolGone)
 	})
 	stuck := service.updating(t, cluster, "stuck", "4.20.16")
 	t.Run("the pool's deletion while a node does not drain", func(t *testing.T) {
 		r.maestro.Hold(id + "-stuck")
-		must.Get(service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: stuck.Uid}))(t)
-		service.awaitPool(t, stuck.Uid, func(p *csv1.NodePool) bool {
+		service.deletePool(t, stuck, func(p *csv1.NodePool) bool {
 			return stepOf(p.GetStatus().GetDeletion(), "node-pool/stuck").GetState() == running
 		})
 		r.maestro.Release(id + "-stuck")
 		service.awaitPool(t, stuck.Uid, poolGone)
 	})
-	r.hypershift.HoldUpgrades(false)
-	r.maestro.Touch()
+	r.continueUpgrades()
 	service.awaitPool(t, scaled.Uid, poolDone(4, "4.20.16", 5))
 	service.awaitPool(t, labelled.Uid, poolDone(3, "4.20.16", 2))
 
 	r.hypershift.HoldUpgrades(true)
 	last := service.updating(t, cluster, "last", "4.20.16")
 	t.Run("the cluster's deletion", func(t *testing.T) {
-		must.Get(service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}))(t)
+		service.remove(t, cluster.Uid)
 		service.awaitPool(t, last.Uid, poolGone)
 		service.awaitCluster(t, cluster.Uid, clusterDeleted)
 		r.onlyWorks(id)
@@ -138,4 +137,49 @@ func TestConcurrentNodePoolChanges(t *testing.T) {
 		}
 	}
 	r.nothingWasWrong(t)
+}
+
+// TestConcurrentCreations creates a fleet at once. No cluster may get stuck. The test prints figures.
+func TestConcurrentCreations(t *testing.T) {
+	t.Parallel()
+	clusters := nightly.Choose(40, 500)
+	_, service := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 500}, config.Shard{Name: "mgmt-2", Capacity: 500}).run()
+	ctx, cancel := eventually.Context(t)
+	defer cancel()
+	stream := must.Get(service.Watch(ctx, &csv1.WatchRequest{}))(t)
+	begun := time.Now()
+	var mu sync.Mutex
+	var answers []time.Duration
+	var group sync.WaitGroup
+	for i := range clusters {
+		group.Go(func() {
+			start := time.Now()
+			if _, err := service.ApplyCluster(ctx, applyRequest(fmt.Sprintf("c%d", i), 1)); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers = append(answers, time.Since(start))
+		})
+	}
+	ready, changes := map[string]bool{}, 0
+	for len(ready) < clusters {
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("%d of %d are ready: %v", len(ready), clusters, err)
+		}
+		changes++
+		if c := response.GetCluster(); clusterReady(1)(c) {
+			ready[c.GetUid()] = true
+		}
+	}
+	group.Wait()
+	slices.Sort(answers)
+	t.Logf("%d clusters: applied after %v (slowest; median %v), all ready after %v, %d changes watched", clusters, answers[len(answers)-1], answers[len(answers)/2], time.Since(begun), changes)
+	shards := must.Get(service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{}))(t)
+	for _, shard := range shards.GetProvisionShards() {
+		if int(shard.GetClusters()) != clusters/2 {
+			t.Errorf("shard %s holds %d clusters, want half of them", shard.GetName(), shard.GetClusters())
+		}
+	}
 }
