@@ -93,8 +93,8 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 	return profileClusters(ctx, region, c, busiest(cpu, used), busiest(used, usedAtEnd), o.profiles, report)
 }
 
-// profileClusters writes CPU profiles into a folder: of the processes creating while it creates clusters one after the other, and of the processes
-// deleting while it deletes these clusters at once.
+// profileClusters creates clusters one after the other and deletes them at once. It writes CPU profiles into a folder: of the processes that creating
+// names during the creations, and of those that deleting names during the deletions.
 func profileClusters(ctx context.Context, region *local.Region, c *customer.Customer, creating, deleting []string, dir string, report *report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

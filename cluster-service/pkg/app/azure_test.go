@@ -229,29 +229,30 @@ func TestAzureResources(t *testing.T) {
 	}
 }
 
-// slowSubnet keeps the first request for the subnet until another step requests a role definition.
+// slowSubnet delays the first request for the subnet until another step requests a role definition.
 type slowSubnet struct {
-	next        http.RoundTripper
-	asked       sync.Once
-	roles       chan struct{}
-	kept, alone atomic.Bool
+	next  http.RoundTripper
+	asked sync.Once
+	roles chan struct{}
+	// timedOut reports that the request ended before that.
+	delayed, timedOut atomic.Bool
 }
 
 func (s *slowSubnet) Do(request *http.Request) (*http.Response, error) {
 	switch {
 	case strings.Contains(strings.ToLower(request.URL.Path), "/roledefinitions/"):
 		s.asked.Do(func() { close(s.roles) })
-	case strings.HasSuffix(request.URL.Path, "/subnets/sub") && !s.kept.Swap(true):
+	case strings.HasSuffix(request.URL.Path, "/subnets/sub") && !s.delayed.Swap(true):
 		select {
 		case <-s.roles:
 		case <-request.Context().Done():
-			s.alone.Store(true)
+			s.timedOut.Store(true)
 		}
 	}
 	return s.next.RoundTrip(request)
 }
 
-// TestAzureStepsDoNotDelayOthers keeps the request of a step until Cluster Service attempts the next step, which does not need it.
+// TestAzureStepsDoNotDelayOthers delays the request of a step until Cluster Service attempts the next step, which does not need it.
 func TestAzureStepsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t).withAzure(emulator.Options{})
@@ -262,7 +263,7 @@ func TestAzureStepsDoNotDelayOthers(t *testing.T) {
 	request := r.azureRequest("c")
 	must.Get(service.ApplyCluster(t.Context(), request))(t)
 	service.awaitCluster(t, request.Uid, clusterReady(1))
-	if !wire.kept.Load() || wire.alone.Load() {
+	if !wire.delayed.Load() || wire.timedOut.Load() {
 		t.Error("Cluster Service did not check the roles while it waited for the subnet")
 	}
 }

@@ -21,7 +21,7 @@ const (
 	unreadPeriod = time.Minute
 	// maxUnread bounds the pause that Azure requests with a failure.
 	maxUnread = time.Hour
-	// computeTimeout bounds the requests for one list. Other steps of the cluster wait meanwhile.
+	// computeTimeout bounds the requests for one list. The worker stores the outcomes of the cluster's other steps afterwards.
 	computeTimeout = 5 * time.Second
 	// maxAnswers is the maximum number of stored answers of a kind.
 	maxAnswers = 1000

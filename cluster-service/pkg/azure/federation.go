@@ -32,12 +32,15 @@ const federatedAudience = "openshift"
 
 // federation is an identity of the data plane with the federated credentials that it needs.
 type federation struct {
-	identity    *arm.ResourceID
-	credentials FederatedCredentials
-	// accepts has the names of the credentials, and the subjects of the tokens that they accept.
-	accepts []struct{ name, subject string }
-	full    bool
+	identity *arm.ResourceID
+	client   FederatedCredentials
+	wanted   []federatedCredential
+	// full reports that the identity has no place for all of them.
+	full bool
 }
+
+// federatedCredential is the name of a credential, and the subject of the tokens that it accepts.
+type federatedCredential struct{ name, subject string }
 
 // eachFederation calls do for the identities of the data plane at the same time. do writes the credentials of its identity one after the other,
 // because Azure rejects concurrent writes of one identity's credentials.
@@ -54,13 +57,13 @@ func (a *attempt) eachFederation(do func(f *federation) error) ([]*federation, e
 		}
 		at := slices.IndexFunc(all, func(f *federation) bool { return strings.EqualFold(f.identity.String(), parsed.String()) })
 		if at < 0 {
-			credentials, err := a.Clients.FederatedCredentials(parsed.SubscriptionID)
+			client, err := a.Clients.FederatedCredentials(parsed.SubscriptionID)
 			if err != nil {
 				return nil, err
 			}
-			all, at = append(all, &federation{identity: parsed, credentials: credentials}), len(all)
+			all, at = append(all, &federation{identity: parsed, client: client}), len(all)
 		}
-		all[at].accepts = append(all[at].accepts, struct{ name, subject string }{a.cluster.ID() + "-" + s.short, "system:serviceaccount:" + s.account})
+		all[at].wanted = append(all[at].wanted, federatedCredential{a.cluster.ID() + "-" + s.short, "system:serviceaccount:" + s.account})
 	}
 	return all, concurrently(all, do)
 }
@@ -71,12 +74,13 @@ func (a *attempt) createFederation(ctx context.Context) error {
 	issuer := a.Region.Issuer(a.cluster)
 	a.outcome.Facts = map[string]string{fleet.AzureIdentitiesFull: ""}
 	all, err := a.eachFederation(func(f *federation) error {
-		for _, accepted := range f.accepts {
-			_, err := f.credentials.CreateOrUpdate(ctx, f.identity.ResourceGroupName, f.identity.Name, accepted.name, armmsi.FederatedIdentityCredential{
-				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: to.Ptr(issuer), Subject: to.Ptr(accepted.subject), Audiences: []*string{to.Ptr(federatedAudience)}}}, nil)
+		for _, c := range f.wanted {
+			_, err := f.client.CreateOrUpdate(ctx, f.identity.ResourceGroupName, f.identity.Name, c.name, armmsi.FederatedIdentityCredential{
+				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: to.Ptr(issuer), Subject: to.Ptr(c.subject), Audiences: []*string{to.Ptr(federatedAudience)}}}, nil)
 			if hasStatus(err, http.StatusConflict) {
-				full, listed := f.isFull(ctx, accepted.name)
-				if f.full = full; full || listed != nil {
+				full, listed := f.isFull(ctx, c.name)
+				f.full = full
+				if full || listed != nil {
 					return listed
 				}
 			}
@@ -109,7 +113,7 @@ func (a *attempt) createFederation(ctx context.Context) error {
 // returns 409 in this case, and also for concurrent writes, with the same code.
 func (f *federation) isFull(ctx context.Context, name string) (bool, error) {
 	n := 0
-	for pager := f.credentials.NewListPager(f.identity.ResourceGroupName, f.identity.Name, nil); pager.More(); {
+	for pager := f.client.NewListPager(f.identity.ResourceGroupName, f.identity.Name, nil); pager.More(); {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
 			return false, err
@@ -126,8 +130,8 @@ func (f *federation) isFull(ctx context.Context, name string) (bool, error) {
 
 func (a *attempt) removeFederation(ctx context.Context) error {
 	_, err := a.eachFederation(func(f *federation) error {
-		for _, accepted := range f.accepts {
-			if _, err := f.credentials.Delete(ctx, f.identity.ResourceGroupName, f.identity.Name, accepted.name, nil); err != nil && !isNotFound(err) {
+		for _, c := range f.wanted {
+			if _, err := f.client.Delete(ctx, f.identity.ResourceGroupName, f.identity.Name, c.name, nil); err != nil && !isNotFound(err) {
 				return err
 			}
 		}
