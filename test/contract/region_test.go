@@ -56,7 +56,7 @@ func start(t *testing.T) *local.Region {
 		}
 		noDelays, freePorts := 0.0, 0
 		shared.region, shared.err = local.Start(context.Background(), local.Config{
-			StateDir: shared.dir, BasePort: &freePorts, TimeScale: &noDelays, Fidelity: local.FidelityStatus, Build: true, Throwaway: true,
+			StateDir: shared.dir, BasePort: &freePorts, TimeScale: &noDelays, Fidelity: local.FidelityStatus, Build: test.BuildRegion(), Throwaway: true,
 			ShardKeys: []string{"mgmt-3"}, // the cases of admin register it
 			OnNote:    func(note string) { fmt.Fprintln(os.Stderr, note) },
 		})

@@ -64,7 +64,7 @@ func TestAlertsNameCauses(t *testing.T) {
 // Endpoints().Prometheus, where admin reads which alerts fired.
 func startObserved(t *testing.T, ctx context.Context, managementClusters int) *region {
 	t.Helper()
-	return &region{Region: fault.Start(t, ctx, local.Config{ManagementClusters: managementClusters, Build: true, Faults: true,
+	return &region{Region: fault.Start(t, ctx, local.Config{ManagementClusters: managementClusters, Build: test.BuildRegion(), Faults: true,
 		With: []string{local.WithObservability}, Without: []string{"prometheus", "alertmanager"}})}
 }
 

@@ -376,7 +376,7 @@ func root(t *testing.T) string {
 func startRegion(t *testing.T, ctx context.Context, dir string, used bool) *region {
 	t.Helper()
 	smalldisk.Mount(t, filepath.Join(dir, "audit", "queue", fullQueue), 32<<20)
-	r := &region{Region: fault.Start(t, ctx, local.Config{StateDir: dir, ManagementClusters: 1, Build: true, Faults: true})}
+	r := &region{Region: fault.Start(t, ctx, local.Config{StateDir: dir, ManagementClusters: 1, Build: test.BuildRegion(), Faults: true})}
 	if used {
 		r.use(t, ctx)
 	}

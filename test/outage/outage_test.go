@@ -38,7 +38,7 @@ type region struct {
 func startRegion(t *testing.T, ctx context.Context, dir string) *region {
 	t.Helper()
 	scale := timeScale
-	r := &region{Region: fault.Start(t, ctx, local.Config{StateDir: dir, TimeScale: &scale, ManagementClusters: 1, Build: true})}
+	r := &region{Region: fault.Start(t, ctx, local.Config{StateDir: dir, TimeScale: &scale, ManagementClusters: 1, Build: test.BuildRegion()})}
 	e := r.Endpoints()
 	r.customer = must.Get(customer.New(ctx, e, "11111111-0000-0000-0000-0000000000a0", "outages"))(t)
 	t.Cleanup(func() { _ = r.customer.Close() })

@@ -137,7 +137,7 @@ func TestEverythingRotatesWhileClustersComeAndGo(t *testing.T) {
 	nightly.Only(t)
 	test.DependOnCode(t)
 	ctx, scale := t.Context(), 0.002
-	started := fault.Start(t, ctx, local.Config{TimeScale: &scale, ManagementClusters: 1, Build: true})
+	started := fault.Start(t, ctx, local.Config{TimeScale: &scale, ManagementClusters: 1, Build: test.BuildRegion()})
 	region, dir := started.Region, started.Dir
 	c := must.Get(customer.New(ctx, region.Endpoints(), "11111111-0000-0000-0000-0000000000b0", "rotation"))(t)
 	defer func() { _ = c.Close() }()

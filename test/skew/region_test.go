@@ -85,7 +85,7 @@ func (r *region) restore(t *testing.T, ctx context.Context) {
 func (r *region) start(t *testing.T, ctx context.Context) {
 	t.Helper()
 	config := r.config
-	config.Build = true
+	config.Build = test.BuildRegion()
 	if r.previous != "" {
 		config.Programs = with(r.previous)
 		// Its Cluster Service rejects the calls of workloads that it does not know, and its admin knows no gateways.
