@@ -70,14 +70,15 @@ func run(m *testing.M) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	region, err = local.Start(ctx, local.Config{
-		StateDir:  dir,
-		BasePort:  &freePorts,
-		TimeScale: &timeScale,
-		Build:     true,
-		Faults:    true,
-		Throwaway: true,
-		With:      []string{local.WithTraces},
-		OnNote:    func(note string) { fmt.Fprintln(os.Stderr, note) },
+		StateDir:           dir,
+		BasePort:           &freePorts,
+		ManagementClusters: nightly.Choose(1, 2), // the second one uses a third of the processor time
+		TimeScale:          &timeScale,
+		Build:              test.BuildRegion(),
+		Faults:             true,
+		Throwaway:          true,
+		With:               []string{local.WithTraces},
+		OnNote:             func(note string) { fmt.Fprintln(os.Stderr, note) },
 	})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "starting the region: %v\nits logs are in %s\n", err, filepath.Join(dir, "logs"))
