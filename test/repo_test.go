@@ -316,6 +316,12 @@ func importComplaint(file goFile, imported string) string {
 	if slices.ContainsFunc(installers, within(ours)) && !slices.ContainsFunc(installers, file.under) && !file.under("test") && !(file.under("tooling/hcpctl") && slices.ContainsFunc(installersOfHcpctl, within(ours))) {
 		return "only what installs regions, and hcpctl in part, may import what installs regions"
 	}
+	if strings.HasPrefix(ours, "tooling/hcpctl/") && !file.under("tooling/hcpctl") && !file.under("test") {
+		return "only test may import hcpctl, which starts whole regions"
+	}
+	if strings.HasPrefix(ours, "dev-infrastructure/") && file.under("tooling") && !file.under("tooling/hcpctl") {
+		return "of tooling, only hcpctl may import dev-infrastructure"
+	}
 	if strings.HasPrefix(ours, "api/") || strings.HasPrefix(ours, "internal/") {
 		return ""
 	}

@@ -14,15 +14,18 @@ printf '%8d lines of API cases\n' "$(git ls-files '*.http' '*.table' | lines)"
 printf '%8d packages\n' "$(git ls-files '*.go' | xargs -n1 dirname | sort -u | wc -l)"
 printf '%8d modules\n' "$(git ls-files '*go.mod' | wc -l)"
 
-printf '\nLines of Go by folder, without tests and generated code:\n'
-code | xargs -r wc -l | awk '$2 != "total" { split($2, path, "/"); lines[path[1]] += $1; all += $1 }
-	END { for (folder in lines) printf "%8d %3.0f %% %s\n", lines[folder], 100 * lines[folder] / all, folder }' | sort -rn
+# hcpctl is a layer of its own: it starts and asks whole regions, and stands in tooling, where users of ARO HCP look for it.
+folder='function folder(path, parts) { split(path, parts, "/"); return parts[1] "/" parts[2] == "tooling/hcpctl" ? "tooling/hcpctl" : parts[1] }'
 
-# The layers are api, internal, tooling, the services, dev-infrastructure and test. A folder should import lower layers only.
+printf '\nLines of Go by folder, without tests and generated code:\n'
+code | xargs -r wc -l | awk "$folder"' $2 != "total" { lines[folder($2)] += $1; all += $1 }
+	END { for (name in lines) printf "%8d %3.0f %% %s\n", lines[name], 100 * lines[name] / all, name }' | sort -rn
+
+# The layers are api, internal, tooling, the services, dev-infrastructure, hcpctl and test. A folder should import lower layers only.
 printf '\nImports of a folder of the same layer or of a higher one, outside of tests:\n'
-git grep -oE '"github.com/hcpmesh/hcpmesh/[a-z-]+/' -- '*.go' ':!*_test.go' | awk -F: '
-	BEGIN { split("api internal tooling SERVICES dev-infrastructure test", layers, " "); for (i in layers) layer[layers[i]] = i }
-	function of(folder) { return folder in layer ? layer[folder] : 4 }
-	{ split($1, from, "/"); split($2, to, "/") }
-	from[1] != to[4] && of(from[1]) <= of(to[4]) { found[from[1] " imports " to[4]]++ }
-	END { for (pair in found) printf "%8d %s\n", found[pair], pair }'
+git grep -oE '"github.com/hcpmesh/hcpmesh/[a-z/-]+' -- '*.go' ':!*_test.go' | sed 's|:"github.com/hcpmesh/hcpmesh/|:|' | awk -F: "$folder"'
+	BEGIN { split("api internal tooling SERVICES dev-infrastructure tooling/hcpctl test", layers, " "); for (i in layers) layer[layers[i]] = i }
+	function of(name) { return name in layer ? layer[name] : 4 }
+	{ from = folder($1); to = folder($2) }
+	from != to && of(from) <= of(to) { found[from " imports " to]++ }
+	END { for (pair in found) printf "%8d %s\n", found[pair], pair; if (length(found) == 0) print "    none" }'
