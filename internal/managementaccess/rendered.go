@@ -61,8 +61,9 @@ func (f fields) merge(other fields) {
 }
 
 // maxTerms is the number of terms of an expression. The time in which the API server checks the types of an expression grows with the square of
-// its length. An expression with all 50 terms of HostedClusters takes 1.6 s of processor time, of the 34 s that a request may take on a busy machine.
-const maxTerms = 6
+// its length, and each variable that it evaluates takes time. It compiles the policy in 0.2 s of processor time; with all terms of a kind in one
+// expression in 1.5 s, and with one term in each in 0.13 s, but then it evaluates a HostedCluster in 1.0 ms instead of 0.6 ms.
+const maxTerms = 3
 
 // variable is a variable of an admission policy.
 type variable struct {
@@ -121,7 +122,7 @@ func (c *compiler) object(prefix string, permitted fields, path []string) {
 	}
 	now, before := at("object", path, "{}"), at("variables.old", path, "{}")
 	conditions := append(c.conditions(permitted, "k", now), "(k in "+before+" && "+before+"[k] == "+now+"[k])")
-	c.terms = append(c.terms, now+".filter(k, !("+strings.Join(conditions, " || ")+")).map(k, "+quote(prefix)+" + k)")
+	c.terms = append(c.terms, now+".map(k, !("+strings.Join(conditions, " || ")+"), "+quote(prefix)+" + k)")
 	for _, key := range slices.Sorted(maps.Keys(permitted)) {
 		below, ok := permitted[key].(fields)
 		if !ok {
@@ -139,7 +140,7 @@ func (c *compiler) object(prefix string, permitted fields, path []string) {
 // list adds the term of the list at a path, if its items are objects.
 func (c *compiler) list(name string, items any, path []string) {
 	if permitted, ok := items.(fields); ok {
-		c.terms = append(c.terms, at("object", path, "[]")+".filter(i, !("+c.item(permitted, "i", 1)+" || i in "+at("variables.old", path, "[]")+")).map(i, "+quote(name+listItems)+")")
+		c.terms = append(c.terms, at("object", path, "[]")+".map(i, !("+c.item(permitted, "i", 1)+" || i in "+at("variables.old", path, "[]")+"), "+quote(name+listItems)+")")
 	} else if items != anyValue {
 		c.wrong = append(c.wrong, fmt.Errorf("%s: items cannot be %v", name, items))
 	}
